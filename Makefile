@@ -1,0 +1,69 @@
+# Fenceline. `make help` lists everything; `make demo` and `make test` are the two commands of the README.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# uv is used where it is; else a private copy is installed beside the environment, once.
+UV := $(or $(shell command -v uv 2>/dev/null),$(CURDIR)/build/uv/bin/uv)
+export UV_PROJECT_ENVIRONMENT := $(VENV)
+
+.PHONY: help setup demo serve test test-all lint format lock bench doctor clean
+
+help: ## List the commands
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+$(CURDIR)/build/uv/bin/uv:
+	$(PYTHON) -m venv build/uv
+	build/uv/bin/pip install --quiet --disable-pip-version-check 'uv>=0.13,<0.14'
+
+$(STAMP): requirements/dev.lock pyproject.toml | $(UV)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Fenceline needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Name another: make PYTHON=python3.12 …")'
+	test -x $(BIN)/python || $(UV) venv --quiet --python $(PYTHON) $(VENV)
+	$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements/dev.lock
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps --editable .
+	touch $@
+
+setup: $(STAMP) ## Install everything: Python packages, and as root on Debian also Java and Chromium
+	.ci/system-packages
+	$(BIN)/fenceline doctor --fetch
+
+demo: $(STAMP) ## The main job on embedded Kafka, Postgres and Spark (ONCE=1: to the end, without a browser)
+	@$(BIN)/fenceline demo $(if $(ONCE),--once)
+
+serve: $(STAMP) ## The server, with embedded Postgres unless FENCELINE_DATABASE_URL is set
+	$(BIN)/fenceline serve
+
+doctor: $(STAMP) ## What is found, what is missing, and how to get it
+	$(BIN)/fenceline doctor
+
+test: $(STAMP) ## The whole suite; long fault runs are sampled by a printed seed
+	$(BIN)/fenceline doctor --for tests
+	$(BIN)/pytest $(ARGS)
+
+test-all: $(STAMP) ## The suite with nothing sampled
+	$(BIN)/fenceline doctor --for tests
+	$(BIN)/pytest --all $(ARGS)
+
+lint: $(STAMP) ## ruff, pyright, import-linter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/pyright
+
+format: $(STAMP) ## Let ruff write the files as it likes them
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(STAMP) ## The identity loop inside a Spark task, records per second
+	$(BIN)/python -m bench.identity_loop
+
+lock: | $(UV) ## Resolve the dependencies anew (hashes, no registry host in the files)
+	$(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml --group dev -o requirements/dev.lock
+	$(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml -c requirements/dev.lock -o requirements/server.lock
+	$(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header requirements/worker.in -c requirements/server.lock -o requirements/worker.lock
+
+clean: ## Remove the environment and caches of this checkout
+	rm -rf $(VENV) build .pytest_cache .ruff_cache .hypothesis

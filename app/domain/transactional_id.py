@@ -1,0 +1,43 @@
+"""How transactional ids are named, so that no two owners can ever mean the same id by accident.
+
+`<prefix>.p.<group>.<topic>.<partition>` is one input partition's id (exactly_once);
+`<prefix>.t.<pipeline>.<instance>.<task>` is one task's id (exactly_once_v2).
+The tag keeps the two kinds apart; each part is escaped so that dots inside a part never look like separators.
+"""
+
+from __future__ import annotations
+
+import re
+
+_PLAIN = re.compile(r"[A-Za-z0-9_-]")
+
+
+def escape(part: str) -> str:
+    """Percent-encode every character of `part` outside A-Z a-z 0-9 _ - (its UTF-8 bytes); injective, never contains a dot."""
+    return "".join(
+        char if _PLAIN.match(char) else "".join(f"%{byte:02X}" for byte in char.encode("utf-8"))
+        for char in part
+    )
+
+
+def for_task(*, prefix: str, pipeline: str, instance: int, task: int) -> str:
+    """The fixed id of one task of `exactly_once_v2`, the same for every attempt, so that a retry fences its predecessor."""
+    return f"{escape(prefix)}.t.{escape(pipeline)}.{instance}.{task}"
+
+
+def for_partition(*, prefix: str, group: str, topic: str, partition: int) -> str:
+    """The fixed id of one input partition of `exactly_once`."""
+    return f"{escape(prefix)}.p.{escape(group)}.{escape(topic)}.{partition}"
+
+
+def transaction_log_partition(transactional_id: str, partitions: int = 50) -> int:
+    """The partition of `__transaction_state` that holds this id: Java's String.hashCode, absolute, modulo.
+
+    Source: Kafka, TransactionStateManager.partitionFor and Utils.abs (which maps the minimum integer to 0).
+    """
+    hashed = 0
+    encoded = transactional_id.encode("utf-16-be", "surrogatepass")
+    for index in range(0, len(encoded), 2):
+        hashed = (31 * hashed + int.from_bytes(encoded[index : index + 2], "big")) & 0xFFFFFFFF
+    signed = hashed - (1 << 32) if hashed & 0x80000000 else hashed
+    return (0 if signed == -(1 << 31) else abs(signed)) % partitions

@@ -1,0 +1,190 @@
+"""What tasks and drivers tell the server once a second, and what it answers.
+
+HTTP on the workers' listener, JSON bodies, `Authorization: Bearer <run token>`:
+  POST /workers/v1/claim          Claim           -> ClaimAnswer    409 when the lease is not current
+  GET  /workers/v1/specification                  -> InstanceSpecification (app/wire/specification.py)
+  POST /workers/v1/heartbeat      TaskHeartbeat   -> HeartbeatAnswer
+  POST /workers/v1/driver         DriverHeartbeat -> DriverAnswer
+  POST /workers/v1/outcome        Outcome         -> {}
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from app.wire import protocol
+
+
+class TaskState(StrEnum):
+    """
+    STARTING ─▶ RUNNING ⇄ PAUSED;  RUNNING ─▶ BACKING_OFF ─▶ STARTING;  any ─▶ DRAINING ─▶ DRAINED
+    FENCED asks the server whether this attempt is still the current one: REBUILDING (back to STARTING) or SUPERSEDED.
+    """
+
+    STARTING = "starting"
+    RUNNING = "running"
+    PAUSED = "paused"
+    BACKING_OFF = "backing_off"
+    FENCED = "fenced"
+    DRAINING = "draining"
+    DRAINED = "drained"
+    SUPERSEDED = "superseded"
+    FAILED = "failed"
+
+
+class EventKind(StrEnum):
+    ASSIGNED = "assigned"
+    REVOKED = "revoked"
+    LOST = "lost"
+    FENCED = "fenced"
+    ABORTED = "aborted"
+    OUTCOME_UNKNOWN = "outcome_unknown"
+    REBUILT = "rebuilt"
+    SUPERSEDED = "superseded"
+    BAD_RECORD = "bad_record"
+    ERROR = "error"
+
+
+class TaskEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened in a task. `event_id` is unique, so that a delivery may be repeated."""
+
+    event_id: str
+    kind: EventKind
+    at_ms: int
+    message: str
+    partitions: tuple[str, ...] = ()
+    generation: int | None = None
+
+
+class PartitionProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """One assigned partition. Offsets are the *next* offset to read; `end` is the last known high watermark or LSO."""
+
+    topic: str
+    partition: int
+    position: int | None = None
+    committed: int | None = None
+    end: int | None = None
+
+
+class Counters(msgspec.Struct, frozen=True, kw_only=True):
+    """Totals since the attempt began."""
+
+    records_in: int = 0
+    records_out: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    records_skipped: int = 0
+    records_dead_lettered: int = 0
+    transactions_committed: int = 0
+    transactions_aborted: int = 0
+    transactions_unknown: int = 0
+    fencings: int = 0
+    events_dropped: int = 0
+
+
+class TaskHeartbeat(msgspec.Struct, frozen=True, kw_only=True):
+    protocol_version: int = protocol.CURRENT
+    run_id: str
+    ordinal: int
+    lease: int
+    task: int
+    attempt: int
+    sequence: int
+    sent_at_ms: int
+    host: str
+    pid: int
+    state: TaskState
+    transactional_id: str | None = None
+    member_id: str | None = None
+    generation: int | None = None
+    partitions: tuple[PartitionProgress, ...] = ()
+    counters: Counters = Counters()
+    commit_latency_p50_ms: float | None = None
+    commit_latency_p99_ms: float | None = None
+    open_transaction_age_ms: int | None = None
+    last_error: str | None = None
+    events: tuple[TaskEvent, ...] = ()
+
+
+class DesiredTaskState(StrEnum):
+    RUN = "run"
+    PAUSE = "pause"
+    DRAIN = "drain"
+
+
+class HeartbeatAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """`is_current` is the server's word on the sender's (lease, attempt); None: the server cannot tell now.
+
+    accepted_events: ids of the events that are stored; the sender forgets these.
+    """
+
+    protocol_version: int = protocol.CURRENT
+    desired: DesiredTaskState
+    is_current: bool | None
+    database_epoch: str
+    accepted_events: tuple[str, ...] = ()
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """The first thing a driver does: claim its lease. A retried claim with the same application id is granted again."""
+
+    protocol_version: int = protocol.CURRENT
+    fenceline_version: str
+    python_version: str
+    run_id: str
+    ordinal: int
+    lease: int
+    application_id: str
+    host: str
+    jvm_pid: int | None
+    python_pid: int
+    process_started_at_ms: int
+
+
+class ClaimAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    protocol_version: int = protocol.CURRENT
+    granted: bool
+    reason: str = ""
+
+
+class DriverHeartbeat(msgspec.Struct, frozen=True, kw_only=True):
+    """`slots` is how many tasks run at once now; `tasks_waiting` how many wait for a slot."""
+
+    protocol_version: int = protocol.CURRENT
+    run_id: str
+    ordinal: int
+    lease: int
+    application_id: str
+    host: str
+    sent_at_ms: int
+    executors: int
+    tasks_running: int
+    tasks_waiting: int
+    web_ui_url: str | None = None
+
+
+class DriverAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    protocol_version: int = protocol.CURRENT
+    desired: DesiredTaskState
+    is_current: bool | None
+    database_epoch: str
+
+
+class OutcomeKind(StrEnum):
+    DRAINED = "drained"
+    FAILED = "failed"
+    SUPERSEDED = "superseded"
+    NO_EXECUTORS = "no_executors"
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """How the application ended, in its own words; Spark's master says FINISHED to everything."""
+
+    protocol_version: int = protocol.CURRENT
+    run_id: str
+    ordinal: int
+    lease: int
+    kind: OutcomeKind
+    message: str = ""

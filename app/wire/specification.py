@@ -1,0 +1,64 @@
+"""What an instance needs in order to run: handed over as a file of mode 0600, or fetched with the run's token."""
+
+from __future__ import annotations
+
+import msgspec
+
+from app.domain.pipeline import PipelineDefinition
+from app.wire import protocol
+
+
+class TaskIdentity(msgspec.Struct, frozen=True, kw_only=True):
+    """One task's fixed transactional id (None with at_least_once)."""
+
+    task: int
+    transactional_id: str | None
+
+
+class PartitionMapping(msgspec.Struct, frozen=True, kw_only=True):
+    topic: str
+    partition: int
+    transactional_id: str
+
+
+class InstanceSpecification(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything one instance needs. `run_token` is the only secret in it; others are references (`env:`, `file:`).
+
+    server_urls: addresses of the workers' listener, tried in order; empty means: run without a server.
+    client_config: librdkafka settings of the cluster (bootstrap.servers, security), secrets still as references.
+    lease: the number under which this ordinal was leased; grows each time; a claim of an old number is refused.
+    database_epoch: identity of the database as of submission; it differs after a restore.
+    transform_source: text of the uploaded Python file, when the transform is `python` (its SHA-256 is in the revision).
+    """
+
+    protocol_version: int = protocol.CURRENT
+    fenceline_version: str
+    pipeline: str
+    revision: int
+    run_id: str
+    ordinal: int
+    lease: int
+    database_epoch: str
+    definition: PipelineDefinition
+    client_config: dict[str, str]
+    tasks: tuple[TaskIdentity, ...]
+    mappings: tuple[PartitionMapping, ...] = ()
+    server_urls: tuple[str, ...] = ()
+    run_token: str = ""
+    transform_source: str | None = None
+    start_paused: bool = False
+
+
+def encode(specification: InstanceSpecification) -> bytes:
+    return msgspec.json.encode(specification)
+
+
+def decode(data: bytes) -> InstanceSpecification:
+    """Raises UnsupportedProtocolError before it looks at the rest, msgspec.ValidationError on a malformed message."""
+    header = msgspec.json.decode(data, type=_Header)
+    protocol.check(header.protocol_version, peer="the server")
+    return msgspec.json.decode(data, type=InstanceSpecification)
+
+
+class _Header(msgspec.Struct):
+    protocol_version: int = -1
