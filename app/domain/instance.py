@@ -38,9 +38,7 @@ TRANSITIONS: dict[InstanceState, frozenset[InstanceState]] = {
     _S.RUNNING: frozenset({_S.PAUSED, _S.DRAINING, _S.STOPPED, _S.FAILED, _S.UNREACHABLE}),
     _S.PAUSED: frozenset({_S.RUNNING, _S.DRAINING, _S.STOPPED, _S.FAILED, _S.UNREACHABLE}),
     _S.DRAINING: frozenset({_S.STOPPED, _S.FAILED, _S.UNREACHABLE}),
-    _S.UNREACHABLE: frozenset(
-        {_S.STARTING, _S.RUNNING, _S.PAUSED, _S.DRAINING, _S.STOPPED, _S.FAILED, _S.LOST}
-    ),
+    _S.UNREACHABLE: frozenset({_S.STARTING, _S.RUNNING, _S.PAUSED, _S.DRAINING, _S.STOPPED, _S.FAILED, _S.LOST}),
     _S.STOPPED: frozenset(),
     _S.FAILED: frozenset(),
     _S.LOST: frozenset(),

@@ -15,8 +15,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_-]")
 def escape(part: str) -> str:
     """Percent-encode every character of `part` outside A-Z a-z 0-9 _ - (its UTF-8 bytes); injective, never contains a dot."""
     return "".join(
-        char if _PLAIN.match(char) else "".join(f"%{byte:02X}" for byte in char.encode("utf-8"))
-        for char in part
+        char if _PLAIN.match(char) else "".join(f"%{byte:02X}" for byte in char.encode("utf-8")) for char in part
     )
 
 

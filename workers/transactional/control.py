@@ -1,0 +1,76 @@
+"""How a task hears what is wanted of it and says how it is, without ever waiting for anybody on the data path."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+
+from app.domain.pipeline import PipelineDefinition
+from app.wire.heartbeat import Counters, DesiredTaskState, EventKind, PartitionProgress, TaskState
+
+
+class TaskSpecification(msgspec.Struct, frozen=True, kw_only=True):
+    """What one attempt of one task needs. `client_config` has its secrets resolved already."""
+
+    pipeline: str
+    run_id: str
+    ordinal: int
+    lease: int
+    task: int
+    attempt: int
+    definition: PipelineDefinition
+    client_config: dict[str, str]
+    transactional_id: str | None
+    transform_source: str | None = None
+    start_paused: bool = False
+
+
+class TaskSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """What the loop knows about itself; a new object each time, so that another thread may read it."""
+
+    state: TaskState
+    member_id: str | None = None
+    generation: int | None = None
+    partitions: tuple[PartitionProgress, ...] = ()
+    counters: Counters = Counters()
+    commit_latency_p50_ms: float | None = None
+    commit_latency_p99_ms: float | None = None
+    open_transaction_age_ms: int | None = None
+    last_error: str | None = None
+
+
+class Control(Protocol):
+    """Every method but `ask_is_current` returns at once and never raises."""
+
+    def desired(self) -> DesiredTaskState:
+        """What server, driver or signal last asked for. DRAIN is final."""
+        ...
+
+    def publish(self, snapshot: TaskSnapshot) -> None:
+        """Make `snapshot` what the next heartbeat says."""
+        ...
+
+    def event(
+        self, kind: EventKind, message: str, *, partitions: tuple[str, ...] = (), generation: int | None = None
+    ) -> None:
+        """Keep an event for delivery; bounded, the oldest are dropped and counted."""
+        ...
+
+    def ask_is_current(self, *, timeout_s: float) -> bool | None:
+        """The server's word on our (lease, attempt); None when it cannot be had within `timeout_s` (rule 5)."""
+        ...
+
+
+class TaskEnd(StrEnum):
+    """How an attempt ends without an exception. SUPERSEDED is a normal result: an exception would make Spark retry."""
+
+    DRAINED = "drained"
+    SUPERSEDED = "superseded"
+
+
+class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
+    end: TaskEnd
+    message: str
+    counters: Counters

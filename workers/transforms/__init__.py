@@ -1,0 +1,42 @@
+"""What a pipeline does with its records, a batch at a time."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from confluent_kafka import Message
+
+
+class Output(NamedTuple):
+    """One record to write. `topic` None means the sink topic; `timestamp_ms` None means: the broker's or client's now."""
+
+    value: bytes | None
+    key: bytes | None
+    headers: list[tuple[str, bytes | None]] | None
+    timestamp_ms: int | None
+    topic: str | None
+
+
+class Failure(NamedTuple):
+    """The record at `index` of the batch could not be processed; none of its outputs is among the outputs."""
+
+    index: int
+    error: Exception
+
+
+class Processed(NamedTuple):
+    """`outputs` in input order; `failures` by rising index."""
+
+    outputs: list[Output]
+    failures: list[Failure]
+
+
+class Transform(Protocol):
+    """Turns a batch into outputs. Raises only for what is not a record's fault (it then stops the task).
+
+    `is_identity` lets the loop write messages through without building outputs.
+    """
+
+    is_identity: bool
+
+    def process(self, messages: list[Message]) -> Processed: ...
