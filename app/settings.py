@@ -1,0 +1,234 @@
+"""Everything that can be set, from `FENCELINE_*` in the environment and from `fenceline.toml` (docs/settings.md).
+
+The environment wins over the file. The file is the one that `FENCELINE_CONFIG` names, else `fenceline.toml` in the
+working directory, else `$XDG_CONFIG_HOME/fenceline/fenceline.toml`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+from platformdirs import PlatformDirs
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+_DIRS = PlatformDirs("fenceline", appauthor=False)
+
+
+class SettingsError(Exception):
+    """A setting that cannot be used; each line of the message names the setting and what is wrong with it."""
+
+
+def _comma_separated(value: object) -> object:
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+def _absolute(path: Path) -> Path:
+    return path.expanduser().absolute()
+
+
+Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_comma_separated)]
+"""Several names: a list in the file, separated by commas in the environment."""
+Folder = Annotated[Path, AfterValidator(_absolute)]
+Port = Annotated[int, Field(ge=0, le=65_535)]
+
+
+def config_file() -> Path | None:
+    """The settings file that is in use, or None. Raises SettingsError when `FENCELINE_CONFIG` names none."""
+    named = os.environ.get("FENCELINE_CONFIG")
+    if named:
+        if not Path(named).is_file():
+            raise SettingsError(f"FENCELINE_CONFIG names {named}, which is not a file")
+        return Path(named)
+    for candidate in (Path("fenceline.toml"), _DIRS.user_config_path / "fenceline.toml"):
+        if candidate.is_file():
+            return candidate
+    return None
+
+
+class Settings(BaseSettings):
+    """The effective settings of one process."""
+
+    model_config = SettingsConfigDict(env_prefix="FENCELINE_", extra="forbid", frozen=True)
+
+    database_url: str | None = Field(
+        default=None,
+        description="Postgres, as `postgresql://user:password@host:port/name`. Empty: an embedded Postgres.",
+    )
+    state_dir: Folder = Field(
+        default_factory=lambda: _DIRS.user_state_path,
+        description="Where specifications, Spark logs, the embedded Postgres and the local token lie.",
+    )
+    cache_dir: Folder = Field(
+        default_factory=lambda: _DIRS.user_cache_path, description="Where downloaded jars and archives are kept."
+    )
+    users_host: str = Field(default="127.0.0.1", description="Address on which people and the CLI are served.")
+    users_port: Port = Field(default=8700, description="Port of the users' listener; 0 takes a free one.")
+    workers_host: str = Field(default="127.0.0.1", description="Address on which drivers and tasks report.")
+    workers_port: Port = Field(default=8701, description="Port of the workers' listener; 0 takes a free one.")
+    workers_url: str | None = Field(
+        default=None,
+        description="How workers reach the workers' listener, when that differs from the address it listens on.",
+    )
+    public_url: str | None = Field(
+        default=None, description="How people reach this server, when that differs from the address it listens on."
+    )
+    server_url: str | None = Field(
+        default=None, description="For the CLI: the server it talks to. Empty: the users' address above."
+    )
+    allowed_hosts: Names = Field(
+        default=(), description="Names accepted in the Host header besides loopback and the hosts of the URLs above."
+    )
+    tls_certificate: Path | None = Field(default=None, description="PEM certificate chain, for both listeners.")
+    tls_key: Path | None = Field(default=None, description="PEM private key that belongs to the certificate.")
+    trusted_proxies: Names = Field(
+        default=(),
+        description="Addresses or networks of the proxies that end TLS; beyond loopback nobody else may then connect.",
+    )
+    session_lifetime_hours: float = Field(default=12.0, gt=0, description="How long a browser session lasts.")
+    one_time_link_minutes: float = Field(default=60.0, gt=0, description="How long a one-time login link is good.")
+    login_failures_per_minute: int = Field(
+        default=10, ge=1, description="Failed logins from one address after which it waits for a minute."
+    )
+    metrics_public: bool = Field(default=False, description="Whether /metrics answers without a token.")
+    request_limit_kib: int = Field(default=1024, ge=16, description="Largest request body that is accepted.")
+    allowed_consumer_options: Names = Field(
+        default=(), description="librdkafka consumer options that pipelines may set besides the built-in list."
+    )
+    allowed_producer_options: Names = Field(
+        default=(), description="librdkafka producer options that pipelines may set besides the built-in list."
+    )
+    allowed_spark_conf: Names = Field(
+        default=(), description="Spark conf keys that pipelines may set besides the built-in list."
+    )
+    allowed_spark_masters: Names = Field(
+        default=(), description="Spark masters that pipelines may name besides `local` and loopback ones."
+    )
+    allowed_broker_addresses: Names = Field(
+        default=(),
+        description="Patterns `host:port` (with `*`) of Kafka brokers beyond loopback, advertised listeners included.",
+    )
+    python_transforms: bool = Field(
+        default=False, description="Whether authors may upload Python code that runs on the executors."
+    )
+    secrets_dir: Path | None = Field(
+        default=None, description="The folder under which `file:` references to secrets are resolved."
+    )
+    heartbeat_timeout_s: float = Field(
+        default=10.0, gt=0, description="Silence after which an instance is looked at closely."
+    )
+    lost_after_s: float = Field(
+        default=30.0,
+        gt=0,
+        description="How long silence and the resource manager's word must hold before LOST.",
+    )
+    log_level: str = Field(
+        default="info", pattern="^(debug|info|warning|error)$", description="Least severe line that is logged."
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - pydantic-settings passes it by name
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - as above
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments, then the environment, then the file; dot-env files and secret folders are not read."""
+        file = config_file()
+        in_file = [] if file is None else [TomlConfigSettingsSource(settings_cls, toml_file=file)]
+        return (init_settings, env_settings, *in_file)
+
+    @property
+    def users_url(self) -> str:
+        """Where people and the CLI reach this server by its settings."""
+        return self.public_url or url_of(self.users_host, self.users_port, is_tls=self.has_own_tls)
+
+    @property
+    def has_own_tls(self) -> bool:
+        return self.tls_certificate is not None and self.tls_key is not None
+
+    @property
+    def token_file(self) -> Path:
+        """The CLI's own token, mode 0600."""
+        return self.state_dir / "token"
+
+
+def url_of(host: str, port: int, *, is_tls: bool) -> str:
+    name = f"[{host}]" if ":" in host else host
+    return f"{'https' if is_tls else 'http'}://{name}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can connect to a listener on `host`."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def load(**overrides: Any) -> Settings:
+    """The settings of this process; `overrides` win over everything. Raises SettingsError with a line for each."""
+    try:
+        settings = Settings(**overrides)
+    except ValidationError as error:
+        raise SettingsError("\n".join(_sentence(item["loc"], item["msg"]) for item in error.errors())) from error
+    except ValueError as error:  # a file that is not TOML
+        raise SettingsError(f"{config_file()}: {error}") from error
+    unknown = _unknown_names()
+    if unknown:
+        raise SettingsError("\n".join(f"{name} is not a setting; docs/settings.md lists them" for name in unknown))
+    _check_together(settings)
+    return settings
+
+
+def _sentence(where: tuple[int | str, ...], message: str) -> str:
+    name = str(where[0]) if where else "settings"
+    return f"{name} (FENCELINE_{name.upper()} or {config_file() or 'fenceline.toml'}): {message}"
+
+
+_NOT_SETTINGS = frozenset({"FENCELINE_CONFIG", "FENCELINE_TOKEN"})
+_SECRET_PREFIX = "FENCELINE_SECRET_"  # noqa: S105 - the prefix of references, not a secret
+_TEST_PREFIX = "FENCELINE_TEST_"
+
+
+def _unknown_names() -> list[str]:
+    """A misspelt setting would otherwise be ignored in silence."""
+    known = {f"FENCELINE_{name.upper()}" for name in Settings.model_fields} | _NOT_SETTINGS
+    return sorted(
+        name
+        for name in os.environ
+        if name.startswith("FENCELINE_") and name not in known and not name.startswith((_SECRET_PREFIX, _TEST_PREFIX))
+    )
+
+
+def _check_together(settings: Settings) -> None:
+    """What no single field can tell. Raises SettingsError."""
+    if (settings.tls_certificate is None) != (settings.tls_key is None):
+        raise SettingsError("tls_certificate and tls_key belong together: set both or none")
+    for path in (settings.tls_certificate, settings.tls_key):
+        if path is not None and not path.is_file():
+            raise SettingsError(f"{path} is not a file; tls_certificate and tls_key name PEM files")
+    for proxy in settings.trusted_proxies:
+        try:
+            ipaddress.ip_network(proxy, strict=False)
+        except ValueError as error:
+            raise SettingsError(f"trusted_proxies: {proxy} is not an address or a network ({error})") from error
+    for what, host in (("users_host", settings.users_host), ("workers_host", settings.workers_host)):
+        if not is_loopback(host) and not settings.has_own_tls and not settings.trusted_proxies:
+            raise SettingsError(
+                f"{what} is {host}, which others than this machine can reach, and there is no TLS: set tls_certificate "
+                "and tls_key, or name the proxy that ends TLS in trusted_proxies (docs/security.md)"
+            )
