@@ -1,0 +1,339 @@
+"""A real Kafka in KRaft mode: one broker, or several as a cluster, as child processes on loopback."""
+
+import contextlib
+import json
+import logging
+import os
+import shutil
+import tempfile
+import time
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from app.embedded.errors import EmbeddedError
+from app.embedded.java import Java, find_java
+from app.embedded.maven import KAFKA_JARS, OnProgress, ensure_jars
+from app.embedded.ports import LOOPBACK, accepts_connections, free_ports
+from app.embedded.processes import ChildProcess
+
+_LOG4J2 = """\
+status = ERROR
+appender.console.type = Console
+appender.console.name = console
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = [%d] %p %m (%c)%n
+rootLogger.level = INFO
+rootLogger.appenderRef.console.ref = console
+"""
+
+# librdkafka prints a line for each refused connection; while a broker starts that is the normal state.
+_silent = logging.getLogger("fenceline.embedded.kafka.client")
+_silent.addHandler(logging.NullHandler())
+_silent.propagate = False
+
+
+@dataclass(frozen=True, slots=True)
+class Jvm:
+    """How a broker's virtual machine is run.
+
+    `quick_start` compiles with C1 only and collects serially: up a second sooner and small, but slower at full load.
+    """
+
+    heap_mb: int = 256
+    quick_start: bool = True
+
+    def arguments(self) -> list[str]:
+        """Arguments for `java`, before the class name."""
+        speed = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"] if self.quick_start else ["-XX:+UseG1GC"]
+        return [f"-Xmx{self.heap_mb}m", *speed, "-XX:+ExitOnOutOfMemoryError", "-Djava.awt.headless=true"]
+
+
+@dataclass(slots=True)
+class KafkaBroker:
+    """One node, broker and controller in one, on a fixed port for its lifetime."""
+
+    node_id: int
+    port: int
+    data_dir: Path
+    process: ChildProcess
+    start_timeout_s: float = 60.0
+
+    @property
+    def address(self) -> str:
+        """host:port for clients."""
+        return f"{LOOPBACK}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """Process id of the broker's JVM; raises EmbeddedError when it is not running."""
+        return self.process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """True until the process has ended (also while it is paused)."""
+        return self.process.is_running
+
+    @property
+    def log_path(self) -> Path:
+        """Everything the broker printed, over all its starts."""
+        return self.process.log_path
+
+    def start(self) -> None:
+        """Start the process and wait until the broker answers a metadata request that lists itself."""
+        self.process.start()
+        self.wait_until_ready()
+
+    def stop(self) -> None:
+        """Controlled shutdown (SIGTERM), SIGKILL if it takes too long; does nothing when it is not running."""
+        self.process.stop(timeout_s=20)
+
+    def kill(self) -> None:
+        """SIGKILL: nothing is flushed or handed over."""
+        self.process.kill()
+
+    def pause(self) -> None:
+        """SIGSTOP: connections stay open, nothing is answered."""
+        self.process.pause()
+
+    def resume(self) -> None:
+        """SIGCONT after `pause`."""
+        self.process.resume()
+
+    def restart(self) -> None:
+        """Stop it if it runs, then start it on the same port and data."""
+        self.stop()
+        self.start()
+
+    def wait_until_ready(self) -> None:
+        """Wait for a metadata answer in which this node is a live broker; raises EmbeddedError with the log's tail."""
+        self.process.wait_until(
+            lambda: accepts_connections(self.port) and self.node_id in live_brokers(self.address),
+            timeout_s=self.start_timeout_s,
+            what=f"answering a metadata request on {self.address}",
+        )
+
+
+def live_brokers(bootstrap_servers: str, *, timeout_s: float = 2.0) -> set[int]:
+    """Node ids of the brokers that one metadata answer names; empty when nobody answers in time."""
+    client = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0}, logger=_silent)
+    try:
+        return {int(node_id) for node_id in client.list_topics(timeout=timeout_s).brokers}
+    except KafkaException:
+        return set()
+
+
+@dataclass(slots=True)
+class KafkaCluster:
+    """Brokers that know each other; a context manager that leaves nothing running.
+
+    `KafkaCluster.start()` returns when every broker is registered and answers. Data lies in `data_dir`, or in a
+    temporary folder that `stop` removes.
+    """
+
+    data_dir: Path
+    cluster_id: str
+    brokers: list[KafkaBroker]
+    is_temporary: bool
+    _stopped: bool = field(default=False, repr=False)
+
+    @classmethod
+    def start(
+        cls,
+        *,
+        brokers: int = 1,
+        data_dir: Path | None = None,
+        overrides: Mapping[str, str] | None = None,
+        jvm: Jvm | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Self:
+        """Fetch the jars if need be, format the storage if it is new, start the nodes and wait until all answer.
+
+        Args:
+            brokers: number of nodes; from three on, internal topics get replication factor 3 and min.insync.replicas 2.
+            data_dir: a folder to keep data and logs in, reused at the next start; a temporary one by default.
+            overrides: broker settings on top of ours, the same for every node.
+            jvm: heap and compilation; small and quick by default.
+            on_progress: told while jars are downloaded.
+
+        Raises:
+            EmbeddedError: no Java, no jars, or a node that does not come up (with the tail of its log).
+        """
+        java = find_java(may_fetch=True)
+        class_path = os.pathsep.join(str(jar) for jar in ensure_jars(KAFKA_JARS, on_progress=on_progress))
+        is_temporary = data_dir is None
+        folder = Path(tempfile.mkdtemp(prefix="fenceline-kafka-")) if data_dir is None else data_dir
+        folder.mkdir(parents=True, exist_ok=True)
+        cluster_id = _cluster_id(folder)
+        nodes = _build(folder, brokers, overrides or {}, jvm or Jvm(), java, class_path)
+        cluster = cls(folder, cluster_id, nodes, is_temporary)
+        try:
+            with ThreadPoolExecutor(max_workers=brokers) as pool:
+                for formatted in [pool.submit(_format, node, cluster_id, java, class_path) for node in nodes]:
+                    formatted.result()
+            for node in nodes:
+                node.process.start()
+            for node in nodes:
+                node.wait_until_ready()
+            cluster.wait_until_complete()
+        except BaseException:
+            cluster.stop()
+            raise
+        return cluster
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """host:port of every broker, running or not, as clients want it."""
+        return ",".join(node.address for node in self.brokers)
+
+    def broker(self, node_id: int) -> KafkaBroker:
+        """The broker with that node id (they count from 1)."""
+        return self.brokers[node_id - 1]
+
+    def wait_until_complete(self, *, timeout_s: float = 60.0) -> None:
+        """Wait until the metadata of each running broker lists all running brokers."""
+        running = [node for node in self.brokers if node.is_running]
+        wanted = {node.node_id for node in running}
+        deadline = time.monotonic() + timeout_s
+        while True:
+            seen = {node.node_id: live_brokers(node.address) for node in running}
+            if all(wanted <= nodes for nodes in seen.values()):
+                return
+            if time.monotonic() > deadline:
+                raise EmbeddedError(
+                    f"after {timeout_s:.0f} s not every broker knows all of {sorted(wanted)}; last seen: {seen}. "
+                    f"Logs: {self.data_dir}"
+                )
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        """Stop every broker, then remove the data if it was temporary; idempotent."""
+        if self._stopped:
+            return
+        self._stopped = True
+        # Together: a controller quorum that loses its majority cannot serve a controlled shutdown any more.
+        with ThreadPoolExecutor(max_workers=len(self.brokers)) as pool:
+            stop = KafkaBroker.kill if self.is_temporary else KafkaBroker.stop
+            list(pool.map(stop, self.brokers))
+        if self.is_temporary:
+            shutil.rmtree(self.data_dir, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def _build(
+    folder: Path, count: int, overrides: Mapping[str, str], jvm: Jvm, java: Java, class_path: str
+) -> list[KafkaBroker]:
+    ports = free_ports(2 * count)
+    client_ports, controller_ports = ports[:count], ports[count:]
+    voters = ",".join(f"{node}@{LOOPBACK}:{port}" for node, port in enumerate(controller_ports, start=1))
+    nodes: list[KafkaBroker] = []
+    for node_id, (port, controller_port) in enumerate(zip(client_ports, controller_ports, strict=True), start=1):
+        home = folder / f"broker-{node_id}"
+        home.mkdir(exist_ok=True)
+        settings = {
+            **_settings(node_id, port, controller_port, voters, count, home / "data"),
+            **overrides,
+        }
+        (home / "server.properties").write_text(
+            "".join(f"{key}={value}\n" for key, value in settings.items()), encoding="utf-8"
+        )
+        (home / "log4j2.properties").write_text(_LOG4J2, encoding="utf-8")
+        process = ChildProcess(
+            name=f"Kafka broker {node_id}",
+            argv=[
+                *(str(java.executable), *jvm.arguments(), f"-Dlog4j2.configurationFile={home / 'log4j2.properties'}"),
+                *("kafka.Kafka", str(home / "server.properties")),
+            ],
+            log_path=home / "broker.log",
+            env=_environment(class_path),
+            cwd=home,
+        )
+        nodes.append(KafkaBroker(node_id=node_id, port=port, data_dir=home, process=process))
+    return nodes
+
+
+def _settings(node_id: int, port: int, controller_port: int, voters: str, count: int, data: Path) -> dict[str, str]:
+    replicas = min(count, 3)
+    in_sync = 2 if replicas == 3 else 1
+    return {
+        "process.roles": "broker,controller",
+        "node.id": str(node_id),
+        "controller.quorum.voters": voters,
+        "controller.listener.names": "CONTROLLER",
+        "listeners": f"PLAINTEXT://{LOOPBACK}:{port},CONTROLLER://{LOOPBACK}:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{port}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "log.dirs": str(data),
+        "auto.create.topics.enable": "false",
+        "default.replication.factor": str(replicas),
+        "min.insync.replicas": str(in_sync),
+        "offsets.topic.replication.factor": str(replicas),
+        "transaction.state.log.replication.factor": str(replicas),
+        "transaction.state.log.min.isr": str(in_sync),
+        "share.coordinator.state.topic.replication.factor": str(replicas),
+        "share.coordinator.state.topic.min.isr": str(in_sync),
+        "group.initial.rebalance.delay.ms": "0",
+        # A broker that comes back after kill -9 is refused until its old session is over: 9 s by default.
+        "broker.session.timeout.ms": "4000",
+        "broker.heartbeat.interval.ms": "500",
+        # The default, 128 MB, is allocated at start and would be half of a small heap.
+        "log.cleaner.dedupe.buffer.size": str(8 * 1024 * 1024),
+    }
+
+
+def _environment(class_path: str) -> dict[str, str]:
+    """Ours without what would change a JVM behind our back, and with the class path (too long for a readable `ps`)."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("KAFKA_")}
+    return {**environment, "CLASSPATH": class_path}
+
+
+def _cluster_id(folder: Path) -> str:
+    """The id that this data folder was formatted with, or a new one."""
+    path = folder / "cluster.json"
+    if path.exists():
+        return str(json.loads(path.read_text(encoding="utf-8"))["cluster_id"])
+    # Kafka writes ids as 22 characters of URL-safe base64 and refuses one that begins with a dash.
+    cluster_id = "-"
+    while cluster_id.startswith("-"):
+        cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii").rstrip("=")
+    path.write_text(json.dumps({"cluster_id": cluster_id}), encoding="utf-8")
+    return cluster_id
+
+
+def _format(node: KafkaBroker, cluster_id: str, java: Java, class_path: str) -> None:
+    """Write the metadata that a new log folder needs; leave a formatted one alone."""
+    if (node.data_dir / "data" / "meta.properties").exists():
+        return
+    tool = ChildProcess(
+        name=f"formatting the storage of Kafka broker {node.node_id}",
+        argv=[
+            *(str(java.executable), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
+            *("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(node.data_dir / "server.properties")),
+        ],
+        log_path=node.data_dir / "format.log",
+        env=_environment(class_path),
+        cwd=node.data_dir,
+    )
+    tool.start()
+    with contextlib.ExitStack() as cleanup:
+        cleanup.callback(tool.kill)
+        deadline = time.monotonic() + 60
+        while tool.is_running and time.monotonic() < deadline:
+            time.sleep(0.02)
+        if tool.exit_code != 0:
+            raise EmbeddedError(f"{tool.name} failed (exit code {tool.exit_code}).\n{tool.log_tail()}")
