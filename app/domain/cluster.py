@@ -1,0 +1,45 @@
+"""What a Kafka cluster says about itself, as far as a pipeline's checks and the screens need it."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class TopicFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One topic as the brokers describe it; `min_insync_replicas` None: its configuration may not be read."""
+
+    partitions: int
+    replication_factor: int
+    min_insync_replicas: int | None = None
+
+
+class GroupMember(msgspec.Struct, frozen=True, kw_only=True):
+    """One member of a consumer group, as the group coordinator names it."""
+
+    member_id: str
+    client_id: str
+    host: str
+
+
+class ClusterFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked of a cluster at one moment. None always means: the cluster did not say.
+
+    cluster_id: as the brokers report it; two entries of Fenceline with the same one are the same cluster.
+    broker_version: (major, minor) of the *oldest* broker, derived from the API versions that it offers.
+    offers_consumer_protocol: whether groups of KIP-848 (`group.protocol=consumer`) can be used.
+    topics: those of the asked ones that exist; a topic that is not here does not exist (or may not be seen).
+    transaction_max_timeout_ms: the broker setting `transaction.max.timeout.ms`.
+    group_min_session_timeout_ms, group_max_session_timeout_ms: bounds of a classic member's session timeout.
+    consumer_group_session_timeout_ms: the broker's session timeout for KIP-848 groups.
+    foreign_members: for each asked group its members that Fenceline did not start.
+    """
+
+    cluster_id: str | None = None
+    broker_version: tuple[int, int] | None = None
+    offers_consumer_protocol: bool | None = None
+    topics: dict[str, TopicFacts] = {}
+    transaction_max_timeout_ms: int | None = None
+    group_min_session_timeout_ms: int | None = None
+    group_max_session_timeout_ms: int | None = None
+    consumer_group_session_timeout_ms: int | None = None
+    foreign_members: dict[str, tuple[GroupMember, ...]] = {}

@@ -1,0 +1,77 @@
+"""The Spark masters that a pipeline may name, and what each form means here."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+
+import msgspec
+
+
+class SparkMasterKind(StrEnum):
+    LOCAL = "local"
+    STANDALONE = "standalone"
+
+
+class SparkMaster(msgspec.Struct, frozen=True, kw_only=True):
+    """A master in a supported form.
+
+    slots: the `k` of `local[k]`; None: as many as the instance has tasks.
+    hosts: the masters of `spark://host:port,host:port`, lower case.
+    """
+
+    kind: SparkMasterKind
+    slots: int | None = None
+    hosts: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def is_on_this_machine(self) -> bool:
+        return self.kind is SparkMasterKind.LOCAL or all(host in _LOOPBACK for host, _ in self.hosts)
+
+
+class SparkMasterError(Exception):
+    """The text is not a master that Fenceline can use; the message says what it would accept."""
+
+
+ACCEPTED_FORMS = "`local`, `local[2]` (2 slots) or `spark://host:port`"
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_LOCAL = re.compile(r"local(?:\[(?P<slots>[1-9][0-9]{0,3})\])?", re.ASCII)
+_ADDRESS = re.compile(
+    r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?):(?P<port>[0-9]{1,5})", re.ASCII
+)
+
+
+def parse(master: str) -> SparkMaster:
+    """Read a master URL. Raises SparkMasterError for every form that is not one of `ACCEPTED_FORMS`."""
+    if match := _LOCAL.fullmatch(master):
+        slots = match["slots"]
+        return SparkMaster(kind=SparkMasterKind.LOCAL, slots=None if slots is None else int(slots))
+    if master.startswith("spark://"):
+        return SparkMaster(kind=SparkMasterKind.STANDALONE, hosts=_addresses(master))
+    raise SparkMasterError(_why_not(master))
+
+
+def _addresses(master: str) -> tuple[tuple[str, int], ...]:
+    addresses: list[tuple[str, int]] = []
+    for part in master.removeprefix("spark://").split(","):
+        match = _ADDRESS.fullmatch(part)
+        if match is None or not 0 < int(match["port"]) <= 65_535:
+            raise SparkMasterError(
+                f"`{master}` is not a standalone master: write `spark://host:port`, "
+                "or `spark://host:port,host:port` for several"
+            )
+        addresses.append((match["host"].lower(), int(match["port"])))
+    return tuple(addresses)
+
+
+def _why_not(master: str) -> str:
+    if master.startswith("local[") and "," in master:
+        return f"`{master}`: leave the number of retries out, Fenceline adds its own; write `local[k]`"
+    if master.startswith("local["):
+        return (
+            f"`{master}`: name the number of slots, from 1 to 9999, as in `local[2]`, or write `local` for one a task"
+        )
+    if master.startswith(("k8s://", "yarn")):
+        kind = "Kubernetes" if master.startswith("k8s://") else "YARN"
+        return f"{kind} is not supported yet; this release starts instances on {ACCEPTED_FORMS}"
+    return f"`{master}` is not a Spark master that Fenceline knows; write {ACCEPTED_FORMS}"
