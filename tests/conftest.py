@@ -1,0 +1,134 @@
+"""The services every test may ask for, the order of tests, and what a run samples.
+
+Services are the real ones, started once a run and only when a test asks: `kafka` (one broker), `kafka_cluster3`.
+"""
+
+import random
+import secrets
+from collections import defaultdict
+from collections.abc import Generator
+from typing import Protocol, cast
+
+import pytest
+
+from app.embedded.kafka import KafkaCluster
+from tests.support.brokers import TEST_BROKER_SETTINGS
+from tests.support.topics import create_topic, delete_topics, unique_name
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="run every case: sample nothing")
+    parser.addoption("--seed", type=int, default=None, help="the seed of everything drawn by chance (printed)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--seed") is None:
+        config.option.seed = secrets.randbelow(2**32)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    what = "nothing sampled" if config.getoption("--all") else "fault cases sampled"
+    return f"fenceline: --seed {config.getoption('--seed')}, {what}"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Draw the cases of sampled tests, then put the quickest kind of test first."""
+    if not config.getoption("--all"):
+        dropped = _not_drawn(items, random.Random(config.getoption("--seed")))
+        if dropped:
+            config.hook.pytest_deselected(items=dropped)
+            items[:] = [item for item in items if item not in dropped]
+    items.sort(key=_cost)
+
+
+def _not_drawn(items: list[pytest.Item], rng: random.Random) -> list[pytest.Item]:
+    """Of each parametrised test marked `faults(keep=N)`, all but N cases drawn at random."""
+    families: defaultdict[str, list[pytest.Item]] = defaultdict(list)
+    keep: dict[str, int] = {}
+    for item in items:
+        marker = item.get_closest_marker("faults")
+        if marker is not None and "keep" in marker.kwargs:
+            family = item.nodeid.partition("[")[0]
+            families[family].append(item)
+            keep[family] = int(marker.kwargs["keep"])
+    return [
+        case
+        for family, cases in sorted(families.items())
+        for case in rng.sample(cases, max(0, len(cases) - keep[family]))
+    ]
+
+
+def _cost(item: pytest.Item) -> tuple[bool, ...]:
+    """Sorts pure tests first, then database, broker, Spark and browser, so that a run fails early."""
+    fixtures: set[str] = set(getattr(item, "fixturenames", ()))
+    return (
+        item.get_closest_marker("browser") is not None,
+        "spark_cluster" in fixtures,
+        item.get_closest_marker("faults") is not None,
+        bool(fixtures & {"kafka", "kafka_cluster3"}),
+        item.get_closest_marker("slow") is not None,
+        bool(fixtures & {"postgres_url", "make_database"}),
+    )
+
+
+@pytest.fixture(scope="session")
+def seed(request: pytest.FixtureRequest) -> int:
+    """The run's seed, printed in the header: `pytest --seed N` repeats its choices."""
+    return cast(int, request.config.getoption("--seed"))
+
+
+@pytest.fixture(scope="session")
+def everything(request: pytest.FixtureRequest) -> bool:
+    """True under `--all`: a test that shortens itself otherwise runs whole."""
+    return cast(bool, request.config.getoption("--all"))
+
+
+@pytest.fixture
+def rng(seed: int, request: pytest.FixtureRequest) -> random.Random:
+    """Randomness that depends on the run's seed and the test's name alone, not on what ran before."""
+    return random.Random(f"{seed}/{request.node.nodeid}")
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Generator[KafkaCluster]:
+    """One broker for the whole run: leave it running and as it was."""
+    with KafkaCluster.start(overrides=TEST_BROKER_SETTINGS) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def kafka_cluster3() -> Generator[KafkaCluster]:
+    """Three brokers with replication factor 3 and min.insync.replicas 2: restart what you stop."""
+    with KafkaCluster.start(brokers=3, overrides=TEST_BROKER_SETTINGS) as cluster:
+        yield cluster
+
+
+class MakeTopic(Protocol):
+    """Makes a fresh topic on the shared broker and says its name."""
+
+    def __call__(self, *, partitions: int = 1, prefix: str = "t", **config: str) -> str:
+        """`config` are topic settings with underscores for dots (`max_message_bytes="1000"`)."""
+        ...
+
+
+@pytest.fixture
+def topic_name() -> str:
+    """A name that no topic, group or transactional id has yet."""
+    return unique_name()
+
+
+@pytest.fixture
+def make_topic(kafka: KafkaCluster) -> Generator[MakeTopic]:
+    """Fresh topics on `kafka`, deleted when the test is over."""
+    made: list[str] = []
+
+    def make(*, partitions: int = 1, prefix: str = "t", **config: str) -> str:
+        name = unique_name(prefix)
+        settings = {key.replace("_", "."): value for key, value in config.items()}
+        create_topic(kafka.bootstrap_servers, name, partitions=partitions, config=settings)
+        made.append(name)
+        return name
+
+    yield make
+    delete_topics(kafka.bootstrap_servers, made)
