@@ -1,8 +1,28 @@
-"""What a Kafka cluster says about itself, as far as a pipeline's checks and the screens need it."""
+"""A Kafka cluster: how we reach it, and what it says about itself as far as checks and screens need it."""
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import msgspec
+
+
+class Cluster(msgspec.Struct, frozen=True, kw_only=True):
+    """A cluster that pipelines may name. `kafka_cluster_id` is what the brokers reported when it was registered.
+
+    client_config: librdkafka settings besides bootstrap.servers (security), with secrets as references only.
+    """
+
+    name: str
+    kafka_cluster_id: str
+    bootstrap_servers: str
+    client_config: dict[str, str] = {}
+    created_at: datetime
+    created_by: str
+
+    def connection(self) -> dict[str, str]:
+        """Everything a client needs in order to connect; secrets are still references."""
+        return {**self.client_config, "bootstrap.servers": self.bootstrap_servers}
 
 
 class TopicFacts(msgspec.Struct, frozen=True, kw_only=True):

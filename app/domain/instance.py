@@ -14,7 +14,10 @@ Only after STOPPED, FAILED or LOST may the ordinal be leased again.
 
 from __future__ import annotations
 
+from datetime import datetime
 from enum import StrEnum
+
+import msgspec
 
 
 class InstanceState(StrEnum):
@@ -56,3 +59,58 @@ def advance(state: InstanceState, to: InstanceState) -> InstanceState:
     if to != state and to not in TRANSITIONS[state]:
         raise IllegalTransitionError(f"an instance cannot go from {state} to {to}")
     return to
+
+
+class InstanceOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """How the application said that it ended; `kind` as app/domain/task.py's OutcomeKind."""
+
+    kind: str
+    message: str
+    at: datetime
+
+
+class Instance(msgspec.Struct, frozen=True, kw_only=True):
+    """One lease of one ordinal of a run; every lease is kept, the highest is the current one.
+
+    since: when `state` was entered. leased_at: when this lease was given out.
+    token_issued: whether this lease's run token was made; it is made once, just before submission.
+    missing_since: since when silence, the resource manager's word and the pid all say that it is gone; None otherwise.
+    last_heartbeat_at: the newest word of the driver or of any of its tasks, by the server's clock.
+    executors, tasks_running, tasks_waiting: as the driver last said; None before its first heartbeat.
+    """
+
+    run_id: str
+    ordinal: int
+    lease: int
+    revision: int
+    state: InstanceState
+    since: datetime
+    leased_at: datetime
+    reason: str | None = None
+    token_issued: bool = False
+    application_id: str | None = None
+    host: str | None = None
+    jvm_pid: int | None = None
+    python_pid: int | None = None
+    process_started_at: datetime | None = None
+    log_path: str | None = None
+    submitted_at: datetime | None = None
+    claimed_at: datetime | None = None
+    web_ui_url: str | None = None
+    executors: int | None = None
+    tasks_running: int | None = None
+    tasks_waiting: int | None = None
+    last_heartbeat_at: datetime | None = None
+    missing_since: datetime | None = None
+    outcome: InstanceOutcome | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state in ENDED
+
+    def slots_sentence(self) -> str | None:
+        """`3 of 4 tasks wait for a slot`, or None when none waits or the driver has not said."""
+        if not self.tasks_waiting:
+            return None
+        tasks = self.tasks_waiting + (self.tasks_running or 0)
+        return f"{self.tasks_waiting} of {tasks} tasks {'waits' if self.tasks_waiting == 1 else 'wait'} for a slot"

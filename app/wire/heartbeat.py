@@ -10,41 +10,27 @@ HTTP on the workers' listener, JSON bodies, `Authorization: Bearer <run token>`:
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 import msgspec
 
+from app.domain.task import Counters, DesiredTaskState, EventKind, OutcomeKind, PartitionProgress, TaskState
 from app.wire import protocol
 
-
-class TaskState(StrEnum):
-    """
-    STARTING ─▶ RUNNING ⇄ PAUSED;  RUNNING ─▶ BACKING_OFF ─▶ STARTING;  any ─▶ DRAINING ─▶ DRAINED
-    FENCED asks the server whether this attempt is still the current one: REBUILDING (back to STARTING) or SUPERSEDED.
-    """
-
-    STARTING = "starting"
-    RUNNING = "running"
-    PAUSED = "paused"
-    BACKING_OFF = "backing_off"
-    FENCED = "fenced"
-    DRAINING = "draining"
-    DRAINED = "drained"
-    SUPERSEDED = "superseded"
-    FAILED = "failed"
-
-
-class EventKind(StrEnum):
-    ASSIGNED = "assigned"
-    REVOKED = "revoked"
-    LOST = "lost"
-    FENCED = "fenced"
-    ABORTED = "aborted"
-    OUTCOME_UNKNOWN = "outcome_unknown"
-    REBUILT = "rebuilt"
-    SUPERSEDED = "superseded"
-    BAD_RECORD = "bad_record"
-    ERROR = "error"
+__all__ = [
+    "Claim",
+    "ClaimAnswer",
+    "Counters",
+    "DesiredTaskState",
+    "DriverAnswer",
+    "DriverHeartbeat",
+    "EventKind",
+    "HeartbeatAnswer",
+    "Outcome",
+    "OutcomeKind",
+    "PartitionProgress",
+    "TaskEvent",
+    "TaskHeartbeat",
+    "TaskState",
+]
 
 
 class TaskEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,32 +42,6 @@ class TaskEvent(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     partitions: tuple[str, ...] = ()
     generation: int | None = None
-
-
-class PartitionProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """One assigned partition. Offsets are the *next* offset to read; `end` is the last known high watermark or LSO."""
-
-    topic: str
-    partition: int
-    position: int | None = None
-    committed: int | None = None
-    end: int | None = None
-
-
-class Counters(msgspec.Struct, frozen=True, kw_only=True):
-    """Totals since the attempt began."""
-
-    records_in: int = 0
-    records_out: int = 0
-    bytes_in: int = 0
-    bytes_out: int = 0
-    records_skipped: int = 0
-    records_dead_lettered: int = 0
-    transactions_committed: int = 0
-    transactions_aborted: int = 0
-    transactions_unknown: int = 0
-    fencings: int = 0
-    events_dropped: int = 0
 
 
 class TaskHeartbeat(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,12 +66,6 @@ class TaskHeartbeat(msgspec.Struct, frozen=True, kw_only=True):
     open_transaction_age_ms: int | None = None
     last_error: str | None = None
     events: tuple[TaskEvent, ...] = ()
-
-
-class DesiredTaskState(StrEnum):
-    RUN = "run"
-    PAUSE = "pause"
-    DRAIN = "drain"
 
 
 class HeartbeatAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,13 +124,6 @@ class DriverAnswer(msgspec.Struct, frozen=True, kw_only=True):
     desired: DesiredTaskState
     is_current: bool | None
     database_epoch: str
-
-
-class OutcomeKind(StrEnum):
-    DRAINED = "drained"
-    FAILED = "failed"
-    SUPERSEDED = "superseded"
-    NO_EXECUTORS = "no_executors"
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,86 @@
+"""What can go wrong, in the few kinds that everybody above the borders needs to know.
+
+Each error is one clear sentence that names the thing and the way out. The web renders them in one place as RFC 9457
+problem documents; `status` and `title` are for that place, nobody else looks at them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from app.domain.pipeline import Problem
+
+
+class FencelineError(Exception):
+    """The base of all errors that carry a sentence for a person. `field` is the form field it belongs to, if any."""
+
+    status: ClassVar[int] = 500
+    title: ClassVar[str] = "Fenceline failed"
+
+    def __init__(self, message: str, *, field: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.field = field
+
+
+class NotFoundError(FencelineError):
+    status = 404
+    title = "There is no such thing"
+
+
+class ConflictError(FencelineError):
+    """The request is sound, but not in the state that things are in, or another owner was first."""
+
+    status = 409
+    title = "That is in conflict with what is there"
+
+
+class InvalidError(FencelineError):
+    """What was sent is wrong; `problems` has every mistake at its field, warnings among them."""
+
+    status = 422
+    title = "What was sent is not valid"
+
+    def __init__(self, message: str, *, problems: Sequence[Problem] = (), field: str | None = None) -> None:
+        super().__init__(message, field=field)
+        self.problems = list(problems) if problems or field is None else [Problem(field=field, message=message)]
+
+
+class UnauthenticatedError(FencelineError):
+    """Nobody, or nobody we know: the way out is to log in or to send a valid token."""
+
+    status = 401
+    title = "Who are you?"
+
+
+class ForbiddenError(FencelineError):
+    status = 403
+    title = "Your role does not allow that"
+
+
+class PreconditionError(FencelineError):
+    """The caller named what it had seen (a revision), and that is no longer so."""
+
+    status = 412
+    title = "It has changed meanwhile"
+
+
+class UnavailableError(FencelineError):
+    """Something that we need does not answer: Postgres, a broker, a Spark master. Trying again later may help."""
+
+    status = 503
+    title = "Something that is needed does not answer"
+
+
+class BrokerUnreachableError(UnavailableError):
+    """No broker of the cluster answered in time. Names the address, the client's error, and how long it was tried."""
+
+    def __init__(self, address: str, error: str, tried_s: float) -> None:
+        super().__init__(
+            f"no Kafka broker answers at {address}: {error} (tried for {tried_s:.1f} s). "
+            "Check that the brokers run, that this address is what they advertise, and the cluster's security settings."
+        )
+        self.address = address
+        self.error = error
+        self.tried_s = tried_s
