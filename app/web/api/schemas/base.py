@@ -1,0 +1,62 @@
+"""The bases: what comes in is strict and closed, what goes out is built from a record."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, Self, cast
+
+import msgspec
+from pydantic import BaseModel, ConfigDict, model_validator
+
+
+class Given(BaseModel):
+    """A part of a request body: unknown fields are refused, and a number in quotes is not a number."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Body(Given):
+    """A whole request body: besides, no text or number in it that Postgres or JSON could not keep."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _can_be_kept(cls, data: Any) -> Any:
+        for scalar in _scalars(data):
+            if isinstance(scalar, str):
+                if "\x00" in scalar or any("\ud800" <= char <= "\udfff" for char in scalar):
+                    raise ValueError("a text contains U+0000 or half a surrogate pair, which cannot be stored")
+            elif isinstance(scalar, int):
+                if not -(2**63) <= scalar < 2**63:
+                    raise ValueError("a number does not fit into 64 bits")
+            elif isinstance(scalar, float) and not math.isfinite(scalar):
+                raise ValueError("a number is not finite")
+        return data
+
+
+def _scalars(data: object) -> Iterator[object]:
+    """Every key and value of decoded JSON; without recursion, as the nesting is the sender's choice."""
+    waiting: list[object] = [data]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, dict):
+            mapping = cast("dict[object, object]", item)
+            waiting.extend(mapping.keys())
+            waiting.extend(mapping.values())
+        elif isinstance(item, list):
+            waiting.extend(cast("list[object]", item))
+        else:
+            yield item
+
+
+class Answer(BaseModel):
+    """A response body, made from a domain record of the same field names."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    @classmethod
+    def of(cls, record: object, **more: Any) -> Self:
+        """From a msgspec record (tags of unions included), with `more` fields that it does not have."""
+        built = msgspec.to_builtins(record, builtin_types=(datetime,))
+        return cls.model_validate({**built, **more})

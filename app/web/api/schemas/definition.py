@@ -1,0 +1,147 @@
+"""A pipeline's definition at the edge: the mirror of app/domain/pipeline.py, with the words that OpenAPI shows."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from pydantic import Field, JsonValue
+
+from app.domain.pipeline import (
+    FailurePolicy,
+    GroupProtocol,
+    OffsetFencing,
+    PipelineDefinition,
+    ProcessingGuarantee,
+    PythonScope,
+    StartPosition,
+    StepOperator,
+)
+from app.web.api.schemas.base import Given
+
+TopicName = Annotated[str, Field(min_length=1, max_length=249)]
+FieldPath = Annotated[str, Field(min_length=1, description="A path such as `arrival.delay`.")]
+Count = Annotated[int, Field(ge=-(2**31), lt=2**31)]
+"""Bounds of the database; what is sensible is said by app/domain/pipeline_checks.py, with the reason."""
+Operator = Annotated[StepOperator, Field(strict=False)]
+
+
+class FilterStep(Given):
+    """Keep the record if `field operator value` holds."""
+
+    op: Literal["filter"]
+    field: FieldPath
+    operator: Operator
+    value: JsonValue = None
+
+
+class ConditionStep(Given):
+    """Keep the record if the CEL expression over `record` is true."""
+
+    op: Literal["condition"]
+    expression: str
+
+
+class ProjectStep(Given):
+    """Keep only these fields, in this order."""
+
+    op: Literal["project"]
+    fields: list[FieldPath]
+
+
+class RenameStep(Given):
+    op: Literal["rename"]
+    field: FieldPath
+    to: FieldPath
+
+
+class SetStep(Given):
+    """Set `field` to a JSON value."""
+
+    op: Literal["set"]
+    field: FieldPath
+    value: JsonValue
+
+
+class RouteStep(Given):
+    """Send the record to `topic` instead of the sink topic if `field operator value` holds; the first match wins."""
+
+    op: Literal["route"]
+    field: FieldPath
+    operator: Operator
+    value: JsonValue = None
+    topic: TopicName
+
+
+Step = Annotated[FilterStep | ConditionStep | ProjectStep | RenameStep | SetStep | RouteStep, Field(discriminator="op")]
+
+
+class IdentityTransform(Given):
+    """Keys, values, headers and timestamps pass unchanged."""
+
+    kind: Literal["identity"]
+
+
+class StepsTransform(Given):
+    """Declarative steps over JSON values, run in order."""
+
+    kind: Literal["steps"]
+    steps: list[Step]
+
+
+class PythonTransform(Given):
+    """A function in an uploaded file (`PUT /api/v1/transform-sources/{sha256}`). It runs on the executors."""
+
+    kind: Literal["python"]
+    function: Annotated[str, Field(min_length=1)]
+    scope: Annotated[PythonScope, Field(strict=False)] = PythonScope.RECORD
+    file_name: Annotated[str, Field(min_length=1)]
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+Transform = Annotated[IdentityTransform | StepsTransform | PythonTransform, Field(discriminator="kind")]
+
+
+class ErrorHandling(Given):
+    """What happens to a record that cannot be processed."""
+
+    policy: Annotated[FailurePolicy, Field(strict=False)] = FailurePolicy.FAIL
+    dead_letter_topic: str | None = None
+    max_bad: Count = 1000
+    window_records: Count = 100_000
+
+
+class SparkSettings(Given):
+    """Where the instances run; `conf` takes allow-listed keys only."""
+
+    master: str = "local"
+    executor_memory_mb: Count = 512
+    conf: dict[str, str] = Field(default={})
+
+
+class Definition(Given):
+    """Everything that a revision fixes. A change is a new revision."""
+
+    cluster: str
+    source_topics: Annotated[list[TopicName], Field(min_length=1)]
+    group_id: Annotated[str, Field(min_length=1)]
+    sink_topic: TopicName
+    start_position: Annotated[StartPosition, Field(strict=False)] = StartPosition.EARLIEST
+    group_protocol: Annotated[GroupProtocol, Field(strict=False)] = GroupProtocol.CLASSIC
+    transactional_id_prefix: str = "fl"
+    transform: Transform = IdentityTransform(kind="identity")
+    errors: ErrorHandling = ErrorHandling()
+    processing_guarantee: Annotated[ProcessingGuarantee, Field(strict=False)] = ProcessingGuarantee.EXACTLY_ONCE_V2
+    offset_fencing: Annotated[OffsetFencing, Field(strict=False)] = OffsetFencing.GENERATION
+    commit_interval_ms: Count = 100
+    transaction_timeout_ms: Count = 10_000
+    session_timeout_ms: Count = 10_000
+    instances: Count = 1
+    tasks_per_instance: Count = 1
+    spark: SparkSettings = SparkSettings()
+    consumer_overrides: dict[str, str] = Field(default={})
+    producer_overrides: dict[str, str] = Field(default={})
+
+    def to_domain(self) -> PipelineDefinition:
+        """The same definition as the domain has it. Meaning is checked there (app/domain/pipeline_checks.py)."""
+        return msgspec.convert(self.model_dump(mode="json"), PipelineDefinition)

@@ -1,0 +1,137 @@
+"""What routes ask for by type: the wiring, a unit of work, and who is asking.
+
+@router.post("/…")
+async def start(name: str, uow: Uow, wiring: WiringDep, by: Annotated[Principal, may(Verb.START_RUN)]) -> …:
+    run = await runs.start_run(uow, …, by=by, now=wiring.clock.now())
+    await uow.commit()          # edges commit, services never do
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Protocol
+
+from fastapi import Depends, Request
+
+from app.domain import access
+from app.domain.access import Principal, Verb
+from app.domain.errors import UnauthenticatedError
+from app.ports.brokers import Brokers
+from app.ports.clock import Clock
+from app.ports.unit_of_work import UnitOfWork
+from app.services import tokens
+from app.settings import Settings
+from app.web.security.cookies import session_secret
+from app.web.security.login_limit import LoginLimit
+
+
+class Changes(Protocol):
+    """Wakes readers when something that a page shows has been committed (app/db/changes.py)."""
+
+    def subscribe(self) -> Any: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartHealth:
+    """One part that the server needs: `is_ready`, or `why_not` as a sentence."""
+
+    name: str
+    is_ready: bool
+    why_not: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wiring:
+    """Everything that the web needs from outside, put together by app/main.py and kept as `app.state.wiring`.
+
+    stopping: set when the process is asked to end; event streams end then.
+    health: the parts of /readyz, asked anew for each request.
+    """
+
+    settings: Settings
+    clock: Clock
+    unit_of_work: Callable[[], UnitOfWork]
+    brokers: Brokers
+    changes: Changes
+    login_limit: LoginLimit
+    health: Callable[[], Sequence[PartHealth]]
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+def _wiring(request: Request) -> Wiring:
+    wiring = request.app.state.wiring
+    assert isinstance(wiring, Wiring)  # noqa: S101 - set by the app factory
+    return wiring
+
+
+WiringDep = Annotated[Wiring, Depends(_wiring)]
+
+
+async def _unit_of_work(wiring: WiringDep) -> AsyncIterator[UnitOfWork]:
+    async with wiring.unit_of_work() as uow:
+        yield uow
+
+
+Uow = Annotated[UnitOfWork, Depends(_unit_of_work, scope="function")]
+"""One unit of work for the request, given back before the answer is sent; what is not committed is rolled back.
+
+Event streams take `wiring.unit_of_work()` for each look instead, or they would hold a connection while they live.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Credential:
+    """What the request proved itself with; kept so that a stream can ask again whether it still holds."""
+
+    secret: str
+    is_session: bool
+
+
+def credential_of(request: Request) -> Credential | None:
+    """A bearer token, else the browser's session cookie, else None."""
+    scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and secret.strip():
+        return Credential(secret=secret.strip(), is_session=False)
+    cookie = session_secret(request)
+    return None if cookie is None else Credential(secret=cookie, is_session=True)
+
+
+async def principal_of(wiring: Wiring, credential: Credential) -> Principal | None:
+    """Whose credential this is now; None when it is unknown, expired or revoked."""
+    async with wiring.unit_of_work() as uow:
+        now = wiring.clock.now()
+        if credential.is_session:
+            session = await tokens.get_session(uow, credential.secret, now=now)
+            return None if session is None else session.principal
+        return await tokens.authenticate(uow, credential.secret, now=now)
+
+
+async def _current_principal(request: Request, wiring: WiringDep) -> Principal:
+    credential = credential_of(request)
+    principal = None if credential is None else await principal_of(wiring, credential)
+    if principal is None:
+        known = "" if credential is None else "this credential is unknown, expired or revoked: "
+        raise UnauthenticatedError(f"{known}log in, or send a token as `Authorization: Bearer …`")
+    return principal
+
+
+CurrentPrincipal = Annotated[Principal, Depends(_current_principal)]
+"""Who is asking; pages send a browser that nobody is logged in with to /login."""
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """A dependency that gives the principal if its role includes what `verb` needs, else 403 with both roles named."""
+
+    verb: Verb
+
+    async def __call__(self, principal: CurrentPrincipal) -> Principal:
+        access.require(principal, self.verb)
+        return principal
+
+
+def may(verb: Verb) -> Any:
+    """`by: Annotated[Principal, may(Verb.START_RUN)]` on every route that is not open to everybody."""
+    return Depends(Allowed(verb))

@@ -1,0 +1,131 @@
+"""The one place where errors become answers: problem documents for programs, a login page or an error page for people."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import RedirectResponse
+from starlette.exceptions import HTTPException
+from starlette.routing import Match
+
+from app.domain.errors import FencelineError, InvalidError, UnauthenticatedError, UnavailableError
+from app.domain.instance import IllegalTransitionError
+from app.web.problems import ProblemResponse
+
+logger = logging.getLogger(__name__)
+
+_RETRY_AFTER = {"Retry-After": "2"}
+_METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
+
+
+def is_for_a_person(request: Request) -> bool:
+    """Whether a page is wanted: not below /api, and the browser says that it takes HTML."""
+    return not request.url.path.startswith(("/api/", "/workers/")) and "text/html" in request.headers.get("accept", "")
+
+
+def install(app: FastAPI) -> None:
+    """Render every error of `app` as RFC 9457 (except where a person's browser is sent to the login page)."""
+    app.add_exception_handler(FencelineError, _on_fenceline_error)
+    app.add_exception_handler(IllegalTransitionError, _on_illegal_transition)
+    app.add_exception_handler(RequestValidationError, _on_validation_error)
+    app.add_exception_handler(HTTPException, _on_http_exception)
+    app.add_exception_handler(Exception, _on_bug)
+
+
+async def _on_fenceline_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, FencelineError)  # noqa: S101 - registered for this type
+    if isinstance(error, UnauthenticatedError):
+        if is_for_a_person(request):
+            wanted = request.url.path if request.method == "GET" else "/"
+            return RedirectResponse(f"/login?next={quote(wanted)}", status_code=303)
+        return problem_of(error, headers={"WWW-Authenticate": 'Bearer realm="fenceline"'})
+    if isinstance(error, UnavailableError):
+        return problem_of(error, headers=_RETRY_AFTER)
+    return problem_of(error)
+
+
+def problem_of(error: FencelineError, *, headers: Mapping[str, str] | None = None) -> ProblemResponse:
+    """The problem document of one of our errors."""
+    problems: Sequence[Mapping[str, Any]] = ()
+    if isinstance(error, InvalidError):
+        problems = [
+            {"field": problem.field, "message": problem.message, "is_warning": problem.is_warning}
+            for problem in error.problems
+        ]
+    elif error.field is not None:
+        problems = [{"field": error.field, "message": error.message, "is_warning": False}]
+    return ProblemResponse(error.status, error.message, title=error.title, problems=problems, headers=headers)
+
+
+async def _on_illegal_transition(_: Request, error: Exception) -> Response:
+    return ProblemResponse(409, f"{error}: its state changed meanwhile; look again and decide anew")
+
+
+async def _on_validation_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for this type
+    found: list[dict[str, Any]] = list(error.errors())
+    if any(item["type"] == "json_invalid" for item in found):
+        reason = str(found[0].get("ctx", {}).get("error", found[0]["msg"]))
+        return ProblemResponse(400, f"the request body is not JSON: {reason}")
+    problems = [
+        {"field": field_path(tuple(item["loc"])), "message": _said(item), "is_warning": False} for item in found
+    ]
+    first = problems[0]
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    return ProblemResponse(422, f"{first['field'] or 'the request'}: {first['message']}{more}", problems=problems)
+
+
+def field_path(loc: tuple[int | str, ...]) -> str:
+    """The path as a person would write it: `definition.transform.steps.2.value`.
+
+    loc: as pydantic gives it: the place first (`body`, `query`, …), and the tag of a union after the field of a union.
+    """
+    parts: list[str] = []
+    rest = list(loc[1:])
+    while rest:
+        part = rest.pop(0)
+        parts.append(str(part))
+        is_union = part == "transform" or (isinstance(part, int) and len(parts) > 1 and parts[-2] == "steps")
+        if is_union and rest:
+            rest.pop(0)
+    return ".".join(parts)
+
+
+def _said(item: Mapping[str, Any]) -> str:
+    message = str(item["msg"]).removeprefix("Value error, ")
+    return message[:1].lower() + message[1:]
+
+
+async def _on_http_exception(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101 - registered for this type
+    detail = str(error.detail)
+    headers = dict(error.headers or {})
+    if error.status_code == 404:
+        detail = f"there is nothing at {request.url.path}"
+    elif error.status_code == 405:
+        allowed = _methods_at(request)
+        headers["Allow"] = ", ".join(allowed)
+        detail = f"{request.method} is not possible here; {', '.join(allowed)} is"
+    elif error.status_code == 413:
+        detail = "the request body is larger than this server takes (setting request_limit_kib)"
+    return ProblemResponse(error.status_code, detail, headers=headers)
+
+
+def _methods_at(request: Request) -> list[str]:
+    """Every method that some route answers at this path; a single route only knows its own."""
+    found: list[str] = []
+    for method in _METHODS:
+        scope = {**request.scope, "method": method}
+        if any(route.matches(scope)[0] is Match.FULL for route in request.app.router.routes):
+            found.append(method)
+    return found
+
+
+async def _on_bug(request: Request, error: Exception) -> Response:
+    logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return ProblemResponse(500, "Fenceline has a bug here; the server's log has the details")

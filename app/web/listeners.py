@@ -1,0 +1,122 @@
+"""Two listeners in one process: sockets bound first, so that a port in use is said before anything is started."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import signal
+import socket
+from collections.abc import Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from fastapi import FastAPI
+
+_GRACE_S = 3
+
+
+class ListenError(Exception):
+    """A listener cannot be opened; the message names address, reason and the setting that moves it."""
+
+
+def bind(host: str, port: int, *, setting: str) -> socket.socket:
+    """A bound TCP socket; port 0 takes a free one. Raises ListenError.
+
+    setting: name of the setting that chooses this port, for the message.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        bound = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise ListenError(f"cannot listen on {host}: {error.strerror or error}") from error
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+        # Listening now and not with the server: on Linux two sockets with SO_REUSEADDR may bind one port, and only
+        # the second `listen` fails, which would be too late for a clear word.
+        bound.listen(2048)
+    except OSError as error:
+        bound.close()
+        if error.errno == errno.EADDRINUSE:
+            raise ListenError(
+                f"port {port} on {host} is in use (another Fenceline?): end that process or choose another port with "
+                f"FENCELINE_{setting.upper()} (0 takes a free one)"
+            ) from error
+        raise ListenError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+    bound.setblocking(False)
+    return bound
+
+
+def address_of(bound: socket.socket) -> tuple[str, int]:
+    """Host and port that the socket is bound to."""
+    name = bound.getsockname()
+    return str(name[0]), int(name[1])
+
+
+class _Server(uvicorn.Server):
+    """Signals belong to the process, not to one of its two servers."""
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+
+class Listener:
+    """One application on one bound socket."""
+
+    def __init__(
+        self, app: FastAPI, bound: socket.socket, *, certificate: Path | None, key: Path | None, log_level: str
+    ) -> None:
+        self._bound = bound
+        self._server = _Server(
+            uvicorn.Config(
+                app,
+                lifespan="off",
+                proxy_headers=False,  # the perimeter reads them, from trusted proxies only
+                server_header=False,
+                access_log=False,
+                log_config=None,
+                log_level=log_level,
+                ssl_certfile=certificate,
+                ssl_keyfile=key,
+                timeout_graceful_shutdown=_GRACE_S,
+            )
+        )
+
+    @property
+    def has_started(self) -> bool:
+        return self._server.started
+
+    async def serve(self) -> None:
+        await self._server.serve(sockets=[self._bound])
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+
+
+async def serve_until_signal(listeners: Sequence[Listener], stopping: asyncio.Event) -> None:
+    """Serve until SIGTERM or SIGINT, which set `stopping` first, so that open event streams end by themselves.
+
+    Also ends when `stopping` is set by somebody else, and when one of the listeners ends.
+    """
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    serving = [asyncio.create_task(listener.serve()) for listener in listeners]
+    told = asyncio.create_task(stopping.wait())
+    try:
+        await asyncio.wait([*serving, told], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopping.set()
+        for listener in listeners:
+            listener.stop()
+        await asyncio.gather(*serving)
+        told.cancel()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
