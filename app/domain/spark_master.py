@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
+from typing import NamedTuple
 
 import msgspec
 
@@ -13,20 +14,27 @@ class SparkMasterKind(StrEnum):
     STANDALONE = "standalone"
 
 
+class MasterHost(NamedTuple):
+    """Where one standalone master listens; the name is in lower case."""
+
+    name: str
+    port: int
+
+    @property
+    def is_loopback(self) -> bool:
+        return self.name in _LOOPBACK
+
+
 class SparkMaster(msgspec.Struct, frozen=True, kw_only=True):
     """A master in a supported form.
 
     slots: the `k` of `local[k]`; None: as many as the instance has tasks.
-    hosts: the masters of `spark://host:port,host:port`, lower case.
+    hosts: the masters of `spark://host:port,host:port`; none for `local`.
     """
 
     kind: SparkMasterKind
     slots: int | None = None
-    hosts: tuple[tuple[str, int], ...] = ()
-
-    @property
-    def is_on_this_machine(self) -> bool:
-        return self.kind is SparkMasterKind.LOCAL or all(host in _LOOPBACK for host, _ in self.hosts)
+    hosts: tuple[MasterHost, ...] = ()
 
 
 class SparkMasterError(Exception):
@@ -51,8 +59,8 @@ def parse(master: str) -> SparkMaster:
     raise SparkMasterError(_why_not(master))
 
 
-def _addresses(master: str) -> tuple[tuple[str, int], ...]:
-    addresses: list[tuple[str, int]] = []
+def _addresses(master: str) -> tuple[MasterHost, ...]:
+    addresses: list[MasterHost] = []
     for part in master.removeprefix("spark://").split(","):
         match = _ADDRESS.fullmatch(part)
         if match is None or not 0 < int(match["port"]) <= 65_535:
@@ -60,7 +68,7 @@ def _addresses(master: str) -> tuple[tuple[str, int], ...]:
                 f"`{master}` is not a standalone master: write `spark://host:port`, "
                 "or `spark://host:port,host:port` for several"
             )
-        addresses.append((match["host"].lower(), int(match["port"])))
+        addresses.append(MasterHost(match["host"].lower(), int(match["port"])))
     return tuple(addresses)
 
 

@@ -13,14 +13,14 @@ _PLAIN = re.compile(r"[A-Za-z0-9_-]")
 
 
 def escape(part: str) -> str:
-    """Percent-encode every character of `part` outside A-Z a-z 0-9 _ - (its UTF-8 bytes); injective, never contains a dot."""
+    """Percent-encode every character outside A-Z a-z 0-9 _ - (its UTF-8 bytes); injective, never contains a dot."""
     return "".join(
         char if _PLAIN.match(char) else "".join(f"%{byte:02X}" for byte in char.encode("utf-8")) for char in part
     )
 
 
 def for_task(*, prefix: str, pipeline: str, instance: int, task: int) -> str:
-    """The fixed id of one task of `exactly_once_v2`, the same for every attempt, so that a retry fences its predecessor."""
+    """The fixed id of an `exactly_once_v2` task, the same for every attempt, so that a retry fences its predecessor."""
     return f"{escape(prefix)}.t.{escape(pipeline)}.{instance}.{task}"
 
 
