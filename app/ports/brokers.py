@@ -1,0 +1,115 @@
+"""What we ask of Kafka brokers, apart from the data path.
+
+`connection` is what Cluster.connection() returns: bootstrap.servers and security settings, secrets as references that
+the implementation resolves. Every call is bounded by `timeout_s` and raises BrokerUnreachableError, naming address,
+error and how long it was tried, or UnavailableError with the broker's own refusal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from app.domain.cluster import ClusterFacts, GroupMember, TopicFacts
+
+DEFAULT_TIMEOUT_S = 5.0
+
+Connection = Mapping[str, str]
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: int
+
+
+class Broker(msgspec.Struct, frozen=True, kw_only=True):
+    """One broker as the cluster advertises it."""
+
+    id: int
+    host: str
+    port: int
+
+
+class ClusterDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """`brokers` are the *advertised* addresses: what a client connects to after the first answer."""
+
+    cluster_id: str
+    controller_id: int | None
+    brokers: tuple[Broker, ...]
+
+
+class GroupDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """A consumer group as its coordinator describes it; `state` in Kafka's words, `Dead` when there is none."""
+
+    group: str
+    state: str
+    protocol: str
+    members: tuple[GroupMember, ...]
+
+
+class PartitionOffsets(msgspec.Struct, frozen=True, kw_only=True):
+    """`last_stable` is the end under read_committed, `high_watermark` under read_uncommitted."""
+
+    earliest: int
+    last_stable: int
+    high_watermark: int
+
+
+class Brokers(Protocol):
+    async def describe_cluster(
+        self, connection: Connection, *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> ClusterDescription: ...
+
+    async def facts(
+        self,
+        connection: Connection,
+        *,
+        topics: Collection[str],
+        groups: Collection[str] = (),
+        own_client_ids: Collection[str] = (),
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> ClusterFacts:
+        """What the checks of a pipeline need. Members whose client id begins with one of `own_client_ids` are ours."""
+        ...
+
+    async def topics(self, connection: Connection, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> dict[str, TopicFacts]:
+        """All topics that are not internal, by name; without their configuration."""
+        ...
+
+    async def describe_group(
+        self, connection: Connection, group: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> GroupDescription: ...
+
+    async def committed_offsets(
+        self, connection: Connection, group: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> dict[TopicPartition, int]:
+        """The group's committed offsets, without those that an open transaction has pending."""
+        ...
+
+    async def offsets(
+        self, connection: Connection, partitions: Collection[TopicPartition], *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> dict[TopicPartition, PartitionOffsets]: ...
+
+    async def offsets_at(
+        self,
+        connection: Connection,
+        partitions: Collection[TopicPartition],
+        *,
+        timestamp_ms: int,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> dict[TopicPartition, int]:
+        """The first offset at or after the timestamp; the end where there is none."""
+        ...
+
+    async def alter_offsets(
+        self,
+        connection: Connection,
+        group: str,
+        offsets: Mapping[TopicPartition, int],
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> None:
+        """Set the committed offsets of a group without members. Raises ConflictError while it has any."""
+        ...

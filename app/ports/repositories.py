@@ -1,0 +1,219 @@
+"""What services ask of the database about definitions, runs and access. Hot task state: app/ports/task_repository.py.
+
+`get` raises NotFoundError with a sentence, `find` returns None. `for_update=True` locks the row until the unit of work
+ends, so that a decision that is made on it still holds when it is written. Nothing here commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+import msgspec
+
+from app.domain.access import Principal, Role, RunTokenScope, Session, Token
+from app.domain.cluster import Cluster
+from app.domain.command import Command
+from app.domain.instance import Instance
+from app.domain.mapping import TransactionalIdOwner
+from app.domain.page import Page
+from app.domain.pipeline_record import Pipeline, Revision, TransformSource
+from app.domain.run import DesiredRunState, Run, RunEnd
+
+
+class ClusterRepository(Protocol):
+    async def add(self, cluster: Cluster) -> None:
+        """Raises ConflictError when the name is taken."""
+        ...
+
+    async def get(self, name: str) -> Cluster: ...
+
+    async def list_all(self) -> list[Cluster]: ...
+
+    async def remove(self, name: str) -> None:
+        """Raises ConflictError while a pipeline names it."""
+        ...
+
+
+class PipelineRepository(Protocol):
+    async def add(self, *, name: str, revision: Revision, cluster: str) -> Pipeline:
+        """Keep a new pipeline with its first revision. Raises ConflictError when name or consumer group is taken."""
+        ...
+
+    async def get(self, name: str, *, for_update: bool = False) -> Pipeline: ...
+
+    async def find(self, name: str) -> Pipeline | None: ...
+
+    async def list(self, *, after: str | None, limit: int) -> Page[Pipeline]:
+        """By name."""
+        ...
+
+    async def of_cluster(self, cluster: str) -> list[Pipeline]:
+        """All pipelines on any entry that is the same Kafka cluster as `cluster`."""
+        ...
+
+    async def add_revision(self, revision: Revision) -> None:
+        """Keep the next revision and make it the current one. Raises ConflictError when another change was first."""
+        ...
+
+    async def get_revision(self, name: str, number: int) -> Revision: ...
+
+    async def list_revisions(self, name: str) -> list[Revision]:
+        """Newest first."""
+        ...
+
+    async def remove(self, name: str) -> None:
+        """Remove the pipeline with all that hangs on it; the command log stays."""
+        ...
+
+    async def store_source(self, source: TransformSource) -> None:
+        """Keep a source text by its SHA-256; the same text again changes nothing."""
+        ...
+
+    async def get_source(self, sha256: str) -> TransformSource: ...
+
+    async def find_source(self, sha256: str) -> TransformSource | None: ...
+
+
+class TransactionalIdRepository(Protocol):
+    async def claim(self, *, pipeline: str, kafka_cluster_id: str, ids: Sequence[tuple[str, int, int]]) -> None:
+        """Make the pipeline the owner of (id, ordinal, task)s. Raises ConflictError naming an id and its owner."""
+        ...
+
+    async def owners(self, *, kafka_cluster_id: str, ids: Collection[str]) -> list[TransactionalIdOwner]: ...
+
+    async def of_pipeline(self, pipeline: str) -> list[TransactionalIdOwner]: ...
+
+
+class RunRepository(Protocol):
+    async def add(self, *, pipeline: str, revision: int, by: str, now: datetime) -> Run:
+        """Raises ConflictError while another run of the pipeline lives."""
+        ...
+
+    async def get(self, run_id: str, *, for_update: bool = False) -> Run: ...
+
+    async def find_live(self, pipeline: str) -> Run | None: ...
+
+    async def list_live(self) -> list[Run]: ...
+
+    async def list(self, *, pipeline: str | None, after: str | None, limit: int) -> Page[Run]:
+        """Newest first."""
+        ...
+
+    async def set_desired(self, run_id: str, desired: DesiredRunState, *, starts_again: bool | None = None) -> None: ...
+
+    async def set_target(self, run_id: str, *, revision: int, bounce_requested_at: datetime | None) -> None: ...
+
+    async def end(self, run_id: str, *, end: RunEnd, reason: str | None, now: datetime) -> None: ...
+
+
+class InstanceRepository(Protocol):
+    async def add(self, instance: Instance) -> None:
+        """Raises ConflictError while an earlier lease of the ordinal lives, or when the number does not grow."""
+        ...
+
+    async def get(self, run_id: str, ordinal: int, lease: int, *, for_update: bool = False) -> Instance: ...
+
+    async def find_current(self, run_id: str, ordinal: int, *, for_update: bool = False) -> Instance | None: ...
+
+    async def list(self, run_id: str, *, with_history: bool) -> list[Instance]:
+        """By ordinal, then by falling lease; without history only the highest lease of each ordinal."""
+        ...
+
+    async def save(self, instance: Instance) -> None:
+        """Write every column but the newest heartbeat's, which `touch` writes."""
+        ...
+
+    async def touch(
+        self,
+        *,
+        run_id: str,
+        ordinal: int,
+        lease: int,
+        now: datetime,
+        executors: int,
+        tasks_running: int,
+        tasks_waiting: int,
+        web_ui_url: str | None,
+    ) -> None:
+        """Write what a driver's heartbeat says; one statement, once a second."""
+        ...
+
+
+class StoredAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a command with an idempotency key was answered; `body` None: it is being carried out now."""
+
+    request_sha256: str
+    status: int | None
+    body: Any
+
+
+class AccessRepository(Protocol):
+    """Tokens, sessions, one-time links and run tokens. Only SHA-256 sums of secrets come here."""
+
+    async def add_token(self, *, name: str, role: Role, secret_sha256: str, by: str, now: datetime) -> Token:
+        """Raises ConflictError when a token of that name is valid."""
+        ...
+
+    async def list_tokens(self) -> list[Token]: ...
+
+    async def find_token(self, secret_sha256: str, *, now: datetime) -> Token | None:
+        """A token that is not revoked; notes (at most once a minute) that it was used."""
+        ...
+
+    async def revoke_token(self, name: str, *, now: datetime) -> Token:
+        """Revoke the valid token of that name and end its sessions."""
+        ...
+
+    async def add_link(
+        self, *, principal: Principal, secret_sha256: str, expires_at: datetime, now: datetime
+    ) -> None: ...
+
+    async def take_link(self, secret_sha256: str, *, now: datetime) -> Principal | None:
+        """Use a link up. None: unknown, used or expired. Of two at once, one gets it."""
+        ...
+
+    async def add_session(
+        self,
+        *,
+        principal: Principal,
+        secret_sha256: str,
+        token_id: str | None,
+        expires_at: datetime,
+        now: datetime,
+    ) -> Session: ...
+
+    async def find_session(self, secret_sha256: str, *, now: datetime) -> Session | None: ...
+
+    async def revoke_session(self, secret_sha256: str, *, now: datetime) -> None: ...
+
+    async def add_run_token(self, *, scope: RunTokenScope, secret_sha256: str, now: datetime) -> None:
+        """Raises ConflictError when the lease has its token already."""
+        ...
+
+    async def find_run_token(self, secret_sha256: str) -> RunTokenScope | None: ...
+
+    async def claim_key(self, *, principal: str, key: str, request_sha256: str, now: datetime) -> StoredAnswer | None:
+        """Take an idempotency key: None when it is ours now, else what is stored, after its holder has committed."""
+        ...
+
+    async def store_answer(self, *, principal: str, key: str, status: int, body: Any) -> None: ...
+
+
+class CommandRepository(Protocol):
+    async def add(
+        self,
+        *,
+        at: datetime,
+        by: Principal,
+        verb: str,
+        target: str,
+        why: str | None,
+        details: dict[str, Any],
+        outcome: str,
+    ) -> Command: ...
+
+    async def list(self, *, target: str | None, after: str | None, limit: int) -> Page[Command]:
+        """Newest first."""
+        ...

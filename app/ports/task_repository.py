@@ -1,0 +1,123 @@
+"""What services ask of the database about tasks: hot rows, written once a second each, and what is folded from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Protocol
+
+import msgspec
+
+from app.domain.instance import ENDED, InstanceState
+from app.domain.mapping import PartitionMapping, PartitionOwnership
+from app.domain.page import Page
+from app.domain.run import DesiredRunState
+from app.domain.series import RunSample, RunTotals
+from app.domain.task import TaskEventRecord, TaskReport, TaskState, TaskStatus, ZombieSighting
+
+
+class LeaseContext(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a heartbeat is judged by, read in one statement.
+
+    current_lease: the highest lease of the ordinal. instance_state: that of the *asked* lease.
+    """
+
+    pipeline: str
+    group: str
+    kafka_cluster_id: str
+    desired: DesiredRunState
+    run_has_ended: bool
+    lease: int
+    current_lease: int
+    instance_state: InstanceState
+    database_epoch: str
+    previous: TaskStatus | None
+
+    @property
+    def lease_is_current(self) -> bool:
+        """Whether the asked lease is the highest of its ordinal and neither it nor the run has ended."""
+        return self.lease == self.current_lease and self.instance_state not in ENDED and not self.run_has_ended
+
+
+class TaskRepository(Protocol):
+    async def lease_context(self, *, run_id: str, ordinal: int, lease: int, task: int | None) -> LeaseContext | None:
+        """None when there is no such lease. With `task`, `previous` is the last word that counts."""
+        ...
+
+    async def record(self, status: TaskStatus) -> bool:
+        """Write the task's row unless a higher (lease, attempt, sequence) stands there; whether it was written."""
+        ...
+
+    async def sight_zombie(self, report: TaskReport, *, now: datetime) -> None: ...
+
+    async def add_events(self, events: Sequence[TaskEventRecord]) -> None:
+        """Store events; those that are stored already are left as they are."""
+        ...
+
+    async def states_of_instance(self, *, run_id: str, ordinal: int, lease: int) -> list[TaskState]: ...
+
+    async def list_statuses(self, run_ids: Sequence[str]) -> list[TaskStatus]:
+        """By run, ordinal and task."""
+        ...
+
+    async def list_events(self, run_id: str, *, after: str | None, limit: int) -> Page[TaskEventRecord]:
+        """Newest first."""
+        ...
+
+    async def recent_events(self, *, pipeline: str | None, limit: int) -> list[tuple[str, TaskEventRecord]]:
+        """(pipeline, event) of all pipelines or one, newest first, without plain assignments."""
+        ...
+
+    async def list_zombies(self, run_id: str) -> list[ZombieSighting]: ...
+
+    async def sample(self, run_id: str, *, now: datetime, fresh_for: timedelta) -> bool:
+        """Write the run's sample of this second unless it is there; whether it was written."""
+        ...
+
+    async def series(self, run_ids: Sequence[str], *, since: datetime) -> dict[str, list[RunSample]]:
+        """Samples by run, oldest first."""
+        ...
+
+    async def totals(self, run_ids: Sequence[str]) -> dict[str, RunTotals]:
+        """Over all attempts, ended ones included."""
+        ...
+
+
+class MappingRepository(Protocol):
+    async def take(self, mapping: PartitionMapping) -> bool:
+        """Make the mapping's owner the owner and close the stretch before; False when a newer one holds it."""
+        ...
+
+    async def release(self, *, owner_of: TaskReport, keep: Sequence[tuple[str, int]], now: datetime) -> None:
+        """End the ownership of all partitions of this task (any attempt up to this one) that are not in `keep`."""
+        ...
+
+    async def of_group(self, *, kafka_cluster_id: str, group: str) -> list[PartitionMapping]:
+        """By topic and partition, with the offsets that the owner last reported."""
+        ...
+
+    async def history(
+        self, *, kafka_cluster_id: str, group: str, topic: str | None, partition: int | None, limit: int
+    ) -> list[PartitionOwnership]:
+        """Newest first."""
+        ...
+
+
+class RetentionRepository(Protocol):
+    async def thin_samples(self, *, now: datetime) -> int:
+        """Reduce samples older than an hour to one a minute; how many were removed."""
+        ...
+
+    async def expire(self, *, now: datetime) -> dict[str, int]:
+        """Remove what nobody needs any more (idempotency keys, sessions, links, old events); rows by table."""
+        ...
+
+
+class IdentityRepository(Protocol):
+    async def database_epoch(self) -> str:
+        """Which database this is; it differs after a restore or a failover."""
+        ...
+
+    async def is_fresh(self) -> bool:
+        """Whether no token was ever made: the first start."""
+        ...

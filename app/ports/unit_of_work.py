@@ -1,0 +1,69 @@
+"""One transaction, and the repositories that work in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from app.ports.repositories import (
+    AccessRepository,
+    ClusterRepository,
+    CommandRepository,
+    InstanceRepository,
+    PipelineRepository,
+    RunRepository,
+    TransactionalIdRepository,
+)
+from app.ports.task_repository import (
+    IdentityRepository,
+    MappingRepository,
+    RetentionRepository,
+    TaskRepository,
+)
+
+
+class UnitOfWork(Protocol):
+    """Everything between entering and `commit` happens or nothing does; leaving without `commit` rolls back.
+
+    Services never call `commit`: the edge that opened the unit does (a request, a loop's turn, a CLI command).
+    After a database error nothing more can be done in the unit but to leave it.
+    """
+
+    @property
+    def clusters(self) -> ClusterRepository: ...
+    @property
+    def pipelines(self) -> PipelineRepository: ...
+    @property
+    def transactional_ids(self) -> TransactionalIdRepository: ...
+    @property
+    def runs(self) -> RunRepository: ...
+    @property
+    def instances(self) -> InstanceRepository: ...
+    @property
+    def tasks(self) -> TaskRepository: ...
+    @property
+    def mappings(self) -> MappingRepository: ...
+    @property
+    def access(self) -> AccessRepository: ...
+    @property
+    def commands(self) -> CommandRepository: ...
+    @property
+    def retention(self) -> RetentionRepository: ...
+    @property
+    def identity(self) -> IdentityRepository: ...
+
+    def notify(self, noun: str, name: str) -> None:
+        """Tell every server, on commit and only then, that what a page shows of `<noun>:<name>` has changed."""
+        ...
+
+    async def relax_durability(self) -> None:
+        """Do not wait for the disk on commit: for state that the next second brings again (heartbeats)."""
+        ...
+
+    async def commit(self) -> None: ...
+
+    async def rollback(self) -> None: ...
+
+
+UnitOfWorkFactory = Callable[[], AbstractAsyncContextManager[UnitOfWork]]
