@@ -3,6 +3,7 @@
 Services are the real ones, started once a run and only when a test asks: `kafka` (one broker), `kafka_cluster3`.
 """
 
+import os
 import random
 import secrets
 from collections import defaultdict
@@ -12,7 +13,9 @@ from typing import Protocol, cast
 import pytest
 
 from app.embedded.kafka import KafkaCluster
+from app.embedded.postgres import EmbeddedPostgres
 from tests.support.brokers import TEST_BROKER_SETTINGS
+from tests.support.databases import create_database, drop_database
 from tests.support.topics import create_topic, delete_topics, unique_name
 
 
@@ -68,7 +71,7 @@ def _cost(item: pytest.Item) -> tuple[bool, ...]:
         item.get_closest_marker("faults") is not None,
         bool(fixtures & {"kafka", "kafka_cluster3"}),
         item.get_closest_marker("slow") is not None,
-        bool(fixtures & {"postgres_url", "make_database"}),
+        bool(fixtures & {"postgres_server_url"}),
     )
 
 
@@ -102,6 +105,47 @@ def kafka_cluster3() -> Generator[KafkaCluster]:
     """Three brokers with replication factor 3 and min.insync.replicas 2: restart what you stop."""
     with KafkaCluster.start(brokers=3, overrides=TEST_BROKER_SETTINGS) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def postgres_server_url() -> Generator[str]:
+    """A server on which databases may be created: the one of FENCELINE_DATABASE_URL, else an embedded one."""
+    if url := os.environ.get("FENCELINE_DATABASE_URL"):
+        yield url
+        return
+    with EmbeddedPostgres.start(durable=False) as server:
+        yield server.url
+
+
+@pytest.fixture(scope="session")
+def postgres_url(postgres_server_url: str) -> Generator[str]:
+    """One empty database for the whole run (`postgresql+psycopg://…`): for tests that do not mind each other's rows."""
+    url = create_database(postgres_server_url)
+    yield url
+    drop_database(postgres_server_url, url)
+
+
+class MakeDatabase(Protocol):
+    """Makes a fresh database and says its URL (`postgresql+psycopg://…`)."""
+
+    def __call__(self, *, template: str | None = None) -> str:
+        """`template` is the URL of a database to copy (nobody may be connected to it): quicker than migrating anew."""
+        ...
+
+
+@pytest.fixture
+def make_database(postgres_server_url: str) -> Generator[MakeDatabase]:
+    """Databases of one test's own, dropped when it is over, whoever is still connected."""
+    made: list[str] = []
+
+    def make(*, template: str | None = None) -> str:
+        url = create_database(postgres_server_url, template=template)
+        made.append(url)
+        return url
+
+    yield make
+    for url in made:
+        drop_database(postgres_server_url, url)
 
 
 class MakeTopic(Protocol):

@@ -1,6 +1,5 @@
 """A real Kafka in KRaft mode: one broker, or several as a cluster, as child processes on loopback."""
 
-import contextlib
 import json
 import logging
 import os
@@ -329,11 +328,4 @@ def _format(node: KafkaBroker, cluster_id: str, java: Java, class_path: str) -> 
         env=_environment(class_path),
         cwd=node.data_dir,
     )
-    tool.start()
-    with contextlib.ExitStack() as cleanup:
-        cleanup.callback(tool.kill)
-        deadline = time.monotonic() + 60
-        while tool.is_running and time.monotonic() < deadline:
-            time.sleep(0.02)
-        if tool.exit_code != 0:
-            raise EmbeddedError(f"{tool.name} failed (exit code {tool.exit_code}).\n{tool.log_tail()}")
+    tool.run(timeout_s=60)

@@ -17,6 +17,14 @@ from app.embedded.errors import EmbeddedError
 LOG_TAIL_LINES = 25
 
 
+def has_ended(pid: int) -> bool:
+    """Whether no process of that number runs; a zombie that its parent has not collected yet has ended."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
 @dataclass(frozen=True, slots=True)
 class Identity:
     """The unprivileged user that a child runs as."""
@@ -81,6 +89,16 @@ class ChildProcess:
                 raise EmbeddedError(f"{self.name} could not be started: {error}") from error
         guardian.watch(self._process.pid)
 
+    def run(self, *, timeout_s: float) -> None:
+        """Run a tool to its end; raises EmbeddedError with the log's tail when it fails or takes too long."""
+        self.start()
+        try:
+            if (code := self._wait(timeout_s)) != 0:
+                verdict = f"took longer than {timeout_s:.0f} s" if code is None else f"failed with exit code {code}"
+                raise EmbeddedError(f"{self.name} {verdict}.\n{self.log_tail()}")
+        finally:
+            self.kill()
+
     def stop(self, *, sig: signal.Signals = signal.SIGTERM, timeout_s: float = 20.0) -> None:
         """Ask it to end, wait, and kill what is left after `timeout_s`; does nothing when it is not running."""
         if self._process is None:
@@ -89,8 +107,7 @@ class ChildProcess:
             self._signal(sig)
             # A stopped process keeps a signal pending until it is continued.
             self.resume()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(timeout_s)
+            self._wait(timeout_s)
         self._end_group()
 
     def kill(self) -> None:
@@ -130,6 +147,13 @@ class ChildProcess:
             return f"(no log: {error})"
         return "\n".join([f"last lines of {self.log_path}:", *(f"  {line}" for line in lines[-LOG_TAIL_LINES:])])
 
+    def _wait(self, timeout_s: float) -> int | None:
+        """The exit code, or None when it still runs after `timeout_s`."""
+        assert self._process is not None  # noqa: S101 - all callers started it
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self._process.wait(timeout_s)
+        return None
+
     def _signal(self, sig: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, sig)
@@ -152,5 +176,7 @@ class ChildProcess:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         self._process.wait()
-        psutil.wait_procs(tree, timeout=10)
+        deadline = time.monotonic() + 10
+        while not all(has_ended(process.pid) for process in tree) and time.monotonic() < deadline:
+            time.sleep(0.01)
         guardian.forget(self._process.pid)

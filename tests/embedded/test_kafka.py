@@ -17,6 +17,7 @@ from confluent_kafka.admin._resource import ResourceType
 
 from app.embedded.errors import EmbeddedError
 from app.embedded.kafka import Jvm, KafkaCluster, live_brokers
+from app.embedded.processes import has_ended
 from tests.support.topics import create_topic, unique_name
 from tests.support.waiting import wait_for
 
@@ -95,7 +96,7 @@ def test_acknowledged_records_survive_kill_and_restart(lone: KafkaCluster) -> No
     produce(lone.bootstrap_servers, topic, values)
     before = lone.broker(1).pid
     lone.broker(1).kill()
-    assert not psutil.pid_exists(before)
+    assert has_ended(before)
     lone.broker(1).restart()
     assert read_all(lone.bootstrap_servers, topic, 1000) == values
 
@@ -199,6 +200,6 @@ from typing import cast
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=dict(os.environ)) as parent:
         assert parent.stdout is not None
         broker_pid = int(parent.stdout.readline())
-        assert psutil.pid_exists(broker_pid)
+        assert not has_ended(broker_pid)
         parent.kill()
-    wait_for(lambda: not psutil.pid_exists(broker_pid), 20, f"the end of the orphaned broker, pid {broker_pid}")
+    wait_for(lambda: has_ended(broker_pid), 20, f"the end of the orphaned broker, pid {broker_pid}")
