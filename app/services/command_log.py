@@ -1,0 +1,45 @@
+"""The command log: every change that a person or a loop makes, with who, when and why."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from app.domain.access import Principal, Verb
+from app.domain.command import Command
+from app.domain.page import Page, checked_limit
+from app.ports.unit_of_work import UnitOfWork
+
+MAX_WHY = 1000
+
+
+async def record(
+    uow: UnitOfWork,
+    *,
+    by: Principal,
+    verb: Verb,
+    target: str,
+    why: str | None,
+    now: datetime,
+    outcome: str,
+    details: dict[str, Any] | None = None,
+) -> Command:
+    """Write one row in the caller's transaction, so that no change is ever without its row."""
+    command = await uow.commands.add(
+        at=now,
+        by=by,
+        verb=verb,
+        target=target,
+        why=why.strip()[:MAX_WHY] or None if why else None,
+        details=details or {},
+        outcome=outcome,
+    )
+    uow.notify("command", str(command.id))
+    return command
+
+
+async def list_commands(
+    uow: UnitOfWork, *, target: str | None = None, after: str | None = None, limit: int = 50
+) -> Page[Command]:
+    """Newest first; `target` (`pipeline:delayed-flights`) narrows to one thing."""
+    return await uow.commands.list(target=target, after=after, limit=checked_limit(limit))
