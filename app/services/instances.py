@@ -1,0 +1,189 @@
+"""Instances: leased, submitted, claimed by their application, moved from state to state, ended."""
+
+from __future__ import annotations
+
+import secrets
+from datetime import UTC, datetime
+
+from msgspec.structs import replace
+
+from app.domain.access import Principal, RunTokenScope, Verb, require
+from app.domain.errors import ConflictError
+from app.domain.instance import Instance, InstanceState, advance
+from app.domain.run import DesiredRunState, Run
+from app.ports.unit_of_work import UnitOfWork
+from app.services.leases import add_lease
+from app.services.run_endings import end_run_if_over, notify_run
+from app.services.run_locks import lock_run
+from app.services.secret_sums import sha256_of
+from app.wire.heartbeat import Claim, ClaimAnswer
+
+
+async def lease_instance(
+    uow: UnitOfWork, *, run_id: str, ordinal: int, by: Principal, reason: str | None, now: datetime
+) -> Instance:
+    """Give the ordinal out again under the next number, at the run's revision; the row comes before any act.
+
+    Raises ConflictError when the run is to end, or while the previous lease lives.
+    """
+    require(by, Verb.LEASE_INSTANCE)
+    run = await lock_run(uow, run_id)
+    if run.ended_at is not None or run.desired in (DesiredRunState.DRAIN, DesiredRunState.KILL):
+        raise ConflictError(f"run {run_id} is {run.state}: none of its instances is leased again")
+    previous = await uow.instances.find_current(run_id, ordinal, for_update=True)
+    instance = await add_lease(uow, run=run, ordinal=ordinal, previous=previous, now=now)
+    if reason is not None:
+        instance = replace(instance, reason=reason)
+        await uow.instances.save(instance)
+    notify_run(uow, run)
+    return instance
+
+
+async def begin_submission(
+    uow: UnitOfWork, *, run_id: str, ordinal: int, lease: int, now: datetime
+) -> tuple[Instance, str]:
+    """PENDING → SUBMITTING, and the lease's run token, which is told this once. Commit before anything is started.
+
+    Of two servers that try at once, one gets it; the other gets ConflictError and leaves the instance alone.
+    """
+    instance = await uow.instances.get(run_id, ordinal, lease, for_update=True)
+    if instance.state is not InstanceState.PENDING:
+        raise ConflictError(f"instance {ordinal} of run {run_id} is {instance.state} already, under lease {lease}")
+    secret = secrets.token_urlsafe(32)
+    await uow.access.add_run_token(
+        scope=RunTokenScope(run_id=run_id, ordinal=ordinal, lease=lease), secret_sha256=sha256_of(secret), now=now
+    )
+    instance = replace(
+        instance, state=InstanceState.SUBMITTING, since=now, submitted_at=now, token_issued=True, reason=None
+    )
+    await uow.instances.save(instance)
+    uow.notify("run", run_id)
+    return instance, secret
+
+
+async def record_submission(
+    uow: UnitOfWork,
+    *,
+    run_id: str,
+    ordinal: int,
+    lease: int,
+    host: str,
+    jvm_pid: int,
+    process_started_at: datetime,
+    log_path: str,
+) -> Instance:
+    """Note which process was started. A claim that came first is the application's own word and is left as it is."""
+    instance = await uow.instances.get(run_id, ordinal, lease, for_update=True)
+    instance = replace(instance, log_path=log_path)
+    if instance.claimed_at is None:
+        instance = replace(instance, host=host, jvm_pid=jvm_pid, process_started_at=process_started_at)
+    await uow.instances.save(instance)
+    uow.notify("run", run_id)
+    return instance
+
+
+async def claim_instance(uow: UnitOfWork, claim: Claim, *, now: datetime) -> ClaimAnswer:
+    """Grant a claim if its lease is the ordinal's current one, lives, and no other application has claimed it.
+
+    The same application may claim again (its first answer was lost). Others are refused with the reason, and exit.
+    """
+    run = await uow.runs.get(claim.run_id)
+    current = await uow.instances.find_current(claim.run_id, claim.ordinal, for_update=True)
+    refusal = _refusal(run, current, claim)
+    if refusal is not None:
+        return ClaimAnswer(granted=False, reason=refusal)
+    assert current is not None  # noqa: S101 - _refusal has refused the absent lease
+    if current.claimed_at is None:
+        state = current.state
+        if state in (InstanceState.PENDING, InstanceState.SUBMITTING, InstanceState.UNREACHABLE):
+            # From PENDING by way of SUBMITTING: whoever submitted it may have died before it wrote that down.
+            state = advance(
+                InstanceState.SUBMITTING if state is InstanceState.PENDING else state, InstanceState.STARTING
+            )
+        current = replace(
+            current,
+            state=state,
+            since=now if state is not current.state else current.since,
+            application_id=claim.application_id,
+            host=claim.host,
+            jvm_pid=claim.jvm_pid,
+            python_pid=claim.python_pid,
+            process_started_at=datetime.fromtimestamp(claim.process_started_at_ms / 1000, UTC),
+            claimed_at=now,
+            missing_since=None,
+        )
+        await uow.instances.save(current)
+        notify_run(uow, run)
+    return ClaimAnswer(granted=True)
+
+
+def _refusal(run: Run, current: Instance | None, claim: Claim) -> str | None:
+    where = f"instance {claim.ordinal} of run {claim.run_id}"
+    if current is None or claim.lease > current.lease:
+        return f"{where} has no lease {claim.lease}: this database may be an older copy of the one that gave it out"
+    if claim.lease < current.lease:
+        return f"{where} was leased again: lease {current.lease} is the current one, yours is {claim.lease}"
+    if run.ended_at is not None or current.has_ended:
+        return f"{where} has ended already under lease {claim.lease}: it is {current.state}"
+    if current.claimed_at is not None and current.application_id != claim.application_id:
+        return f"lease {claim.lease} of {where} was claimed by application {current.application_id} already"
+    return None
+
+
+async def advance_instance(
+    uow: UnitOfWork,
+    *,
+    run_id: str,
+    ordinal: int,
+    lease: int,
+    to: InstanceState,
+    reason: str | None,
+    now: datetime,
+) -> Instance:
+    """Move an instance by the table of app/domain/instance.py; ends the run when it was the last and the end is wanted.
+
+    Raises IllegalTransitionError when the table does not allow it. The same state again changes the reason only.
+    """
+    run = await lock_run(uow, run_id)
+    instance = await uow.instances.get(run_id, ordinal, lease, for_update=True)
+    instance = await _move(uow, instance, to, reason=reason, now=now)
+    notify_run(uow, run)
+    if instance.has_ended:
+        await end_run_if_over(uow, run_id=run_id, now=now)
+    return instance
+
+
+async def mark_missing(
+    uow: UnitOfWork, *, run_id: str, ordinal: int, lease: int, missing_since: datetime | None
+) -> Instance:
+    """Note since when silence, the resource manager and the pid all say that it is gone; None: they do not."""
+    instance = await uow.instances.get(run_id, ordinal, lease, for_update=True)
+    if instance.missing_since != missing_since:
+        instance = replace(instance, missing_since=missing_since)
+        await uow.instances.save(instance)
+    return instance
+
+
+async def stop_pending_instances(uow: UnitOfWork, *, run_id: str, reason: str, now: datetime) -> None:
+    """PENDING → STOPPED for what was never submitted; the run's row is locked by the caller."""
+    for instance in await uow.instances.list(run_id, with_history=False):
+        if instance.state is InstanceState.PENDING:
+            locked = await uow.instances.get(run_id, instance.ordinal, instance.lease, for_update=True)
+            if locked.state is InstanceState.PENDING:
+                await _move(uow, locked, InstanceState.STOPPED, reason=reason, now=now)
+
+
+async def list_instances(uow: UnitOfWork, run_id: str, *, with_history: bool = True) -> list[Instance]:
+    """By ordinal, then by falling lease; without history the current lease of each ordinal."""
+    await uow.runs.get(run_id)
+    return await uow.instances.list(run_id, with_history=with_history)
+
+
+async def _move(
+    uow: UnitOfWork, instance: Instance, to: InstanceState, *, reason: str | None, now: datetime
+) -> Instance:
+    state = advance(instance.state, to)
+    moved = replace(instance, state=state, since=now if state is not instance.state else instance.since, reason=reason)
+    if moved != instance:
+        await uow.instances.save(moved)
+    return moved

@@ -1,0 +1,9 @@
+"""How a secret is kept: as the SHA-256 of 256 random bits. A slow hash would guard guessable secrets; these are not."""
+
+from __future__ import annotations
+
+import hashlib
+
+
+def sha256_of(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8")).hexdigest()
