@@ -7,8 +7,12 @@ from typing import NamedTuple, Protocol
 from confluent_kafka import Message
 
 
+class TransformError(Exception):
+    """A transform that cannot run at all, whatever the record: it stops the task. The message names the way out."""
+
+
 class Output(NamedTuple):
-    """One record to write. `topic` None means the sink topic; `timestamp_ms` None means: the broker's or client's now."""
+    """One record to write. `topic` None means the sink topic; `timestamp_ms` None means: the time of writing."""
 
     value: bytes | None
     key: bytes | None
@@ -20,7 +24,7 @@ class Output(NamedTuple):
 class Failure(NamedTuple):
     """The record at `index` of the batch could not be processed; none of its outputs is among the outputs."""
 
-    index: int
+    index: int  # pyright: ignore[reportIncompatibleMethodOverride] - nobody asks a Failure for tuple.index
     error: Exception
 
 
@@ -32,7 +36,7 @@ class Processed(NamedTuple):
 
 
 class Transform(Protocol):
-    """Turns a batch into outputs. Raises only for what is not a record's fault (it then stops the task).
+    """Turns a batch into outputs. Raises TransformError for what is not a record's fault (it then stops the task).
 
     `is_identity` lets the loop write messages through without building outputs.
     """

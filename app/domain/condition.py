@@ -1,0 +1,65 @@
+"""Free conditions over a record in CEL, the Common Expression Language, by Google's C++ implementation.
+
+An expression sees one variable, `record`, and must be true or false. It can neither loop for ever nor reach outside.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from cel_expr_python import cel
+
+MAX_LENGTH = 10_000
+_POSITION = re.compile(r"ERROR: <input>:(?P<line>-?\d+):(?P<column>-?\d+): (?P<message>[^\n]*)")
+_CODE = re.compile(r"\s*\[[A-Z_]+\]\s*$")
+_STATUS = re.compile(r"^[A-Z_]+: ")
+
+
+class ConditionError(Exception):
+    """The expression does not compile; the message begins with the position where there is one."""
+
+
+class EvaluationError(Exception):
+    """The expression has no answer for this record."""
+
+
+def compile_condition(expression: str) -> Callable[[Any], bool]:
+    """A function from a decoded JSON value to the expression's answer; it raises EvaluationError.
+
+    Raises ConditionError.
+    """
+    if not expression.strip():
+        raise ConditionError("the expression is empty; write a condition such as `record.delay >= 15`")
+    if len(expression) > MAX_LENGTH:
+        raise ConditionError(f"the expression has {len(expression)} characters; at most {MAX_LENGTH} are accepted")
+    environment = cel.NewEnv(variables={"record": cel.Type.DYN})
+    try:
+        compiled = environment.compile(expression)
+    except RuntimeError as error:  # what the library raises for every mistake in an expression
+        raise ConditionError(_sentence(str(error))) from error
+    result = compiled.return_type()
+    if result not in (cel.Type.BOOL, cel.Type.DYN):
+        raise ConditionError(f"the expression gives {result.name().lower()}; a condition must be true or false")
+
+    def holds(record: Any) -> bool:
+        answer = compiled.eval(data={"record": record})
+        value = answer.value()
+        if value is True or value is False:
+            return value
+        if answer.type() == cel.Type.ERROR:
+            raise EvaluationError(_STATUS.sub("", str(value)))
+        raise EvaluationError(f"the expression gave {answer.type().name().lower()}, not true or false")
+
+    return holds
+
+
+def _sentence(message: str) -> str:
+    match = _POSITION.search(message)
+    if match is None:
+        return _STATUS.sub("", _CODE.sub("", message))
+    text = _CODE.sub("", match["message"])
+    if int(match["line"]) < 1:
+        return text
+    return f"line {match['line']}, column {match['column']}: {text}"

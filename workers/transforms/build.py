@@ -1,0 +1,29 @@
+"""From a definition's transform to one that runs."""
+
+from __future__ import annotations
+
+from app.domain.pipeline import Identity, PythonFunction, Steps, Transform
+from workers import transforms
+from workers.transforms import TransformError
+from workers.transforms.identity import IdentityTransform
+from workers.transforms.python_function import PythonTransform
+from workers.transforms.steps import StepsTransform
+
+
+def build(transform: Transform, *, source: str | None) -> transforms.Transform:
+    """The transform, ready for its first batch. `source` is the text of the uploaded file, for a Python function only.
+
+    Raises TransformError when it cannot run: steps that do not compile, a file that is missing or changed or
+    does not import.
+    """
+    match transform:
+        case Identity():
+            return IdentityTransform()
+        case Steps():
+            return StepsTransform(transform.steps)
+        case PythonFunction():
+            if source is None:
+                raise TransformError(
+                    f"the text of {transform.file_name} did not come with the run; start the run again"
+                )
+            return PythonTransform(transform, source=source)

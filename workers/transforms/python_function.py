@@ -1,0 +1,156 @@
+"""A function of an uploaded file, for each record or for a batch; a batch that raises is run again record by record."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, cast
+
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
+
+from app.domain.comparison import kind_of
+from app.domain.pipeline import PythonFunction, PythonScope
+from workers.transforms import Failure, Output, Processed, TransformError
+from workers.transforms.record import Origin, Record
+from workers.transforms.user_code import describe, load_function, sha256_of
+
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
+_MAX_TIMESTAMP_MS = (1 << 63) - 1
+
+
+class UserFunctionError(Exception):
+    """The function raised for a record, or returned what is not an output; the message has the file's line."""
+
+
+class PythonTransform:
+    """Calls the function on each record or batch and checks everything that comes back."""
+
+    is_identity = False
+
+    def __init__(self, transform: PythonFunction, *, source: str) -> None:
+        """Raises TransformError when the text is not what the revision names, does not import or lacks the function."""
+        found = sha256_of(source)
+        if found != transform.sha256.lower():
+            raise TransformError(
+                f"{transform.file_name} is not the file of this revision: its SHA-256 is {found}, "
+                f"the revision names {transform.sha256}. Upload the file again as a new revision."
+            )
+        self._file_name = transform.file_name
+        self._name = transform.function
+        self._function = load_function(source, function=transform.function, file_name=transform.file_name)
+        self._is_batch = transform.scope is PythonScope.BATCH
+
+    def process(self, messages: list[Message]) -> Processed:
+        records = [_record(message) for message in messages]
+        if self._is_batch:
+            try:
+                return Processed([output for outputs in self._call_batch(records) for output in outputs], [])
+            except UserFunctionError as error:
+                if len(records) == 1:
+                    return Processed([], [Failure(0, error)])
+            # Which of the records it was shows when each is alone.
+            return self._one_by_one(records, self._call_batch_of_one)
+        return self._one_by_one(records, self._call_record)
+
+    def _one_by_one(self, records: list[Record], call: Callable[[Record], list[Output]]) -> Processed:
+        outputs: list[Output] = []
+        failures: list[Failure] = []
+        for index, record in enumerate(records):
+            try:
+                outputs += call(record)
+            except UserFunctionError as error:
+                failures.append(Failure(index, error))
+        return Processed(outputs, failures)
+
+    def _call_record(self, record: Record) -> list[Output]:
+        returned = self._run(record)
+        if returned is None:
+            return []
+        if isinstance(returned, Record):
+            return [self._output(returned)]
+        return self._outputs(returned, "None, a Record or a list of Records")
+
+    def _call_batch(self, records: list[Record]) -> list[list[Output]]:
+        # A copy: a function may take its list apart, and it is needed again when that goes wrong.
+        returned = self._run(list(records))
+        if not isinstance(returned, list | tuple):
+            raise self._wrong(
+                f"returned {_name_of(returned)}; a batch function returns one list of Records for each input"
+            )
+        lists = cast("list[object]", returned)
+        if len(lists) != len(records):
+            raise self._wrong(
+                f"returned {len(lists)} lists for {len(records)} records; it must be one for each, in order"
+            )
+        return [self._outputs(item, "one list of Records for each input") for item in lists]
+
+    def _call_batch_of_one(self, record: Record) -> list[Output]:
+        return self._call_batch([record])[0]
+
+    def _run(self, argument: Record | list[Record]) -> object:
+        try:
+            return cast(object, self._function(argument))
+        except (Exception, SystemExit) as error:
+            raise UserFunctionError(f"{self._file_name}, {describe(error, self._file_name)}") from error
+
+    def _outputs(self, returned: object, wanted: str) -> list[Output]:
+        if not isinstance(returned, list | tuple):
+            raise self._wrong(f"returned {_name_of(returned)}; it must return {wanted}")
+        return [self._output(item) for item in cast("list[object]", returned)]
+
+    def _output(self, record: object) -> Output:
+        if not isinstance(record, Record):
+            raise self._wrong(f"returned a list with {_name_of(record)} in it; every output must be a Record")
+        value, key, topic, timestamp_ms = record.value, record.key, record.topic, record.timestamp_ms
+        # The annotations of Record are promises that user code need not keep.
+        if not _is_bytes(value):
+            raise self._wrong(f"returned a Record whose value is {_name_of(value)}; it must be bytes or None")
+        if not _is_bytes(key):
+            raise self._wrong(f"returned a Record whose key is {_name_of(key)}; it must be bytes or None")
+        if topic is not None and not (_is_text(topic) and _TOPIC.fullmatch(topic) and topic not in (".", "..")):
+            raise self._wrong(f"returned a Record for the topic {topic!r}, which is not a topic's name")
+        if timestamp_ms is not None and not (type(timestamp_ms) is int and 0 <= timestamp_ms <= _MAX_TIMESTAMP_MS):
+            raise self._wrong(f"returned a Record with the timestamp {timestamp_ms!r}; it must be milliseconds or None")
+        return Output(value, key, self._headers(record.headers), timestamp_ms, topic)
+
+    def _headers(self, headers: object) -> list[tuple[str, bytes | None]] | None:
+        if not isinstance(headers, list | tuple):
+            raise self._wrong(
+                f"returned a Record whose headers are {_name_of(headers)}; they must be (name, bytes) pairs"
+            )
+        checked: list[tuple[str, bytes | None]] = []
+        for header in cast("list[object]", headers):
+            match header:
+                case (str() as name, None | bytes() as value):
+                    checked.append((name, value))
+                case _:
+                    raise self._wrong(f"returned a Record with the header {header!r}; it must be (name, bytes)")
+        return checked or None
+
+    def _wrong(self, what: str) -> UserFunctionError:
+        return UserFunctionError(f"`{self._name}` in {self._file_name} {what}")
+
+
+def _record(message: Message) -> Record:
+    kind, timestamp_ms = message.timestamp()
+    headers = cast("list[tuple[str, bytes | None]] | None", message.headers())
+    return Record(
+        message.value(),
+        message.key(),
+        () if headers is None else tuple(headers),
+        None if kind == TIMESTAMP_NOT_AVAILABLE else timestamp_ms,
+        None,
+        Origin(message.topic() or "", message.partition() or 0, message.offset() or 0),
+    )
+
+
+def _is_bytes(value: object) -> bool:
+    return value is None or isinstance(value, bytes)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _name_of(value: Any) -> str:
+    return "None" if value is None else kind_of(value)

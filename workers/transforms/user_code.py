@@ -1,0 +1,90 @@
+"""Loading an uploaded Python file: on an executor, and in the child process that checks it; never in the server."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import linecache
+import sys
+import traceback
+import types
+from collections.abc import Callable
+from typing import Any
+
+from workers.transforms import TransformError
+
+
+class UserCodeError(TransformError):
+    """The file cannot be used; `field` says which field of the transform to change."""
+
+    def __init__(self, message: str, *, field: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+def sha256_of(source: str) -> str:
+    """The hash by which a revision names a file: SHA-256 of its text in UTF-8, in lower-case hex."""
+    return hashlib.sha256(source.encode("utf-8")).hexdigest()
+
+
+def load_function(source: str, *, function: str, file_name: str) -> Callable[[Any], Any]:
+    """Run the file and return its function of one argument. Raises UserCodeError, also when the file raises."""
+    module_name = f"fenceline_transform_{sha256_of(source)[:16]}"
+    origin = f"<{file_name}>"
+    module = types.ModuleType(module_name)
+    module.__file__ = origin
+    # Python shows a file's lines in tracebacks only where it can find them.
+    linecache.cache[origin] = (len(source), None, source.splitlines(keepends=True), origin)
+    sys.modules[module_name] = module
+    try:
+        code = compile(source, origin, "exec", dont_inherit=True)
+        exec(code, module.__dict__)  # noqa: S102 - what a python transform is; allowed by the administrator alone
+    except SyntaxError as error:
+        sys.modules.pop(module_name, None)
+        raise UserCodeError(f"{file_name}, line {error.lineno}: {error.msg}", field="file_name") from error
+    except (Exception, SystemExit) as error:
+        sys.modules.pop(module_name, None)
+        raise UserCodeError(f"{file_name} does not import: {describe(error, file_name)}", field="file_name") from error
+    return _function(module, function, file_name)
+
+
+def describe(error: BaseException, file_name: str) -> str:
+    """An exception of user code in one line, with the line of the file that it comes from."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == f"<{file_name}>"]
+    where = f"line {lines[-1]}: " if lines else ""
+    text = str(error)
+    return f"{where}{type(error).__name__}: {text}" if text else f"{where}{type(error).__name__}"
+
+
+def _function(module: types.ModuleType, name: str, file_name: str) -> Callable[[Any], Any]:
+    found = getattr(module, name, None)
+    if found is None:
+        defined = [
+            key
+            for key, value in vars(module).items()
+            if inspect.isfunction(value) and value.__module__ == module.__name__
+        ]
+        there = (
+            f"it has {', '.join(f'`{key}`' for key in defined[:10])}" if defined else "it defines no function at all"
+        )
+        raise UserCodeError(f"{file_name} has no function `{name}`; {there}", field="function")
+    if not callable(found):
+        raise UserCodeError(f"`{name}` in {file_name} is not a function", field="function")
+    for is_kind, kind in (
+        (inspect.iscoroutinefunction, "an async function"),
+        (inspect.isasyncgenfunction, "an async generator"),
+        (inspect.isgeneratorfunction, "a generator (it uses `yield`)"),
+        (inspect.isclass, "a class"),
+    ):
+        if is_kind(found):
+            raise UserCodeError(
+                f"`{name}` in {file_name} is {kind}; a transform is a plain function that returns its outputs",
+                field="function",
+            )
+    try:
+        inspect.signature(found).bind(None)
+    except (TypeError, ValueError) as error:
+        raise UserCodeError(
+            f"`{name}` in {file_name} must be callable with one argument: {error}", field="function"
+        ) from error
+    return found
