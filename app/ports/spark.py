@@ -8,7 +8,7 @@ from typing import Protocol
 
 import msgspec
 
-from app.domain.instance import Instance
+from app.domain.instance import Instance, InstanceOutcome
 from app.domain.pipeline import PipelineDefinition
 from app.wire.specification import InstanceSpecification
 
@@ -40,9 +40,12 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
+    """`outcome` is what the driver left on this host, for the case that no server heard it."""
+
     process: ProcessWord
     master: MasterWord
     log_tail: str = ""
+    outcome: InstanceOutcome | None = None
 
 
 class SparkLauncher(Protocol):
