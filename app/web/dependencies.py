@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Protocol
 
@@ -18,19 +19,26 @@ from fastapi import Depends, Request
 from app.domain import access
 from app.domain.access import Principal, Verb
 from app.domain.errors import UnauthenticatedError
+from app.domain.options import AllowedOptions
 from app.ports.brokers import Brokers
 from app.ports.clock import Clock
-from app.ports.unit_of_work import UnitOfWork
+from app.ports.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from app.services import tokens
 from app.settings import Settings
 from app.web.security.cookies import session_secret
 from app.web.security.login_limit import LoginLimit
 
 
-class Changes(Protocol):
-    """Wakes readers when something that a page shows has been committed (app/db/changes.py)."""
+class Subscription(Protocol):
+    async def wait(self, *, timeout_s: float) -> bool:
+        """Wait for a change since the last call; False when none came in time. Many changes are one."""
+        ...
 
-    def subscribe(self) -> Any: ...
+
+class Changes(Protocol):
+    """Wakes readers when something that a page shows has been committed, by any server (app/db/changes.py)."""
+
+    def subscribe(self) -> AbstractAsyncContextManager[Subscription]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,12 +60,23 @@ class Wiring:
 
     settings: Settings
     clock: Clock
-    unit_of_work: Callable[[], UnitOfWork]
+    unit_of_work: UnitOfWorkFactory
     brokers: Brokers
     changes: Changes
     login_limit: LoginLimit
     health: Callable[[], Sequence[PartHealth]]
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def allowed_options(self) -> AllowedOptions:
+        """What the administrator's settings add to the built-in allow-lists."""
+        return AllowedOptions(
+            consumer=frozenset(self.settings.allowed_consumer_options),
+            producer=frozenset(self.settings.allowed_producer_options),
+            spark_conf=frozenset(self.settings.allowed_spark_conf),
+            spark_masters=frozenset(self.settings.allowed_spark_masters),
+            python_transforms=self.settings.python_transforms,
+        )
 
 
 def _wiring(request: Request) -> Wiring:

@@ -1,4 +1,4 @@
-"""The one place where errors become answers: problem documents for programs, a login page or an error page for people."""
+"""The one place where errors become answers: problem documents, or the login page for a browser."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def _on_validation_error(_: Request, error: Exception) -> Response:
 
 
 def field_path(loc: tuple[int | str, ...]) -> str:
-    """The path as a person would write it: `definition.transform.steps.2.value`.
+    """The path as a person would write it: `transform.steps.2.value`.
 
     loc: as pydantic gives it: the place first (`body`, `query`, …), and the tag of a union after the field of a union.
     """
@@ -93,7 +93,8 @@ def field_path(loc: tuple[int | str, ...]) -> str:
         is_union = part == "transform" or (isinstance(part, int) and len(parts) > 1 and parts[-2] == "steps")
         if is_union and rest:
             rest.pop(0)
-    return ".".join(parts)
+    # Problems of a definition are named from its own root, as checks, forms and files name them.
+    return ".".join(parts[1:] if parts[:1] == ["definition"] and len(parts) > 1 else parts)
 
 
 def _said(item: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import uvicorn
+from sse_starlette.sse import AppStatus
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -114,9 +115,11 @@ async def serve_until_signal(listeners: Sequence[Listener], stopping: asyncio.Ev
         await asyncio.wait([*serving, told], return_when=asyncio.FIRST_COMPLETED)
     finally:
         stopping.set()
+        AppStatus.should_exit = True  # sse-starlette looks for uvicorn's own signal handler, which we replace
         for listener in listeners:
             listener.stop()
         await asyncio.gather(*serving)
         told.cancel()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
+        AppStatus.should_exit = False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Any, Self, cast
 
 import msgspec
@@ -58,5 +57,6 @@ class Answer(BaseModel):
     @classmethod
     def of(cls, record: object, **more: Any) -> Self:
         """From a msgspec record (tags of unions included), with `more` fields that it does not have."""
-        built = msgspec.to_builtins(record, builtin_types=(datetime,))
-        return cls.model_validate({**built, **more})
+        built = msgspec.to_builtins(record)
+        # Through JSON: strict parts take enums, times and lists from it, but not tuples from Python.
+        return cls.model_validate_json(msgspec.json.encode({**built, **more}))

@@ -1,0 +1,211 @@
+"""How commands talk to the server, and the sentences for when they cannot."""
+
+from __future__ import annotations
+
+import os
+import stat
+import uuid
+from collections.abc import Iterator, Mapping
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import httpx
+import msgspec
+
+from app.settings import Settings, SettingsError, load
+
+T = TypeVar("T")
+_TIMEOUT = httpx.Timeout(30.0, connect=5.0)
+
+
+class ExitCode(IntEnum):
+    """What a script can tell apart (docs/cli.md)."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    UNREACHABLE = 3
+    NOT_ALLOWED = 4
+    INVALID = 5
+
+
+class CommandError(Exception):
+    """The command cannot be done; `lines` follow the sentence, one problem a line."""
+
+    def __init__(self, message: str, *, code: ExitCode = ExitCode.FAILED, lines: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.lines = lines
+
+
+def settings_or_exit(**overrides: Any) -> Settings:
+    """The settings of this process, or a CommandError with what is wrong with them."""
+    try:
+        return load(**overrides)
+    except SettingsError as error:
+        raise CommandError(
+            "the settings cannot be used:", code=ExitCode.USAGE, lines=tuple(str(error).splitlines())
+        ) from error
+
+
+def read_token(file: Path) -> str | None:
+    """FENCELINE_TOKEN, else the file's content. Raises CommandError when others may read the file."""
+    named = os.environ.get("FENCELINE_TOKEN", "").strip()
+    if named:
+        return named
+    try:
+        mode = file.stat().st_mode
+        if mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise CommandError(f"{file} can be read by others, so it is not used: chmod 600 {file}")
+        return file.read_text(encoding="utf-8").strip() or None
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise CommandError(f"{file} cannot be read: {error.strerror or error}") from error
+
+
+def write_token(file: Path, secret: str) -> None:
+    """Keep a token where `read_token` finds it; readable by its owner only, from the first moment."""
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as opened:
+        os.fchmod(opened.fileno(), 0o600)
+        opened.write(secret + "\n")
+
+
+class Client:
+    """The REST API with a token; every refusal becomes a CommandError."""
+
+    def __init__(
+        self, *, url: str, token: str | None, token_file: Path, transport: httpx.BaseTransport | None = None
+    ) -> None:
+        self._url = url
+        self._token = token
+        self._token_file = token_file
+        headers = {"Accept": "application/json"}
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+        self._http = httpx.Client(base_url=url, headers=headers, timeout=_TIMEOUT, transport=transport)
+
+    @classmethod
+    def of(cls, settings: Settings) -> Client:
+        return cls(
+            url=settings.server_url or settings.users_url,
+            token=read_token(settings.token_file),
+            token_file=settings.token_file,
+        )
+
+    def get(self, path: str, **parameters: str | int | None) -> Any:
+        return self._ask("GET", path, parameters=parameters)
+
+    def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """A command. It carries an idempotency key, so it is safely repeated once when the connection breaks."""
+        return self._ask("POST", path, body=body or {}, key=str(uuid.uuid4()))
+
+    def put(self, path: str, body: Mapping[str, Any]) -> Any:
+        return self._ask("PUT", path, body=body, key=str(uuid.uuid4()))
+
+    def delete(self, path: str, **parameters: str | int | None) -> Any:
+        return self._ask("DELETE", path, parameters=parameters)
+
+    def upload(self, path: str, text: str) -> Any:
+        return self._ask("POST", path, content=text.encode("utf-8"), key=str(uuid.uuid4()))
+
+    def items(self, path: str, *, limit: int | None = None, **parameters: str | int | None) -> Iterator[Any]:
+        """Every item of a list, page by page; at most `limit`."""
+        given = 0
+        after: str | None = None
+        while True:
+            page = self.get(path, after=after, limit=min(limit or 100, 100), **parameters)
+            for item in page["items"]:
+                if limit is not None and given >= limit:
+                    return
+                given += 1
+                yield item
+            after = cast("str | None", page["next_cursor"])
+            if after is None:
+                return
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        parameters: Mapping[str, str | int | None] | None = None,
+        body: Mapping[str, Any] | None = None,
+        content: bytes | None = None,
+        key: str | None = None,
+    ) -> Any:
+        headers: dict[str, str] = {}
+        if key is not None:
+            headers["Idempotency-Key"] = key
+        data = content
+        if body is not None:
+            data = msgspec.json.encode(body)
+            headers["Content-Type"] = "application/json"
+        elif content is not None:
+            headers["Content-Type"] = "text/x-python"
+        query = {name: value for name, value in (parameters or {}).items() if value is not None}
+        request = self._http.build_request(method, f"/api/v1{path}", params=query, content=data, headers=headers)
+        try:
+            try:
+                response = self._http.send(request)
+            except (httpx.RemoteProtocolError, httpx.ReadError):
+                if key is None and method != "GET":
+                    raise
+                response = self._http.send(request)
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            raise CommandError(
+                f"no Fenceline server answers at {self._url}: {error}",
+                code=ExitCode.UNREACHABLE,
+                lines=("start one with `fenceline serve`, or name another with FENCELINE_SERVER_URL",),
+            ) from error
+        except httpx.HTTPError as error:
+            raise CommandError(
+                f"the Fenceline server at {self._url} did not answer: {error or type(error).__name__}",
+                code=ExitCode.UNREACHABLE,
+            ) from error
+        if response.is_success:
+            return msgspec.json.decode(response.content) if response.content else None
+        raise self._refusal(response)
+
+    def _refusal(self, response: httpx.Response) -> CommandError:
+        try:
+            problem = msgspec.json.decode(response.content, type=_ProblemDocument)
+        except msgspec.MsgspecError:
+            return CommandError(
+                f"what answers at {self._url} is not Fenceline (HTTP {response.status_code}); "
+                "name the server with FENCELINE_SERVER_URL"
+            )
+        lines = tuple(f"{p.field}: {p.message}{' (warning)' if p.is_warning else ''}" for p in problem.problems)
+        if response.status_code == httpx.codes.UNAUTHORIZED:
+            way_out = (
+                f"put a token into FENCELINE_TOKEN or {self._token_file}; on the server's host, "
+                "`fenceline tokens create NAME --role ROLE --save` makes one"
+            )
+            said = "no token was found" if self._token is None else problem.detail
+            return CommandError(said, code=ExitCode.NOT_ALLOWED, lines=(way_out,))
+        if response.status_code == httpx.codes.FORBIDDEN:
+            return CommandError(problem.detail, code=ExitCode.NOT_ALLOWED, lines=lines)
+        if response.status_code in (httpx.codes.BAD_REQUEST, httpx.codes.UNPROCESSABLE_ENTITY):
+            return CommandError(problem.detail, code=ExitCode.INVALID, lines=lines)
+        return CommandError(problem.detail, lines=lines)
+
+
+class _ProblemLine(msgspec.Struct):
+    field: str
+    message: str
+    is_warning: bool = False
+
+
+class _ProblemDocument(msgspec.Struct):
+    status: int
+    detail: str
+    problems: tuple[_ProblemLine, ...] = ()
+
+
+def as_record(item: Any, record: type[T]) -> T:
+    """An item of an answer as the domain's record; the API mirrors their fields."""
+    return msgspec.convert(item, record)

@@ -1,0 +1,108 @@
+"""What commands print: tables for people, JSON for programs, errors on standard error."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import orjson
+import typer
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from app.cli.client import CommandError
+
+console = Console(highlight=False)
+_errors = Console(stderr=True, highlight=False)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one document.")]
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="Show it anew every second until Ctrl-C.")]
+Why = Annotated[str | None, typer.Option("--why", "-m", help="Why; it is kept in the command log.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+_STATE_STYLES = {
+    "running": "green",
+    "paused": "yellow",
+    "degraded": "red",
+    "failed": "red",
+    "lost": "red",
+    "unreachable": "red",
+    "fenced": "red",
+    "stopped": "dim",
+    "drained": "dim",
+    "superseded": "dim",
+}
+
+
+def say_error(error: CommandError) -> None:
+    _errors.print(Text.assemble(("error: ", "bold red"), error.message), soft_wrap=True)
+    for line in error.lines:
+        _errors.print(Text(f"  {line}"), soft_wrap=True)
+
+
+def say(sentence: str) -> None:
+    console.print(Text(sentence), soft_wrap=True)
+
+
+def print_json(value: Any) -> None:
+    sys.stdout.write(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode("utf-8") + "\n")
+
+
+def state(word: str | None) -> Text:
+    """A state as colour and word."""
+    return Text("–", style="dim") if word is None else Text(word, style=_STATE_STYLES.get(word, "cyan"))
+
+
+def ago(moment: datetime | None, *, now: datetime | None = None) -> str:
+    """`3 s ago`, `2 h ago`; a dash for never."""
+    if moment is None:
+        return "–"
+    seconds = max(0.0, ((now or datetime.now(UTC)) - moment).total_seconds())
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit} ago"
+    return f"{int(seconds)} s ago"
+
+
+def number(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.0f}"
+
+
+def table(
+    columns: Sequence[str], rows: Iterable[Sequence[RenderableType | str | None]], *, empty: str
+) -> RenderableType:
+    """A table; columns whose name ends in `#` hold numbers. Without rows, the sentence that says what to do first."""
+    made = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        made.add_column(column.removesuffix("#"), justify="right" if column.endswith("#") else "left", overflow="fold")
+    for row in rows:
+        made.add_row(*(Text("–", style="dim") if cell is None else _safe(cell) for cell in row))
+    return made if made.row_count else Text(empty, style="dim")
+
+
+def _safe(cell: RenderableType | str) -> RenderableType:
+    """Names and errors come from outside: they are text, never markup."""
+    return Text(cell) if isinstance(cell, str) else cell
+
+
+def watch(render: Callable[[], RenderableType], *, until: Callable[[], bool] = lambda: False) -> None:
+    """Show `render` anew every second until Ctrl-C or until `until` holds."""
+    with Live(render(), console=console, auto_refresh=False) as live:
+        while not until():
+            time.sleep(1)
+            live.update(render(), refresh=True)
+
+
+def confirm_or_exit(question: str, *, is_confirmed: bool) -> None:
+    """Ask unless `--yes` was given; without a terminal to ask on, `--yes` is needed."""
+    if is_confirmed:
+        return
+    if not sys.stdin.isatty():
+        raise CommandError(f"{question} Give --yes to confirm; there is no terminal to ask on.")
+    if not typer.confirm(question):
+        raise CommandError("nothing was done")

@@ -1,0 +1,68 @@
+"""Who is asking, tokens, one-time login links, and the command log."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from app.domain.access import Principal, Verb
+from app.services import command_log, tokens
+from app.web.api.documented import refusals
+from app.web.api.paging import After, Limit
+from app.web.api.schemas import access
+from app.web.api.schemas.words import NameInPath, Why
+from app.web.dependencies import CurrentPrincipal, Uow, WiringDep, may
+
+router = APIRouter()
+
+
+@router.get("/me", responses=refusals(), tags=["access"])
+async def who_am_i(principal: CurrentPrincipal) -> access.Principal:
+    """Whose credential this is, and its role."""
+    return access.Principal.of(principal)
+
+
+@router.get("/tokens", responses=refusals(), tags=["access"])
+async def list_tokens(uow: Uow, _: Annotated[Principal, may(Verb.VIEW_TOKENS)]) -> access.TokenList:
+    return access.TokenList(items=[access.Token.of(token) for token in await tokens.list_tokens(uow)])
+
+
+@router.post("/tokens", status_code=201, responses=refusals(409, 413), tags=["access"])
+async def create_token(
+    body: access.TokenGiven, uow: Uow, wiring: WiringDep, by: Annotated[Principal, may(Verb.CREATE_TOKEN)]
+) -> access.NewToken:
+    """Make a token. Its secret is in this answer and nowhere else, so there is no idempotency key here."""
+    created = await tokens.create_token(
+        uow, name=body.name, role=body.role, by=by, why=body.why, now=wiring.clock.now()
+    )
+    await uow.commit()
+    return access.NewToken(token=access.Token.of(created.token), secret=created.secret)
+
+
+@router.delete("/tokens/{name}", status_code=204, responses=refusals(404), tags=["access"])
+async def revoke_token(
+    name: NameInPath,
+    uow: Uow,
+    wiring: WiringDep,
+    by: Annotated[Principal, may(Verb.REVOKE_TOKEN)],
+    why: Annotated[Why, Query()] = None,
+) -> None:
+    """Revoke the valid token of this name; sessions that began with it end, their event streams too."""
+    await tokens.revoke_token(uow, name, by=by, why=why, now=wiring.clock.now())
+    await uow.commit()
+
+
+@router.get("/commands", responses=refusals(), tags=["command log"])
+async def list_commands(
+    uow: Uow,
+    _: Annotated[Principal, may(Verb.VIEW)],
+    target: Annotated[
+        str | None, Query(max_length=200, pattern=r"^[a-z_]+:[A-Za-z0-9._-]+$", examples=["pipeline:delayed-flights"])
+    ] = None,
+    after: After = None,
+    limit: Limit = 50,
+) -> access.CommandPage:
+    """Who did what to which thing, when and why; newest first."""
+    page = await command_log.list_commands(uow, target=target, after=after, limit=limit)
+    return access.CommandPage(items=[access.Command.of(item) for item in page.items], next_cursor=page.next_cursor)

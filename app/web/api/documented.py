@@ -1,0 +1,81 @@
+"""What OpenAPI says about refusals and credentials; kept true by the tests that run it against the server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel, ConfigDict
+
+from app.web.api.schemas.pipelines import Problem
+from app.web.problems import MEDIA_TYPE
+
+_MEANINGS = {
+    400: "The request is not HTTP or JSON as it should be.",
+    401: "No credential, or one that is unknown, expired or revoked.",
+    403: "The role does not allow it, or the request comes from another site.",
+    404: "There is no such thing.",
+    409: "In conflict with what is there.",
+    412: "It has changed since the revision that the request names.",
+    413: "The body is too large.",
+    415: "The body is not of the media type that is taken here.",
+    421: "This server does not go by that Host.",
+    422: "What was sent is not valid; `problems` has every mistake at its field.",
+    429: "Too many failed logins; Retry-After says for how long to wait.",
+    503: "Something that is needed does not answer: Postgres, a broker.",
+}
+_EVERYWHERE = (400, 401, 403, 421, 422, 503)
+
+
+class ProblemDocument(BaseModel):
+    """RFC 9457."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    problems: list[Problem] = []
+
+
+def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The `responses` of a route: these statuses, and those that every route of the API may answer."""
+    schema = {"$ref": "#/components/schemas/ProblemDocument"}
+    return {
+        status: {"description": _MEANINGS[status], "content": {MEDIA_TYPE: {"schema": schema}}}
+        for status in sorted({*_EVERYWHERE, *statuses})
+    }
+
+
+def document(app: FastAPI) -> None:
+    """Give the application an OpenAPI with problem documents and the two kinds of credentials."""
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            schema = get_openapi(
+                title=app.title,
+                version=app.version,
+                routes=app.routes,
+                description="The control plane of exactly-once Kafka pipelines on Spark. Errors are RFC 9457 documents.",
+                separate_input_output_schemas=False,
+            )
+            components = schema.setdefault("components", {})
+            described = ProblemDocument.model_json_schema(ref_template="#/components/schemas/{model}")
+            for name, part in described.pop("$defs", {}).items():
+                components.setdefault("schemas", {}).setdefault(name, part)
+            components["schemas"]["ProblemDocument"] = described
+            components["securitySchemes"] = {
+                "token": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "`fenceline tokens create NAME --role ROLE`",
+                },
+                "session": {"type": "apiKey", "in": "cookie", "name": "fenceline_session"},
+            }
+            schema["security"] = [{"token": []}, {"session": []}]
+            app.openapi_schema = schema
+        return app.openapi_schema
+
+    app.openapi = openapi  # the way FastAPI documents for extending it

@@ -1,0 +1,188 @@
+"""Pipelines and their revisions: defined, checked, changed, compared, deleted."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query, Response
+
+from app.domain.access import Principal, Verb
+from app.domain.errors import InvalidError
+from app.services import pipelines
+from app.services.pipeline_validation import validate_pipeline
+from app.web.api.documented import refusals
+from app.web.api.idempotency import OnceDep
+from app.web.api.paging import After, Limit
+from app.web.api.schemas.pipelines import (
+    ChangeGiven,
+    DefinitionGiven,
+    Diff,
+    Difference,
+    Pipeline,
+    PipelineGiven,
+    PipelinePage,
+    Problem,
+    Revision,
+    RevisionList,
+    SavedPipeline,
+    Validation,
+)
+from app.web.api.schemas.words import NameInPath, NumberInPath, Why
+from app.web.dependencies import Uow, WiringDep, may
+
+router = APIRouter(prefix="/pipelines", tags=["pipelines"])
+IfMatch = Annotated[
+    str | None,
+    Header(alias="If-Match", max_length=100, description="The ETag of the pipeline that the change was made from."),
+]
+
+
+@router.get("", responses=refusals())
+async def list_pipelines(
+    uow: Uow, _: Annotated[Principal, may(Verb.VIEW)], after: After = None, limit: Limit = 50
+) -> PipelinePage:
+    """By name."""
+    page = await pipelines.list_pipelines(uow, after=after, limit=limit)
+    return PipelinePage(items=[Pipeline.of(item) for item in page.items], next_cursor=page.next_cursor)
+
+
+@router.post("", status_code=201, response_model=SavedPipeline, responses=refusals(409, 413))
+async def create_pipeline(
+    body: PipelineGiven, uow: Uow, wiring: WiringDep, once: OnceDep, by: Annotated[Principal, may(Verb.CREATE_PIPELINE)]
+) -> Response:
+    """Keep a pipeline with its first revision. Nothing runs yet."""
+
+    async def act() -> SavedPipeline:
+        return SavedPipeline.of(
+            await pipelines.create_pipeline(
+                uow,
+                wiring.brokers,
+                name=body.name,
+                definition=body.definition.to_domain(),
+                allowed=wiring.allowed_options,
+                by=by,
+                why=body.why,
+                now=wiring.clock.now(),
+                note=body.note,
+            )
+        )
+
+    return await once.do(act, status=201)
+
+
+@router.post("/{name}/validate", responses=refusals(413))
+async def validate(
+    name: NameInPath,
+    body: DefinitionGiven,
+    uow: Uow,
+    wiring: WiringDep,
+    by: Annotated[Principal, may(Verb.VALIDATE_PIPELINE)],
+) -> Validation:
+    """Check a definition against the rules, the other pipelines and the cluster. Nothing is saved.
+
+    It answers also when the brokers are away; a warning then says what could not be checked.
+    """
+    problems = await validate_pipeline(
+        uow,
+        wiring.brokers,
+        name=name,
+        definition=body.definition.to_domain(),
+        allowed=wiring.allowed_options,
+        by=by,
+    )
+    return Validation(
+        is_valid=all(problem.is_warning for problem in problems),
+        problems=[Problem.of(problem) for problem in problems],
+    )
+
+
+@router.get("/{name}", responses=refusals(404))
+async def get_pipeline(
+    name: NameInPath, uow: Uow, response: Response, _: Annotated[Principal, may(Verb.VIEW)]
+) -> Pipeline:
+    pipeline = await pipelines.get_pipeline(uow, name)
+    response.headers["ETag"] = f'"{pipeline.current_revision}"'
+    return Pipeline.of(pipeline)
+
+
+@router.put("/{name}", response_model=SavedPipeline, responses=refusals(404, 409, 412, 413))
+async def change_pipeline(
+    name: NameInPath,
+    body: ChangeGiven,
+    uow: Uow,
+    wiring: WiringDep,
+    once: OnceDep,
+    by: Annotated[Principal, may(Verb.CHANGE_PIPELINE)],
+    if_match: IfMatch = None,
+) -> Response:
+    """Make a new revision. A run that lives moves to it one instance at a time, where that is safe."""
+
+    async def act() -> SavedPipeline:
+        return SavedPipeline.of(
+            await pipelines.change_pipeline(
+                uow,
+                wiring.brokers,
+                name=name,
+                definition=body.definition.to_domain(),
+                expected_revision=body.expected_revision if if_match is None else _revision_of(if_match),
+                allowed=wiring.allowed_options,
+                by=by,
+                why=body.why,
+                now=wiring.clock.now(),
+                note=body.note,
+            )
+        )
+
+    return await once.do(act)
+
+
+@router.delete("/{name}", status_code=204, responses=refusals(404, 409))
+async def delete_pipeline(
+    name: NameInPath,
+    uow: Uow,
+    wiring: WiringDep,
+    by: Annotated[Principal, may(Verb.DELETE_PIPELINE)],
+    why: Annotated[Why, Query()] = None,
+) -> None:
+    """Delete a pipeline with its revisions and past runs; refused while a run lives. Nothing in Kafka changes."""
+    await pipelines.delete_pipeline(uow, name, by=by, why=why, now=wiring.clock.now())
+    await uow.commit()
+
+
+@router.get("/{name}/revisions", responses=refusals(404))
+async def list_revisions(name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> RevisionList:
+    """Newest first."""
+    return RevisionList(items=[Revision.of(item) for item in await pipelines.list_revisions(uow, name)])
+
+
+@router.get("/{name}/revisions/{number}", responses=refusals(404))
+async def get_revision(
+    name: NameInPath, number: NumberInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]
+) -> Revision:
+    return Revision.of(await pipelines.get_revision(uow, name, number))
+
+
+@router.get("/{name}/diff", responses=refusals(404))
+async def diff_revisions(
+    name: NameInPath,
+    uow: Uow,
+    _: Annotated[Principal, may(Verb.VIEW)],
+    before: Annotated[int, Query(alias="from", ge=1, lt=2**31)],
+    after: Annotated[int, Query(alias="to", ge=1, lt=2**31)],
+) -> Diff:
+    """What two revisions differ in, a sentence for each difference."""
+    differences = await pipelines.diff_revisions(uow, name, before, after)
+    return Diff(
+        pipeline=name,
+        from_revision=before,
+        to_revision=after,
+        differences=[Difference.of(item) for item in differences],
+    )
+
+
+def _revision_of(etag: str) -> int:
+    """The revision number that an ETag of ours carries. Raises InvalidError on another one."""
+    word = etag.strip().removeprefix("W/").strip('"')
+    if not (word.isascii() and word.isdigit() and len(word) < 10):
+        raise InvalidError('If-Match must be the ETag of the pipeline, such as "3"', field="If-Match")
+    return int(word)

@@ -1,0 +1,188 @@
+"""Runs: started, watched, paused, drained, restarted; each change is a command in the log."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from app.domain.access import Principal, Verb
+from app.services import instances, overview, runs
+from app.web.api.documented import refusals
+from app.web.api.idempotency import OnceDep
+from app.web.api.paging import After, Limit
+from app.web.api.schemas.runs import (
+    Instance,
+    InstanceList,
+    Reason,
+    RestartGiven,
+    Run,
+    RunPage,
+    TaskEvent,
+    TaskEventPage,
+    TaskList,
+    TaskStatus,
+)
+from app.web.api.schemas.words import IdInPath, Name, NameInPath
+from app.web.dependencies import Uow, WiringDep, may
+
+router = APIRouter(tags=["runs"])
+NO_REASON = Reason()
+
+
+@router.post(
+    "/pipelines/{name}/runs", status_code=201, response_model=Run, responses=refusals(404, 409, 413), tags=["pipelines"]
+)
+async def start_run(
+    name: NameInPath,
+    uow: Uow,
+    wiring: WiringDep,
+    once: OnceDep,
+    by: Annotated[Principal, may(Verb.START_RUN)],
+    body: Reason = NO_REASON,
+) -> Response:
+    """Start the pipeline's current revision. The answer comes when it is decided; instances follow."""
+
+    async def act() -> Run:
+        return Run.of(
+            await runs.start_run(
+                uow,
+                wiring.brokers,
+                pipeline=name,
+                allowed=wiring.allowed_options,
+                by=by,
+                why=body.why,
+                now=wiring.clock.now(),
+            )
+        )
+
+    return await once.do(act, status=201)
+
+
+@router.get("/runs", responses=refusals(404))
+async def list_runs(
+    uow: Uow,
+    _: Annotated[Principal, may(Verb.VIEW)],
+    pipeline: Annotated[Name | None, Query()] = None,
+    after: After = None,
+    limit: Limit = 50,
+) -> RunPage:
+    """Newest first."""
+    page = await runs.list_runs(uow, pipeline=pipeline, after=after, limit=limit)
+    return RunPage(items=[Run.of(item) for item in page.items], next_cursor=page.next_cursor)
+
+
+@router.get("/runs/{run_id}", responses=refusals(404))
+async def get_run(run_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Run:
+    return Run.of(await runs.get_run(uow, run_id))
+
+
+@router.get("/runs/{run_id}/instances", responses=refusals(404))
+async def list_instances(run_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> InstanceList:
+    """Every lease of every ordinal, the current ones among them."""
+    found = await instances.list_instances(uow, run_id, with_history=True)
+    return InstanceList(items=[Instance.of(item) for item in found])
+
+
+@router.get("/runs/{run_id}/tasks", responses=refusals(404))
+async def list_tasks(run_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> TaskList:
+    """The last word of each task, by ordinal and task."""
+    return TaskList(items=[TaskStatus.of(item) for item in await overview.list_tasks(uow, run_id)])
+
+
+@router.get("/runs/{run_id}/events", responses=refusals(404))
+async def list_events(
+    run_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)], after: After = None, limit: Limit = 50
+) -> TaskEventPage:
+    """What happened in its tasks, newest first."""
+    page = await overview.list_events(uow, run_id, after=after, limit=limit)
+    return TaskEventPage(items=[TaskEvent.of(item) for item in page.items], next_cursor=page.next_cursor)
+
+
+@router.post("/runs/{run_id}/drain", response_model=Run, responses=refusals(404, 409, 413))
+async def drain_run(
+    run_id: IdInPath,
+    uow: Uow,
+    wiring: WiringDep,
+    once: OnceDep,
+    by: Annotated[Principal, may(Verb.DRAIN_RUN)],
+    body: Reason = NO_REASON,
+) -> Response:
+    """Finish the open checkpoints, commit, leave the group, stop. It cannot be taken back."""
+
+    async def act() -> Run:
+        return Run.of(await runs.drain_run(uow, run_id=run_id, by=by, why=body.why, now=wiring.clock.now()))
+
+    return await once.do(act)
+
+
+@router.post("/runs/{run_id}/kill", response_model=Run, responses=refusals(404, 409, 413))
+async def kill_run(
+    run_id: IdInPath,
+    uow: Uow,
+    wiring: WiringDep,
+    once: OnceDep,
+    by: Annotated[Principal, may(Verb.KILL_RUN)],
+    body: Reason = NO_REASON,
+) -> Response:
+    """End the applications at once. Open transactions are aborted; nothing is lost and nothing double."""
+
+    async def act() -> Run:
+        return Run.of(await runs.kill_run(uow, run_id=run_id, by=by, why=body.why, now=wiring.clock.now()))
+
+    return await once.do(act)
+
+
+@router.post("/runs/{run_id}/pause", response_model=Run, responses=refusals(404, 409, 413))
+async def pause_run(
+    run_id: IdInPath,
+    uow: Uow,
+    wiring: WiringDep,
+    once: OnceDep,
+    by: Annotated[Principal, may(Verb.PAUSE_RUN)],
+    body: Reason = NO_REASON,
+) -> Response:
+    """Stop reading; partitions and membership are kept, and no transaction stays open."""
+
+    async def act() -> Run:
+        return Run.of(await runs.pause_run(uow, run_id=run_id, by=by, why=body.why, now=wiring.clock.now()))
+
+    return await once.do(act)
+
+
+@router.post("/runs/{run_id}/resume", response_model=Run, responses=refusals(404, 409, 413))
+async def resume_run(
+    run_id: IdInPath,
+    uow: Uow,
+    wiring: WiringDep,
+    once: OnceDep,
+    by: Annotated[Principal, may(Verb.RESUME_RUN)],
+    body: Reason = NO_REASON,
+) -> Response:
+    """Go on after a pause."""
+
+    async def act() -> Run:
+        return Run.of(await runs.resume_run(uow, run_id=run_id, by=by, why=body.why, now=wiring.clock.now()))
+
+    return await once.do(act)
+
+
+@router.post("/runs/{run_id}/restart", response_model=Run, responses=refusals(404, 409, 413))
+async def restart_run(
+    run_id: IdInPath,
+    body: RestartGiven,
+    uow: Uow,
+    wiring: WiringDep,
+    once: OnceDep,
+    by: Annotated[Principal, may(Verb.RESTART_RUN)],
+) -> Response:
+    """Start every instance anew at the pipeline's current revision: one at a time, or all after a drain."""
+
+    async def act() -> Run:
+        return Run.of(
+            await runs.restart_run(
+                uow, run_id=run_id, rolling=body.rolling, by=by, why=body.why, now=wiring.clock.now()
+            )
+        )
+
+    return await once.do(act)

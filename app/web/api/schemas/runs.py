@@ -1,0 +1,230 @@
+"""Runs, instances, tasks and offsets at the edge."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import Field
+
+from app.domain.instance import InstanceState
+from app.domain.run import DesiredRunState, RunEnd, RunState
+from app.domain.task import EventKind, TaskState
+from app.web.api.schemas.base import Answer, Body
+from app.web.api.schemas.words import Why
+
+
+class Reason(Body):
+    why: Why = None
+
+
+class RestartGiven(Body):
+    """rolling: one instance at a time; else all drain and the next run starts."""
+
+    rolling: bool = True
+    why: Why = None
+
+
+class InstanceOutcome(Answer):
+    """How the application said that it ended."""
+
+    kind: str
+    message: str
+    at: datetime
+
+
+class Instance(Answer):
+    """One lease of one ordinal of a run: one Spark application."""
+
+    run_id: str
+    ordinal: int
+    lease: int
+    revision: int
+    state: InstanceState
+    since: datetime
+    leased_at: datetime
+    reason: str | None
+    application_id: str | None
+    host: str | None
+    jvm_pid: int | None
+    python_pid: int | None
+    process_started_at: datetime | None
+    submitted_at: datetime | None
+    claimed_at: datetime | None
+    web_ui_url: str | None
+    executors: int | None
+    tasks_running: int | None
+    tasks_waiting: int | None
+    last_heartbeat_at: datetime | None
+    missing_since: datetime | None
+    outcome: InstanceOutcome | None
+
+
+class Run(Answer):
+    """One start of a pipeline. `instances` has the current lease of each ordinal."""
+
+    id: str
+    pipeline: str
+    cluster: str
+    kafka_cluster_id: str
+    revision: int
+    desired: DesiredRunState
+    state: RunState
+    started_at: datetime
+    started_by: str
+    bounce_requested_at: datetime | None
+    starts_again: bool
+    ended_at: datetime | None
+    end: RunEnd | None
+    end_reason: str | None
+    instances: list[Instance]
+
+
+class RunPage(Answer):
+    items: list[Run]
+    next_cursor: str | None
+
+
+class PartitionProgress(Answer):
+    """Offsets are the next offset to read."""
+
+    topic: str
+    partition: int
+    position: int | None
+    committed: int | None
+    end: int | None
+
+
+class Counters(Answer):
+    """Totals since the attempt began."""
+
+    records_in: int
+    records_out: int
+    bytes_in: int
+    bytes_out: int
+    records_skipped: int
+    records_dead_lettered: int
+    transactions_committed: int
+    transactions_aborted: int
+    transactions_unknown: int
+    fencings: int
+    events_dropped: int
+
+
+class TaskRates(Answer):
+    records_in_per_s: float | None
+    records_out_per_s: float | None
+    bytes_in_per_s: float | None
+    bytes_out_per_s: float | None
+    commits_per_s: float | None
+    aborts_per_s: float | None
+
+
+class TaskReport(Answer):
+    run_id: str
+    ordinal: int
+    lease: int
+    task: int
+    attempt: int
+    sequence: int
+    sent_at_ms: int
+    host: str
+    pid: int
+    state: TaskState
+    transactional_id: str | None
+    member_id: str | None
+    generation: int | None
+    partitions: list[PartitionProgress]
+    counters: Counters
+    commit_latency_p50_ms: float | None
+    commit_latency_p99_ms: float | None
+    open_transaction_age_ms: int | None
+    last_error: str | None
+
+
+class TaskStatus(Answer):
+    """The last report of the highest (lease, attempt) of a task; `received_at` is the server's clock."""
+
+    last: TaskReport
+    received_at: datetime
+    state_since: datetime
+    rates: TaskRates
+
+
+class TaskList(Answer):
+    items: list[TaskStatus]
+
+
+class TaskEvent(Answer):
+    run_id: str
+    event_id: str
+    ordinal: int
+    lease: int
+    task: int
+    attempt: int
+    kind: EventKind
+    at: datetime
+    message: str
+    partitions: list[str]
+    generation: int | None
+    received_at: datetime
+
+
+class TaskEventPage(Answer):
+    items: list[TaskEvent]
+    next_cursor: str | None
+
+
+class PartitionOwner(Answer):
+    run_id: str
+    ordinal: int
+    lease: int
+    task: int
+    attempt: int
+    host: str
+
+
+class PartitionMapping(Answer):
+    """An input partition and the transactional id under which it is read; `owner` is null while nobody holds it."""
+
+    kafka_cluster_id: str
+    group: str
+    topic: str
+    partition: int
+    transactional_id: str | None
+    owner: PartitionOwner | None
+    producer_id: int | None
+    epoch: int | None
+    generation: int | None
+    since: datetime
+    position: int | None
+    committed: int | None
+    end: int | None
+    lag_records: Annotated[int | None, Field(description="Records between what is committed and the end.")]
+
+
+class MappingList(Answer):
+    items: list[PartitionMapping]
+
+
+class PartitionOwnership(Answer):
+    """One stretch of time in which one attempt held one partition."""
+
+    kafka_cluster_id: str
+    group: str
+    topic: str
+    partition: int
+    transactional_id: str | None
+    owner: PartitionOwner
+    generation: int | None
+    since: datetime
+    until: datetime | None
+
+
+class OwnershipPage(Answer):
+    items: list[PartitionOwnership]
+    next_cursor: str | None
+
+
+class InstanceList(Answer):
+    items: list[Instance]

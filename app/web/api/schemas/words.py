@@ -1,0 +1,20 @@
+"""The small types that many bodies and paths share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Path
+from pydantic import Field
+
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+_ID = r"^[A-Za-z0-9_-]{1,64}$"
+
+Name = Annotated[str, Field(pattern=_NAME, examples=["delayed-flights"])]
+NameInPath = Annotated[str, Path(pattern=_NAME)]
+IdInPath = Annotated[str, Path(pattern=_ID)]
+NumberInPath = Annotated[int, Path(ge=1, lt=2**31)]
+Sha256InPath = Annotated[str, Path(pattern="^[0-9a-f]{64}$")]
+Why = Annotated[
+    str | None, Field(pattern=r"^[^\x00]*$", max_length=1000, description="Why; it is kept in the command log.")
+]
