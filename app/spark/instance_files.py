@@ -1,0 +1,102 @@
+"""The folder of one lease of an instance: specification, driver log, outcome, Spark's temporary files.
+
+The folder's name is unique to the lease and stands in the arguments of both driver processes: so a pid that was used
+again by something else is never taken for a driver.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from app.domain.errors import UnavailableError
+from app.domain.instance import InstanceOutcome
+from app.wire import specification as wire
+from app.wire.specification import InstanceSpecification
+
+LOG_TAIL_BYTES = 4096
+
+
+class _Ending(msgspec.Struct):
+    """What the driver writes (workers/spark/watch.py, Ending)."""
+
+    kind: str
+    message: str
+
+
+class InstanceFiles(msgspec.Struct, frozen=True):
+    """Paths of one lease; nothing is created before `hand_over`."""
+
+    folder: Path
+
+    @classmethod
+    def of(cls, state_dir: Path, *, run_id: str, ordinal: int, lease: int) -> InstanceFiles:
+        return cls(state_dir / "instances" / f"{run_id}-{ordinal}-{lease}")
+
+    @property
+    def specification(self) -> Path:
+        return self.folder / "specification.json"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "driver.log"
+
+    @property
+    def outcome(self) -> Path:
+        return self.folder / "outcome.json"
+
+    @property
+    def local_dir(self) -> Path:
+        return self.folder / "local"
+
+    def hand_over(self, specification: InstanceSpecification) -> None:
+        """Write the specification so that only this user may read it. Raises UnavailableError, leaving no file behind.
+
+        The driver removes it once its lease is claimed.
+        """
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self.folder.chmod(0o700)
+            self.local_dir.mkdir(exist_ok=True)
+            handle = os.open(self.specification, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+            with os.fdopen(handle, "wb") as file:
+                os.fchmod(file.fileno(), 0o600)
+                file.write(wire.encode(specification))
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            self.withdraw()
+            raise UnavailableError(_sentence(error, self.specification)) from error
+
+    def withdraw(self) -> None:
+        """Take the specification away: the driver that was to read it is not coming, or has claimed."""
+        self.specification.unlink(missing_ok=True)
+
+    def read_outcome(self) -> InstanceOutcome | None:
+        """What the driver wrote last, if it came to that; it counts when no server was there to hear it."""
+        try:
+            written = msgspec.json.decode(self.outcome.read_bytes(), type=_Ending)
+            at = self.outcome.stat().st_mtime
+        except (OSError, msgspec.MsgspecError):
+            return None
+        return InstanceOutcome(kind=written.kind, message=written.message, at=datetime.fromtimestamp(at, UTC))
+
+    def log_tail(self) -> str:
+        """The last lines of the driver's log, for a person who asks why it ended."""
+        try:
+            with self.log.open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(0, size - LOG_TAIL_BYTES))
+                return file.read().decode("utf-8", "replace")
+        except OSError:
+            return ""
+
+
+def _sentence(error: OSError, path: Path) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"the specification could not be written to {path}: the disk is full; free some space and start again"
+    return f"the specification could not be written to {path}: {error.strerror or error}"

@@ -1,0 +1,283 @@
+"""Heartbeats and events of one task: said once a second from a thread of their own, never in the way of the data."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable
+
+import msgspec
+
+from app.wire import protocol
+from app.wire.heartbeat import (
+    DesiredTaskState,
+    EventKind,
+    HeartbeatAnswer,
+    TaskEvent,
+    TaskHeartbeat,
+    TaskState,
+)
+from workers.server_client import ServerAwayError, ServerClient, ServerRefusedError
+from workers.transactional.control import TaskSnapshot
+
+log = logging.getLogger(__name__)
+
+HEARTBEAT_PATH = "/workers/v1/heartbeat"
+SOONEST_AGAIN_S = 0.1
+"""A state change is told at once, but two of them no closer than this."""
+
+
+class TaskPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """Who is speaking: what every heartbeat of one attempt repeats."""
+
+    run_id: str
+    ordinal: int
+    lease: int
+    task: int
+    attempt: int
+    host: str
+    pid: int
+    transactional_id: str | None
+    database_epoch: str
+
+
+class EventStore:
+    """Events that the server has not stored yet, oldest first; beyond `kept` the oldest go and are counted.
+
+    Thread-safe: the loop adds, the heartbeat thread delivers.
+    """
+
+    def __init__(self, kept: int) -> None:
+        self._kept = kept
+        self._events: OrderedDict[str, TaskEvent] = OrderedDict()
+        self._dropped = 0
+        self._lock = threading.Lock()
+
+    @property
+    def dropped(self) -> int:
+        return self._dropped
+
+    def add(self, event: TaskEvent) -> None:
+        with self._lock:
+            self._events[event.event_id] = event
+            while len(self._events) > self._kept:
+                self._events.popitem(last=False)
+                self._dropped += 1
+
+    def oldest(self, count: int) -> tuple[TaskEvent, ...]:
+        with self._lock:
+            return tuple(event for _, event in zip(range(count), self._events.values(), strict=False))
+
+    def forget(self, event_ids: tuple[str, ...]) -> None:
+        with self._lock:
+            for event_id in event_ids:
+                self._events.pop(event_id, None)
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+
+class HeartbeatReporter:
+    """The Control of a task that runs under a server (workers/transactional/control.py).
+
+    What is wanted comes from three sides: the server's answers, the driver (`hear`), a signal (`drain`). DRAIN from
+    any of them is final. Between RUN and PAUSE the last *change* counts, so that the driver's older word, which
+    repeats every 0.3 s, does not undo the server's newer one.
+
+    `is_superseded` becomes true when the server or the driver says that another attempt or lease is the current one;
+    the task then drains, because an idle fenced task would notice nothing and keep its partitions.
+    """
+
+    def __init__(
+        self,
+        place: TaskPlace,
+        client: ServerClient,
+        *,
+        ask_client: ServerClient,
+        initial: DesiredTaskState = DesiredTaskState.RUN,
+        interval_s: float = 1.0,
+        events_kept: int = 1000,
+        events_per_heartbeat: int = 100,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        """`client` belongs to the heartbeat thread, `ask_client` to the thread of the loop."""
+        self._place = place
+        self._client = client
+        self._ask_client = ask_client
+        self._interval_s = interval_s
+        self._events_per_heartbeat = events_per_heartbeat
+        self._now_ms = now_ms
+        self._events = EventStore(events_kept)
+        self._snapshot = TaskSnapshot(state=TaskState.STARTING)
+        self._wanted = initial
+        self._heard_from_server: DesiredTaskState = initial
+        self._heard_from_driver: DesiredTaskState = initial
+        self._drains = initial is DesiredTaskState.DRAIN
+        self._superseded_by_server = False
+        self._superseded_by_driver = False
+        self._sequence = 0
+        self._sequence_lock = threading.Lock()
+        self._wake = threading.Event()
+        self._closing = False
+        self._failing = False
+        self._thread = threading.Thread(target=self._beat, name="fenceline-heartbeat", daemon=True)
+
+    def start(self) -> None:
+        """Begin to report; without a configured server nothing is sent."""
+        if self._client.is_configured:
+            self._thread.start()
+
+    def close(self, *, timeout_s: float = 2.0) -> None:
+        """Say the last state and deliver what events are left, for at most `timeout_s`; then stop."""
+        self._closing = True
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
+
+    # What the loop asks and says
+
+    def desired(self) -> DesiredTaskState:
+        return DesiredTaskState.DRAIN if self._drains else self._wanted
+
+    def publish(self, snapshot: TaskSnapshot) -> None:
+        changed = snapshot.state is not self._snapshot.state
+        self._snapshot = snapshot
+        if changed:
+            self._wake.set()
+
+    def event(
+        self, kind: EventKind, message: str, *, partitions: tuple[str, ...] = (), generation: int | None = None
+    ) -> None:
+        self._events.add(
+            TaskEvent(
+                event_id=uuid.uuid4().hex,
+                kind=kind,
+                at_ms=self._now_ms(),
+                message=message,
+                partitions=partitions,
+                generation=generation,
+            )
+        )
+
+    def ask_is_current(self, *, timeout_s: float) -> bool | None:
+        if self.is_superseded:
+            return False
+        if not self._ask_client.is_configured:
+            return None
+        try:
+            answer = self._send(self._ask_client, state=TaskState.FENCED, timeout_s=timeout_s)
+        except (ServerAwayError, ServerRefusedError, protocol.UnsupportedProtocolError) as error:
+            log.warning("cannot learn whether this attempt is the current one: %s", error)
+            return None
+        self._take(answer)
+        return self._is_current(answer)
+
+    # What others tell the task
+
+    @property
+    def is_superseded(self) -> bool:
+        return self._superseded_by_server or self._superseded_by_driver
+
+    def drain(self) -> None:
+        """A signal, or the parent's death: finish and leave. Safe inside a signal handler."""
+        self._drains = True
+
+    def hear(self, desired: DesiredTaskState, *, is_current_attempt: bool) -> None:
+        """The driver's word: what it wants, and whether it knows of no later attempt of this task."""
+        if not is_current_attempt and not self._superseded_by_driver:
+            self._superseded_by_driver = True
+            self.event(EventKind.SUPERSEDED, "the driver has begun a later attempt of this task")
+            self.drain()
+        if desired is DesiredTaskState.DRAIN:
+            self.drain()
+        elif desired is not self._heard_from_driver:
+            self._wanted = desired
+        self._heard_from_driver = desired
+
+    # The heartbeat thread
+
+    def _beat(self) -> None:
+        while True:
+            self._wake.clear()
+            is_last = self._closing
+            delivered = self._try_to_send()
+            if is_last and (not delivered or not len(self._events)):
+                self._client.close()
+                return
+            if not is_last and not (delivered and len(self._events) > self._events_per_heartbeat):
+                self._wake.wait(self._interval_s)
+            if not self._closing:
+                time.sleep(SOONEST_AGAIN_S)
+
+    def _try_to_send(self) -> bool:
+        try:
+            answer = self._send(self._client, state=None, timeout_s=None)
+        except (ServerAwayError, ServerRefusedError, protocol.UnsupportedProtocolError) as error:
+            if not self._failing:
+                log.warning("heartbeats do not reach the server, the task goes on without it: %s", error)
+            self._failing = True
+            return False
+        if self._failing:
+            log.warning("heartbeats reach the server again; %d events wait for delivery", len(self._events))
+        self._failing = False
+        self._take(answer)
+        return True
+
+    def _take(self, answer: HeartbeatAnswer) -> None:
+        self._events.forget(answer.accepted_events)
+        if self._is_current(answer) is False and not self._superseded_by_server:
+            self._superseded_by_server = True
+            log.warning("the server says that another lease or attempt is the current one: this attempt drains")
+            self.drain()
+        if answer.desired is DesiredTaskState.DRAIN:
+            self.drain()
+        elif answer.desired is not self._heard_from_server:
+            self._wanted = answer.desired
+        self._heard_from_server = answer.desired
+
+    def _is_current(self, answer: HeartbeatAnswer) -> bool | None:
+        """A restored database knows an older past: its "no" counts only under the epoch in which we were leased."""
+        if answer.database_epoch != self._place.database_epoch and answer.is_current is False:
+            return None
+        return answer.is_current
+
+    def _send(self, client: ServerClient, *, state: TaskState | None, timeout_s: float | None) -> HeartbeatAnswer:
+        return client.post(HEARTBEAT_PATH, self._heartbeat(state), HeartbeatAnswer, timeout_s=timeout_s)
+
+    def _heartbeat(self, state: TaskState | None) -> TaskHeartbeat:
+        snapshot = self._snapshot
+        place = self._place
+        said = state or snapshot.state
+        if said is TaskState.DRAINED and self.is_superseded:
+            said = TaskState.SUPERSEDED
+        with self._sequence_lock:
+            self._sequence += 1
+            sequence = self._sequence
+        counters = msgspec.structs.replace(
+            snapshot.counters, events_dropped=snapshot.counters.events_dropped + self._events.dropped
+        )
+        return TaskHeartbeat(
+            run_id=place.run_id,
+            ordinal=place.ordinal,
+            lease=place.lease,
+            task=place.task,
+            attempt=place.attempt,
+            sequence=sequence,
+            sent_at_ms=self._now_ms(),
+            host=place.host,
+            pid=place.pid,
+            state=said,
+            transactional_id=place.transactional_id,
+            member_id=snapshot.member_id,
+            generation=snapshot.generation,
+            partitions=snapshot.partitions,
+            counters=counters,
+            commit_latency_p50_ms=snapshot.commit_latency_p50_ms,
+            commit_latency_p99_ms=snapshot.commit_latency_p99_ms,
+            open_transaction_age_ms=snapshot.open_transaction_age_ms,
+            last_error=snapshot.last_error,
+            events=self._events.oldest(self._events_per_heartbeat),
+        )

@@ -1,0 +1,171 @@
+"""The driver's line to the server: claims the lease, says once a second how many slots there are, says how it ended."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from app.wire import protocol
+from app.wire.heartbeat import (
+    Claim,
+    ClaimAnswer,
+    DesiredTaskState,
+    DriverAnswer,
+    DriverHeartbeat,
+    Outcome,
+    OutcomeKind,
+)
+from workers.server_client import ServerAwayError, ServerClient, ServerRefusedError
+from workers.spark.application import Slots
+
+log = logging.getLogger(__name__)
+
+CLAIM_PATH = "/workers/v1/claim"
+DRIVER_PATH = "/workers/v1/driver"
+OUTCOME_PATH = "/workers/v1/outcome"
+TRY_AGAIN_S = 1.0
+
+
+class NotGrantedError(Exception):
+    """The lease is not this application's to run; the message is the server's reason."""
+
+
+class DriverPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """What every message of one driver repeats."""
+
+    run_id: str
+    ordinal: int
+    lease: int
+    application_id: str
+    host: str
+    database_epoch: str
+    web_ui_url: str | None = None
+
+
+class _Nothing(msgspec.Struct):
+    """The answer to an outcome."""
+
+
+class DriverReporter:
+    """One heartbeat a second from a thread of its own; `heard` is called with what the server wants."""
+
+    def __init__(
+        self,
+        place: DriverPlace,
+        client: ServerClient,
+        *,
+        heard: Callable[[DesiredTaskState], None],
+        interval_s: float = 1.0,
+    ) -> None:
+        self._place = place
+        self._client = client
+        self._heard = heard
+        self._interval_s = interval_s
+        self._slots: Slots | None = None
+        self._is_current: bool | None = None
+        self._failing = False
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="fenceline-driver-heartbeat", daemon=True)
+
+    @property
+    def is_current(self) -> bool | None:
+        """The server's last word on this lease; None while it has not said or cannot say."""
+        return self._is_current
+
+    def claim(self, claim: Claim, *, within_s: float, give_up: Callable[[], bool]) -> None:
+        """Claim the lease, before anything is run. Raises NotGrantedError.
+
+        A server that is away is asked again until `within_s` is over: to wait costs nothing yet, while to run
+        unclaimed could mean a second application of the same ordinal. `give_up` ends the wait early.
+        """
+        deadline = time.monotonic() + within_s
+        while True:
+            try:
+                answer = self._client.post(CLAIM_PATH, claim, ClaimAnswer)
+            except ServerRefusedError as error:
+                raise NotGrantedError(error.reason) from error
+            except protocol.UnsupportedProtocolError as error:
+                raise NotGrantedError(str(error)) from error
+            except ServerAwayError as error:
+                if time.monotonic() >= deadline or give_up():
+                    raise NotGrantedError(f"the lease could not be claimed within {within_s:g} s: {error}") from error
+                log.warning("the lease cannot be claimed yet: %s", error)
+                time.sleep(TRY_AGAIN_S)
+            else:
+                if not answer.granted:
+                    raise NotGrantedError(answer.reason or "no reason given")
+                return
+
+    def start(self) -> None:
+        if self._client.is_configured:
+            self._thread.start()
+
+    def publish(self, slots: Slots) -> None:
+        """Make `slots` what the next heartbeat says."""
+        self._slots = slots
+
+    def close(self) -> None:
+        self._closing.set()
+        if self._thread.is_alive():
+            self._thread.join(3.0)
+
+    def tell_outcome(self, kind: OutcomeKind, message: str, *, within_s: float) -> bool:
+        """Say how the application ended; False if the server did not hear it within `within_s`. After `close`."""
+        if not self._client.is_configured:
+            return True
+        place = self._place
+        outcome = Outcome(run_id=place.run_id, ordinal=place.ordinal, lease=place.lease, kind=kind, message=message)
+        deadline = time.monotonic() + within_s
+        while True:
+            try:
+                self._client.post(OUTCOME_PATH, outcome, _Nothing)
+                return True
+            except ServerRefusedError as error:
+                log.warning("the outcome was refused: %s", error)
+                return False
+            except ServerAwayError as error:
+                if time.monotonic() >= deadline:
+                    log.warning("the server did not hear the outcome: %s", error)
+                    return False
+                time.sleep(TRY_AGAIN_S)
+
+    def _beat(self) -> None:
+        while not self._closing.is_set():
+            if self._slots is not None:
+                self._try_to_send(self._slots)
+            self._closing.wait(self._interval_s)
+        self._client.close()
+
+    def _try_to_send(self, slots: Slots) -> None:
+        place = self._place
+        heartbeat = DriverHeartbeat(
+            run_id=place.run_id,
+            ordinal=place.ordinal,
+            lease=place.lease,
+            application_id=place.application_id,
+            host=place.host,
+            sent_at_ms=time.time_ns() // 1_000_000,
+            executors=slots.executors,
+            tasks_running=slots.tasks_running,
+            tasks_waiting=slots.tasks_waiting,
+            web_ui_url=place.web_ui_url,
+        )
+        try:
+            answer = self._client.post(DRIVER_PATH, heartbeat, DriverAnswer)
+        except (ServerAwayError, ServerRefusedError, protocol.UnsupportedProtocolError) as error:
+            self._is_current = None
+            if not self._failing:
+                log.warning("driver heartbeats do not reach the server, the instance goes on without it: %s", error)
+            self._failing = True
+            return
+        if self._failing:
+            log.warning("driver heartbeats reach the server again")
+        self._failing = False
+        restored = answer.database_epoch != place.database_epoch
+        # A restored database knows an older past: its "no" does not count (app/wire/heartbeat.py, HeartbeatAnswer).
+        self._is_current = None if restored and answer.is_current is False else answer.is_current
+        self._heard(answer.desired)

@@ -1,0 +1,14 @@
+"""The exit code of a driver, for those who see only that: spark-submit passes it on."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    DRAINED = 0
+    FAILED = 1
+    SUPERSEDED = 3
+    NO_EXECUTORS = 4
+    NOT_GRANTED = 5
+    NO_SPECIFICATION = 6

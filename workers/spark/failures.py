@@ -1,0 +1,24 @@
+"""Which errors of an attempt would only come again, so that Spark's retry is not worth waiting for."""
+
+from __future__ import annotations
+
+import msgspec
+
+from app.domain.errors import InvalidError
+from app.wire.protocol import UnsupportedProtocolError
+from workers.versions import VersionMismatchError
+
+HOPELESS: tuple[type[Exception], ...] = (
+    VersionMismatchError,
+    UnsupportedProtocolError,
+    InvalidError,
+    msgspec.MsgspecError,
+    ImportError,
+)
+
+
+def is_hopeless(error: Exception) -> bool:
+    """True when the next attempt would meet the same error: a wrong version, a missing secret, a record refused by the
+    policy `fail`.
+    """
+    return isinstance(error, HOPELESS)

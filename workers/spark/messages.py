@@ -1,0 +1,58 @@
+"""What the tasks of an application and its driver say to each other; both run the same package (workers/versions.py).
+
+HTTP on the driver, JSON bodies, `Authorization: Bearer <the application's secret>`:
+  POST /begin  Begun -> Admission     a new attempt asks how long to wait before it initializes its producer
+  POST /poll   Polled -> Word         every 0.3 s
+  POST /end    Ended -> Word          once, also before an exception goes to Spark
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from app.wire.heartbeat import DesiredTaskState
+
+BEGIN_PATH = "/begin"
+POLL_PATH = "/poll"
+END_PATH = "/end"
+
+
+class AttemptEnd(StrEnum):
+    """CRASHED may be tried again by Spark; HOPELESS would only fail in the same way again."""
+
+    DRAINED = "drained"
+    SUPERSEDED = "superseded"
+    CRASHED = "crashed"
+    HOPELESS = "hopeless"
+
+
+class Begun(msgspec.Struct, frozen=True, kw_only=True):
+    task: int
+    attempt: int
+    host: str
+    pid: int
+
+
+class Admission(msgspec.Struct, frozen=True, kw_only=True):
+    desired: DesiredTaskState
+    is_current_attempt: bool
+    wait_s: float = 0.0
+
+
+class Polled(msgspec.Struct, frozen=True, kw_only=True):
+    task: int
+    attempt: int
+
+
+class Word(msgspec.Struct, frozen=True, kw_only=True):
+    desired: DesiredTaskState
+    is_current_attempt: bool
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    task: int
+    attempt: int
+    end: AttemptEnd
+    message: str = ""

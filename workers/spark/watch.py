@@ -1,0 +1,211 @@
+"""Watches the one stage of an application until it ends, and decides what that means for the instance."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import time
+from types import FrameType
+
+import msgspec
+
+from app.wire.heartbeat import DesiredTaskState, OutcomeKind
+from app.wire.specification import InstanceSpecification
+from workers import versions
+from workers.spark.application import Application, Slots, SparkGoneError, attempt_number
+from workers.spark.attempts import VerdictKind
+from workers.spark.coordination import CoordinationServer
+from workers.spark.driver_reporting import DriverReporter
+from workers.spark.tasks import Luggage, pack, run_partition
+from workers.transactional.control import TaskEnd, TaskResult
+
+log = logging.getLogger(__name__)
+
+
+class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+    """How long the driver waits for what.
+
+    no_executors_s: without any executor, after there has been one: a restarted master may have forgotten us.
+    drain_s: from the wish to drain to the end of the stage; what is then open is aborted by the context's stop.
+    successor_s: for the server's word when a task was superseded by nobody that this driver knows.
+    unreached_attempts: attempts that failed before they reached our code, until the instance gives up.
+    """
+
+    specification_s: float = 120.0
+    claim_s: float = 600.0
+    no_executors_s: float = 60.0
+    drain_s: float = 60.0
+    drain_without_executors_s: float = 5.0
+    successor_s: float = 15.0
+    stop_s: float = 15.0
+    outcome_s: float = 10.0
+    unreached_attempts: int = 20
+
+
+class Ending(msgspec.Struct, frozen=True, kw_only=True):
+    kind: OutcomeKind
+    message: str
+
+
+class SignalFlag:
+    """Remembers that SIGTERM came; from then on the instance drains (rule 9 without a server)."""
+
+    def __init__(self) -> None:
+        self.is_set = False
+
+    def install(self) -> None:
+        signal.signal(signal.SIGTERM, self._on_signal)
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        self.is_set = True
+
+
+class StageWatch:
+    """Watches the stage until it ends, and decides what that means."""
+
+    def __init__(
+        self,
+        application: Application,
+        specification: InstanceSpecification,
+        reporter: DriverReporter,
+        coordination: CoordinationServer,
+        sigterm: SignalFlag,
+        bounds: Bounds,
+    ) -> None:
+        self._application = application
+        self._specification = specification
+        self._reporter = reporter
+        self._coordination = coordination
+        self._sigterm = sigterm
+        self._bounds = bounds
+        self._ending: Ending | None = None
+        self._draining_since: float | None = None
+        self._superseded_since: float | None = None
+        self._had_executors = False
+        self._executors_seen_at = time.monotonic()
+        self._slots_at = float("-inf")
+
+    def run(self) -> Ending:
+        """Run the stage to its end. The main thread wakes five times a second, or Python would not see signals."""
+        specification = self._specification
+        self._application.run_stage(len(specification.tasks), run_partition(self._luggage(), attempt_number))
+        while not self._application.wait(0.2):
+            try:
+                slots = self._look()
+            except SparkGoneError as error:
+                return self._ending or Ending(kind=OutcomeKind.FAILED, message=str(error))
+            if slots is not None:
+                self._judge_slots(slots)
+            self._judge_wishes()
+            if (early := self._give_up_waiting()) is not None:
+                return early
+        return self._judge_results()
+
+    def _luggage(self) -> bytes:
+        return pack(
+            Luggage(
+                versions=versions.of_this_process(),
+                specification=self._specification,
+                driver_host=self._application.driver_host,
+                driver_port=self._coordination.port,
+                driver_secret=self._coordination.secret,
+            )
+        )
+
+    def _look(self) -> Slots | None:
+        """Count slots once a second; None in between."""
+        now = time.monotonic()
+        if now - self._slots_at < 1.0:
+            return None
+        self._slots_at = now
+        slots = self._application.slots()
+        self._reporter.publish(slots)
+        if slots.executors > 0:
+            self._had_executors = True
+            self._executors_seen_at = now
+        return slots
+
+    def _judge_slots(self, slots: Slots) -> None:
+        unreached = slots.attempts_failed - self._coordination.attempts_begun()
+        if self._ending is None and unreached >= self._bounds.unreached_attempts:
+            self._end(
+                OutcomeKind.FAILED,
+                f"{unreached} attempts failed before Fenceline's code began: {self._application.last_failure()}",
+            )
+
+    def _judge_wishes(self) -> None:
+        if self._sigterm.is_set:
+            self._end(OutcomeKind.DRAINED, "drained on SIGTERM")
+        elif self._reporter.is_current is False:
+            self._end(OutcomeKind.SUPERSEDED, "the server says that another lease of this ordinal is the current one")
+        elif self._coordination.desired is DesiredTaskState.DRAIN:
+            self._end(OutcomeKind.DRAINED, "drained as the server asked")
+        verdict = self._coordination.verdict()
+        if verdict is None or self._ending is not None:
+            return
+        if verdict.kind is VerdictKind.FAILED:
+            self._end(OutcomeKind.FAILED, verdict.message)
+        else:
+            self._judge_superseded(verdict.message)
+
+    def _judge_superseded(self, message: str) -> None:
+        """A task was fenced off by nobody that we started. Only the server knows whether a successor lives."""
+        now = time.monotonic()
+        self._superseded_since = self._superseded_since or now
+        if self._reporter.is_current is True:
+            # Our lease is the current one, so whoever fenced the task is no successor: its partitions need a new owner.
+            self._end(OutcomeKind.FAILED, f"{message}; but this lease is the current one, so no successor lives")
+        elif now - self._superseded_since > self._bounds.successor_s:
+            self._end(OutcomeKind.SUPERSEDED, f"{message}; the server could not be asked for a successor")
+
+    def _end(self, kind: OutcomeKind, message: str) -> None:
+        """Decide how this ends, once, and have the tasks drain."""
+        if self._ending is None:
+            log.info("ending: %s, %s", kind, message)
+            self._ending = Ending(kind=kind, message=message)
+            self._draining_since = time.monotonic()
+        self._coordination.want(DesiredTaskState.DRAIN)
+
+    def _give_up_waiting(self) -> Ending | None:
+        now = time.monotonic()
+        without_s = now - self._executors_seen_at
+        if self._ending is None:
+            if self._had_executors and without_s > self._bounds.no_executors_s:
+                return Ending(
+                    kind=OutcomeKind.NO_EXECUTORS, message=f"the application has had no executor for {without_s:.0f} s"
+                )
+            return None
+        draining_s = now - (self._draining_since or now)
+        if min(without_s, draining_s) > self._bounds.drain_without_executors_s:
+            return msgspec.structs.replace(
+                self._ending, message=f"{self._ending.message}; no executor was left to drain"
+            )
+        if draining_s > self._bounds.drain_s:
+            return msgspec.structs.replace(
+                self._ending, message=f"{self._ending.message}; not all tasks ended within {draining_s:.0f} s"
+            )
+        return None
+
+    def _judge_results(self) -> Ending:
+        try:
+            results = [msgspec.json.decode(raw, type=TaskResult) for raw in self._application.results()]
+        except Exception as error:  # noqa: BLE001 - whatever ends the stage is the instance's outcome
+            return self._ending or Ending(kind=OutcomeKind.FAILED, message=f"Spark ended the stage: {error}")
+        if self._ending is not None:
+            return self._ending
+        superseded = [result for result in results if result.end is TaskEnd.SUPERSEDED]
+        if not superseded:
+            # Each task was told to drain by the server itself, before this driver heard of it.
+            return Ending(kind=OutcomeKind.DRAINED, message="drained as the server asked")
+        return self._ending_of_superseded(f"{len(superseded)} of {len(results)} tasks were superseded")
+
+    def _ending_of_superseded(self, message: str) -> Ending:
+        """The stage ended by itself with superseded tasks: a success for nobody, until a successor is known."""
+        deadline = time.monotonic() + self._bounds.successor_s
+        while self._reporter.is_current is None and time.monotonic() < deadline and not self._sigterm.is_set:
+            time.sleep(0.1)
+        if self._reporter.is_current is True:
+            return Ending(
+                kind=OutcomeKind.FAILED, message=f"{message}, but this lease is the current one, so no successor lives"
+            )
+        return Ending(kind=OutcomeKind.SUPERSEDED, message=message)
