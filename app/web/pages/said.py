@@ -1,0 +1,26 @@
+"""What a page says once after a form: the address carries a word from this list, never a sentence."""
+
+from __future__ import annotations
+
+_SENTENCES = {
+    "logged-out": "You are logged out.",
+    "created": "Created. Nothing runs yet: start it when you are ready.",
+    "changed": "Saved as a new revision.",
+    "changed-rolling": "Saved as a new revision. The run takes it over one instance at a time.",
+    "unchanged": "Nothing was changed, so there is no new revision.",
+    "deleted": "Deleted.",
+    "started": "Starting. Instances appear below as Spark brings them up.",
+    "draining": "Draining: each task finishes and commits what it has open, then leaves the group.",
+    "killing": "Killing: open transactions are aborted by the brokers, nothing of them becomes visible.",
+    "pausing": "Pausing: open transactions are committed first, the group's members stay.",
+    "resuming": "Resuming.",
+    "restarting": "Restarting: it drains first and then starts at the current revision.",
+    "rolling": "Bouncing: one instance after the other.",
+    "cluster-registered": "Registered. Pipelines may name it now.",
+    "cluster-removed": "Removed.",
+    "token-revoked": "Revoked. Sessions that began with it have ended.",
+}
+
+
+def sentence_of(word: str | None) -> str | None:
+    return None if word is None else _SENTENCES.get(word)

@@ -1,0 +1,212 @@
+"""One page, one function, two depths: the same look at the data renders the whole page and its live region.
+
+A noun's module gives a `Look`: given a unit of work and who asks, the template and what it shows. `page` renders it
+inside `base.html`; `stream` renders the region alone, again whenever something has changed, and sends it if it differs.
+So what the event stream sends is what a reload shows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import quote, urlencode
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse, RedirectResponse
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from sse_starlette import EventSourceResponse, ServerSentEvent
+
+from app.domain import access
+from app.domain.access import Principal, Verb
+from app.domain.errors import NotFoundError, UnavailableError
+from app.ports.unit_of_work import UnitOfWork
+from app.web.dependencies import Subscription, Wiring, credential_of, principal_of
+from app.web.pages import display
+from app.web.pages.assets import asset_integrity, asset_url
+from app.web.pages.said import sentence_of
+
+TEMPLATES_DIR = Path(__file__).resolve().parents[3] / "templates"
+
+FRAMES_PER_S = 10
+# A stream looks again this often when nothing was announced: silence is news too (a heartbeat that stays away), and
+# a revoked session sees at most this much more.
+_LOOK_AGAIN_S = 2.0
+_PING_S = 15
+# Named events, which app.js listens to.
+_SESSION_ENDED = "session-ended"
+_GONE = "gone"
+_AWAY = "away"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Screen:
+    """What a look found: the page's template, and its region's beside it, with everything both show.
+
+    template: such as `pipelines/detail`; the region is `pipelines/_detail`.
+    """
+
+    template: str
+    title: str
+    context: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    status: int = 200
+
+
+Look = Callable[[UnitOfWork, Principal, datetime], Awaitable[Screen]]
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES_DIR),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    # Jinja types its tables by what it puts there itself.
+    cast("dict[str, Any]", environment.globals).update(
+        asset=asset_url, integrity=asset_integrity, Verb=Verb, url=url_of
+    )
+    cast("dict[str, Any]", environment.filters).update(
+        count=display.count,
+        rate=display.rate,
+        ms=display.milliseconds,
+        relative=display.relative,
+        absolute=display.absolute,
+        short=display.short,
+        words=display.words,
+        tone=display.tone,
+    )
+    return environment
+
+
+def url_of(*parts: str, **query: str | None) -> str:
+    """A path of this server from raw parts, each escaped: `url_of("pipelines", name, "edit")`."""
+    path = "/" + "/".join(quote(part, safe="") for part in parts)
+    given = {name: value for name, value in query.items() if value is not None}
+    return f"{path}?{urlencode(given)}" if given else path
+
+
+_JINJA = _environment()
+
+
+def render(template: str, context: Mapping[str, Any]) -> str:
+    return _JINJA.get_template(f"{template}.html").render(context)
+
+
+def _base_context(request: Request, *, principal: Principal | None, now: datetime) -> dict[str, Any]:
+    def may(verb: Verb) -> bool:
+        return principal is not None and access.allows(principal.role, verb)
+
+    return {
+        "path": request.url.path,
+        "principal": principal,
+        "may": may,
+        "now": now,
+        "said": sentence_of(request.query_params.get("said")),
+        "stream_url": None,
+    }
+
+
+def show(
+    request: Request, screen: Screen, *, principal: Principal | None, now: datetime, stream_url: str | None = None
+) -> HTMLResponse:
+    """A page whose data are at hand: inside `base.html`, with its stream if it has one."""
+    context = {
+        **_base_context(request, principal=principal, now=now),
+        "title": screen.title,
+        "region": _region(screen.template),
+        "stream_url": stream_url,
+        **screen.context,
+    }
+    return HTMLResponse(render(screen.template, context), status_code=screen.status)
+
+
+async def page(
+    request: Request, wiring: Wiring, principal: Principal, look: Look, *, is_live: bool = True
+) -> HTMLResponse:
+    """Look once and answer with the whole page; `is_live`: it follows its own address with `/stream` at the end."""
+    now = wiring.clock.now()
+    async with wiring.unit_of_work() as uow:
+        screen = await look(uow, principal, now)
+    return show(request, screen, principal=principal, now=now, stream_url=_stream_url(request) if is_live else None)
+
+
+def fragment(request: Request, screen: Screen, *, principal: Principal, now: datetime) -> HTMLResponse:
+    """The region alone, as the stream would send it."""
+    context = {**_base_context(request, principal=principal, now=now), **screen.context}
+    return HTMLResponse(render(_region(screen.template), context), status_code=screen.status)
+
+
+def stream(request: Request, wiring: Wiring, look: Look) -> EventSourceResponse:
+    """The page's region now, and again after every change, until the browser goes or its session ends.
+
+    Each frame is the full state, so a browser that comes back needs nothing from before.
+    """
+    return EventSourceResponse(_frames(request, wiring, look), ping=_PING_S)
+
+
+async def _frames(request: Request, wiring: Wiring, look: Look) -> AsyncGenerator[ServerSentEvent]:
+    credential = credential_of(request)
+    sent: str | None = None
+    async with wiring.changes.subscribe() as changes:
+        while not wiring.stopping.is_set():
+            started = time.monotonic()
+            try:
+                principal = None if credential is None else await principal_of(wiring, credential)
+                if principal is None:
+                    # Without this word the browser would only see a connection that broke, and come back.
+                    yield ServerSentEvent(event=_SESSION_ENDED, data=_SESSION_ENDED)
+                    return
+                now = wiring.clock.now()
+                async with wiring.unit_of_work() as uow:
+                    screen = await look(uow, principal, now)
+            except NotFoundError:
+                yield ServerSentEvent(event=_GONE, data=_GONE)
+                return
+            except UnavailableError as error:
+                # What is on the screen stays there; the browser says that it is not live.
+                yield ServerSentEvent(event=_AWAY, data=error.message)
+                sent = None
+            else:
+                context = {**_base_context(request, principal=principal, now=now), **screen.context}
+                html = render(_region(screen.template), context)
+                if html != sent:
+                    sent = html
+                    yield ServerSentEvent(data=html)
+            # Coalesced: however many changes there were meanwhile, the next frame shows them all.
+            await asyncio.sleep(max(0.0, started + 1 / FRAMES_PER_S - time.monotonic()))
+            await _change_or_stop(wiring, changes)
+
+
+async def _change_or_stop(wiring: Wiring, changes: Subscription) -> None:
+    """Return at a change, when the server stops, or when it is time to look without either."""
+    waiting = asyncio.ensure_future(changes.wait(timeout_s=_LOOK_AGAIN_S))
+    stopping = asyncio.ensure_future(wiring.stopping.wait())
+    try:
+        await asyncio.wait({waiting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (waiting, stopping):
+            task.cancel()
+        await asyncio.gather(waiting, stopping, return_exceptions=True)
+
+
+def _region(template: str) -> str:
+    folder, _, name = template.rpartition("/")
+    return f"{folder}/_{name}"
+
+
+def _stream_url(request: Request) -> str:
+    path = request.url.path.rstrip("/") + "/stream"
+    # What was said after a form is said once, not in every frame.
+    query = urlencode([(name, value) for name, value in request.query_params.multi_items() if name != "said"])
+    return f"{path}?{query}" if query else path
+
+
+def see(*parts: str, said: str | None = None) -> RedirectResponse:
+    """After a form: go and look at the result (303), with a sentence about what was done."""
+    return RedirectResponse(url_of(*parts, said=said), status_code=303)

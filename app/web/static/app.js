@@ -1,0 +1,203 @@
+// What HTML alone cannot do: copying an id, ticking times, sorting a table that changes, keys, and the stream's state.
+(() => {
+  "use strict";
+  const root = document.documentElement;
+  root.classList.add("js");
+
+  // Copying. One listener for buttons that come and go.
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest("[data-copy]");
+    if (!button) return;
+    const text = button.dataset.copy;
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch {
+      // Without permission (or without TLS): select it, so that Ctrl+C works.
+      const range = document.createRange();
+      range.selectNodeContents(button.previousElementSibling ?? button);
+      getSelection().removeAllRanges();
+      getSelection().addRange(range);
+      return say("Selected: press Ctrl+C to copy");
+    }
+    say(`Copied ${text}`);
+  });
+
+  function say(sentence) {
+    const status = document.getElementById("status");
+    if (status) status.textContent = sentence;
+  }
+
+  // Relative times. The server writes them once; here they go on.
+  function relative(seconds) {
+    const past = seconds >= 0;
+    const s = Math.abs(seconds);
+    const text =
+      s < 1 ? "now" : s < 60 ? `${Math.floor(s)} s` : s < 3600 ? `${Math.floor(s / 60)} min` :
+      s < 86400 ? `${Math.floor(s / 3600)} h` : `${Math.floor(s / 86400)} d`;
+    return text === "now" ? text : past ? `${text} ago` : `in ${text}`;
+  }
+
+  function tick() {
+    for (const time of document.querySelectorAll("time[data-relative]")) {
+      const text = relative((Date.now() - Date.parse(time.dateTime)) / 1000);
+      if (time.textContent !== text) time.textContent = text;
+    }
+  }
+  setInterval(tick, 1000);
+
+  // What just changed glows for a second: only where a change matters (data-glow), not every counter.
+  const glowed = new Map();
+  function rememberGlow() {
+    for (const element of document.querySelectorAll("[data-glow]")) {
+      const key = element.dataset.glow;
+      const text = element.textContent.trim();
+      const before = glowed.get(key);
+      glowed.set(key, text);
+      if (before === undefined || before === text) continue;
+      element.classList.remove("glow");
+      void element.offsetWidth; // restarts the animation
+      element.classList.add("glow");
+    }
+  }
+
+  // Sorting by a column, kept while the table's rows are morphed from the stream.
+  const sorts = new Map();
+  function value(row, column) {
+    const cell = row.cells[column];
+    const raw = cell?.dataset.sort ?? cell?.textContent.trim() ?? "";
+    const number = Number(raw.replaceAll(",", ""));
+    return raw !== "" && Number.isFinite(number) ? number : raw;
+  }
+
+  function applySort(table) {
+    const sort = sorts.get(table.id);
+    for (const [column, head] of [...table.tHead.rows[0].cells].entries()) {
+      if (sort && sort.column === column) head.setAttribute("aria-sort", sort.down ? "descending" : "ascending");
+      else head.removeAttribute("aria-sort");
+    }
+    if (!sort) return;
+    const body = table.tBodies[0];
+    const rows = [...body.rows];
+    const sorted = rows.toSorted((a, b) => {
+      const [x, y] = [value(a, sort.column), value(b, sort.column)];
+      const order = typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y));
+      return sort.down ? -order : order;
+    });
+    if (sorted.some((row, index) => row !== rows[index])) body.append(...sorted);
+  }
+
+  function makeSortable() {
+    for (const table of document.querySelectorAll("table.sortable[id]")) {
+      for (const head of table.tHead.rows[0].cells) {
+        if (head.querySelector("button") || !head.textContent.trim()) continue;
+        const button = document.createElement("button");
+        button.type = "button";
+        button.className = "sort";
+        button.textContent = head.textContent;
+        head.replaceChildren(button);
+      }
+      applySort(table);
+    }
+  }
+
+  document.addEventListener("click", (event) => {
+    const head = event.target.closest("button.sort")?.closest("th");
+    if (!head) return;
+    const table = head.closest("table");
+    const before = sorts.get(table.id);
+    const column = head.cellIndex;
+    const down = before?.column === column ? !before.down : false;
+    sorts.set(table.id, { column, down });
+    applySort(table);
+  });
+
+  // A log keeps to its end unless the reader scrolled up.
+  const scrolledUp = new WeakSet();
+  document.addEventListener(
+    "scroll",
+    (event) => {
+      const log = event.target;
+      if (!(log instanceof Element) || !log.matches(".log")) return;
+      if (log.scrollHeight - log.scrollTop - log.clientHeight > 40) scrolledUp.add(log);
+      else scrolledUp.delete(log);
+    },
+    true,
+  );
+  function followLogs() {
+    for (const log of document.querySelectorAll(".log")) {
+      if (!scrolledUp.has(log)) log.scrollTop = log.scrollHeight;
+    }
+  }
+
+  function refresh() {
+    makeSortable();
+    rememberGlow();
+    followLogs();
+    tick();
+  }
+  document.addEventListener("htmx:after:swap", refresh);
+  document.addEventListener("DOMContentLoaded", refresh);
+
+  // The event stream: say when it is away. A first connect that fails is not retried by the library, so it is here.
+  const live = () => document.querySelector("[data-live]");
+  let retry = null;
+  function streamIs(state) {
+    root.dataset.stream = state;
+  }
+  document.addEventListener("htmx:sse:after:connection", () => streamIs("up"));
+  document.addEventListener("htmx:sse:error", () => streamIs("down"));
+  for (const name of ["htmx:error", "htmx:response:error"]) {
+    document.addEventListener(name, (event) => {
+      const element = live();
+      if (!element || event.target !== element || retry !== null) return;
+      streamIs("down");
+      retry = setTimeout(() => {
+        retry = null;
+        htmx.process(element, true);
+      }, 2000);
+    });
+  }
+  document.addEventListener("htmx:sse:after:message", (event) => {
+    streamIs(event.detail.message.event === "away" ? "away" : "up");
+  });
+  document.addEventListener("session-ended", () => location.reload());
+  document.addEventListener("gone", () => location.reload());
+
+  // Keys. Never while somebody types.
+  const typing = (element) => element.closest("input, select, textarea, [contenteditable]") !== null;
+  let leader = false;
+  const places = { o: "/", p: "/pipelines", c: "/clusters", l: "/commands" };
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
+    const help = document.getElementById("keys");
+    if (event.key === "?") {
+      event.preventDefault();
+      if (help.open) help.close();
+      else help.showModal();
+    } else if (leader && places[event.key]) {
+      location.href = places[event.key];
+    } else if (event.key === "n") {
+      document.querySelector("[data-key='n']")?.click();
+    } else if (event.key === "e") {
+      document.querySelector("[data-key='e']")?.click();
+    } else if (event.key === "/") {
+      const find = document.querySelector("[data-key='/']");
+      if (find) {
+        event.preventDefault();
+        find.focus();
+      }
+    }
+    leader = event.key === "g";
+    if (leader) setTimeout(() => (leader = false), 1500);
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    for (const open of document.querySelectorAll("details.action[open]")) open.open = false;
+  });
+  document.addEventListener("click", (event) => {
+    for (const open of document.querySelectorAll("details.action[open]")) {
+      if (!open.contains(event.target)) open.open = false;
+    }
+    if (event.target.closest("[data-opens='keys']")) document.getElementById("keys").showModal();
+  });
+})();
