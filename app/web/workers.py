@@ -1,0 +1,160 @@
+"""The workers' application: what drivers and tasks say once a second, with run tokens only (app/wire/heartbeat.py).
+
+It answers quickly or not at all: a worker that waits for us would still go on, but would learn later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated, TypeVar
+
+import msgspec
+from fastapi import Depends, FastAPI, Request, Response
+
+from app.domain.access import RunTokenScope
+from app.domain.errors import ForbiddenError, UnauthenticatedError, UnavailableError
+from app.ports.unit_of_work import UnitOfWork
+from app.services import heartbeats, instances, tokens
+from app.web import errors
+from app.web.dependencies import Wiring, WiringDep
+from app.web.problems import ProblemResponse
+from app.web.security.perimeter import Perimeter, hosts_of
+from app.wire import protocol, specification
+from app.wire.heartbeat import Claim, DriverHeartbeat, Outcome, TaskHeartbeat
+
+ANSWER_WITHIN_S = 1.5
+"""Less than the 2 s after which a worker stops waiting."""
+
+Message = TypeVar("Message", Claim, TaskHeartbeat, DriverHeartbeat, Outcome)
+
+
+class _Header(msgspec.Struct):
+    protocol_version: int = -1
+
+
+class MalformedMessageError(Exception):
+    """A message that is not what its version says it is."""
+
+
+def create_workers_app(wiring: Wiring) -> FastAPI:
+    """What drivers and tasks talk to; no documentation, no sessions, no users' tokens."""
+    app = FastAPI(
+        openapi_url=None, docs_url=None, redoc_url=None, max_body_size=wiring.settings.request_limit_kib * 1024
+    )
+    app.state.wiring = wiring
+    errors.install(app)
+    app.add_exception_handler(protocol.UnsupportedProtocolError, _on_other_protocol)
+    app.add_exception_handler(MalformedMessageError, _on_malformed)
+    app.add_middleware(
+        Perimeter,
+        hosts=hosts_of(wiring.settings),
+        trusted_proxies=wiring.settings.trusted_proxies,
+        public_url=wiring.settings.workers_url,
+    )
+    app.add_api_route("/workers/v1/claim", claim, methods=["POST"])
+    app.add_api_route("/workers/v1/specification", get_specification, methods=["GET"])
+    app.add_api_route("/workers/v1/heartbeat", heartbeat, methods=["POST"])
+    app.add_api_route("/workers/v1/driver", driver, methods=["POST"])
+    app.add_api_route("/workers/v1/outcome", outcome, methods=["POST"])
+    return app
+
+
+@asynccontextmanager
+async def _bounded_unit(wiring: Wiring) -> AsyncIterator[UnitOfWork]:
+    """A unit of work that is given up when the database takes too long. Raises UnavailableError."""
+    try:
+        async with asyncio.timeout(ANSWER_WITHIN_S), wiring.unit_of_work() as uow:
+            yield uow
+    except TimeoutError as error:
+        raise UnavailableError(f"Postgres did not answer within {ANSWER_WITHIN_S} s; report again later") from error
+
+
+async def _scope(request: Request, wiring: WiringDep) -> RunTokenScope:
+    """What the run token is good for. Raises UnauthenticatedError."""
+    scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and secret.strip():
+        async with _bounded_unit(wiring) as uow:
+            scope = await tokens.authenticate_run_token(uow, secret.strip())
+        if scope is not None:
+            return scope
+    raise UnauthenticatedError("this listener takes run tokens only, and this is none that it knows")
+
+
+Scope = Annotated[RunTokenScope, Depends(_scope)]
+
+
+async def claim(request: Request, wiring: WiringDep, scope: Scope) -> Response:
+    """The first word of a driver; 409 with the reason when its lease is not the current one."""
+    message = await _read(request, Claim, scope)
+    async with _bounded_unit(wiring) as uow:
+        answer = await instances.claim_instance(uow, message, now=wiring.clock.now())
+        await uow.commit()
+    return _answer(answer, status=200 if answer.granted else 409)
+
+
+async def get_specification(wiring: WiringDep, scope: Scope) -> Response:
+    """What the instance of this token shall run."""
+    async with _bounded_unit(wiring) as uow:
+        found = await heartbeats.specification_for(uow, scope)
+    return Response(specification.encode(found), media_type="application/json")
+
+
+async def heartbeat(request: Request, wiring: WiringDep, scope: Scope) -> Response:
+    message = await _read(request, TaskHeartbeat, scope)
+    async with _bounded_unit(wiring) as uow:
+        answer = await heartbeats.receive_heartbeat(uow, message, now=wiring.clock.now())
+        await uow.commit()
+    return _answer(answer)
+
+
+async def driver(request: Request, wiring: WiringDep, scope: Scope) -> Response:
+    message = await _read(request, DriverHeartbeat, scope)
+    async with _bounded_unit(wiring) as uow:
+        answer = await heartbeats.receive_driver_heartbeat(uow, message, now=wiring.clock.now())
+        await uow.commit()
+    return _answer(answer)
+
+
+async def outcome(request: Request, wiring: WiringDep, scope: Scope) -> Response:
+    message = await _read(request, Outcome, scope)
+    async with _bounded_unit(wiring) as uow:
+        await heartbeats.receive_outcome(uow, message, now=wiring.clock.now())
+        await uow.commit()
+    return Response(b"{}", media_type="application/json")
+
+
+async def _read(request: Request, kind: type[Message], scope: RunTokenScope) -> Message:
+    """The message, its version looked at before the rest; it must be about the token's own lease."""
+    body = await request.body()
+    try:
+        version = msgspec.json.decode(body, type=_Header).protocol_version
+        protocol.check(version, peer="the worker")
+        message = msgspec.json.decode(body, type=kind)
+    except msgspec.MsgspecError as error:
+        raise MalformedMessageError(
+            f"this is not a {kind.__name__} of protocol version {_versions()}: {error}"
+        ) from error
+    if (message.run_id, message.ordinal, message.lease) != (scope.run_id, scope.ordinal, scope.lease):
+        raise ForbiddenError(
+            f"this token is for instance {scope.ordinal}, lease {scope.lease} of run {scope.run_id}, not for "
+            f"instance {message.ordinal}, lease {message.lease} of run {message.run_id}"
+        )
+    return message
+
+
+def _versions() -> str:
+    return ", ".join(str(version) for version in sorted(protocol.SUPPORTED))
+
+
+def _answer(message: msgspec.Struct, *, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(message), status_code=status, media_type="application/json")
+
+
+async def _on_other_protocol(_: Request, error: Exception) -> Response:
+    return ProblemResponse(426, str(error), headers={"Upgrade": f"fenceline-protocol/{protocol.CURRENT}"})
+
+
+async def _on_malformed(_: Request, error: Exception) -> Response:
+    return ProblemResponse(400, str(error))
