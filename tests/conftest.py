@@ -1,6 +1,7 @@
 """The services every test may ask for, the order of tests, and what a run samples.
 
-Services are the real ones, started once a run and only when a test asks: `kafka` (one broker), `kafka_cluster3`.
+Services are the real ones, started once a run and only when a test asks: `kafka` (one broker), `kafka_cluster3`,
+`postgres_url` and `make_database`, `spark_cluster`.
 """
 
 import os
@@ -14,6 +15,7 @@ import pytest
 
 from app.embedded.kafka import KafkaCluster
 from app.embedded.postgres import EmbeddedPostgres
+from app.embedded.spark import SparkCluster
 from tests.support.brokers import TEST_BROKER_SETTINGS
 from tests.support.databases import create_database, drop_database
 from tests.support.topics import create_topic, delete_topics, unique_name
@@ -104,6 +106,13 @@ def kafka() -> Generator[KafkaCluster]:
 def kafka_cluster3() -> Generator[KafkaCluster]:
     """Three brokers with replication factor 3 and min.insync.replicas 2: restart what you stop."""
     with KafkaCluster.start(brokers=3, overrides=TEST_BROKER_SETTINGS) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def spark_cluster() -> Generator[SparkCluster]:
+    """A master and two workers of two cores each: restart what you stop, and end your applications."""
+    with SparkCluster.start(workers=2, cores_per_worker=2) as cluster:
         yield cluster
 
 

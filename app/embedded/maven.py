@@ -9,7 +9,6 @@ nothing else.
 import contextlib
 import fcntl
 import hashlib
-import importlib.util
 import re
 import shutil
 import subprocess
@@ -23,6 +22,7 @@ from xml.sax.saxutils import quoteattr
 from app.embedded.caches import cache_dir
 from app.embedded.errors import EmbeddedError
 from app.embedded.java import find_java
+from app.embedded.pyspark_package import spark_home
 
 KAFKA_VERSION = "4.3.1"
 KAFKA_JARS = f"kafka-{KAFKA_VERSION}"
@@ -202,12 +202,9 @@ def _mvn_command(mvn: str, jars: list[Jar], scratch: Path, target: Path) -> list
 
 
 def _pyspark_ivy() -> Path:
-    spec = importlib.util.find_spec("pyspark")
-    if spec is None or spec.origin is None:
-        raise EmbeddedError("PySpark is not installed in this environment; run `make setup`")
-    found = sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))
+    found = sorted((spark_home() / "jars").glob("ivy-*.jar"))
     if not found:
-        raise EmbeddedError(f"no ivy-*.jar among the jars of {spec.origin}")
+        raise EmbeddedError(f"there is no ivy-*.jar among the jars of {spark_home()}")
     return found[-1]
 
 

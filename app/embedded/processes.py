@@ -110,14 +110,19 @@ class ChildProcess:
             self._wait(timeout_s)
         self._end_group()
 
-    def kill(self) -> None:
-        """SIGKILL the process and everything it started, and wait until they are gone; idempotent."""
-        if self._process is not None:
+    def kill(self, *, whole_tree: bool = True) -> None:
+        """SIGKILL the process and, unless told otherwise, all it started; wait until they are gone; idempotent."""
+        if self._process is None:
+            return
+        if whole_tree:
             self._end_group()
+        elif self.is_running:
+            self._signal(signal.SIGKILL)
+            self._process.wait()
 
-    def pause(self) -> None:
-        """SIGSTOP the process and everything it started: sockets stay open, nobody answers."""
-        for process in self._tree():
+    def pause(self, *, whole_tree: bool = True) -> None:
+        """SIGSTOP the process and, unless told otherwise, all it started: sockets stay open, nobody answers."""
+        for process in self._tree() if whole_tree else self._tree()[:1]:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.suspend()
 
