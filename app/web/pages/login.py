@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from collections.abc import Coroutine
+from datetime import timedelta
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Form, Request, Response
 from fastapi.responses import RedirectResponse
 
-from app.domain.access import Principal
+from app.domain.access import Session
+from app.domain.errors import UnauthenticatedError
 from app.services import tokens
 from app.web.dependencies import Uow, Wiring, WiringDep
 from app.web.pages import screen
@@ -34,14 +37,8 @@ async def log_in(
     next: Annotated[str, Form()] = "/",  # noqa: A002 - the field's name
 ) -> Response:
     """Exchange a token for a session. The cookie holds the session's secret, never the token."""
-    if (wait_s := _wait_s(request, wiring)) > 0:
-        return _form(request, wiring, wanted=next, problem=_too_many(wait_s), status=429)
-    found = await tokens.authenticate(uow, token.strip(), now=wiring.clock.now())
-    if found is None:
-        wiring.login_limit.failed(_address(request), now_s=time.monotonic())
-        problem = "This token is unknown or revoked." if token.strip() else "Paste a token first."
-        return _form(request, wiring, wanted=next, problem=problem, status=401)
-    return await _begin_session(request, wiring, uow, found, token=token.strip(), wanted=next)
+    opening = tokens.create_session(uow, token, lifetime=_lifetime(wiring), now=wiring.clock.now())
+    return await _log_in(request, wiring, uow, opening, wanted=next)
 
 
 @router.get("/login/{secret}")
@@ -53,17 +50,8 @@ async def show_link(request: Request, wiring: WiringDep, secret: str) -> Respons
 
 @router.post("/login/{secret}")
 async def use_link(request: Request, wiring: WiringDep, uow: Uow, secret: str) -> Response:
-    if (wait_s := _wait_s(request, wiring)) > 0:
-        return _form(request, wiring, wanted="/", problem=_too_many(wait_s), status=429)
-    found = await tokens.redeem_one_time_link(uow, secret, now=wiring.clock.now())
-    if found is None:
-        wiring.login_limit.failed(_address(request), now_s=time.monotonic())
-        problem = (
-            "This link was used already, or its time is over. Log in with a token, or ask for a new one: "
-            "fenceline tokens create NAME --role ROLE"
-        )
-        return _form(request, wiring, wanted="/", problem=problem, status=401)
-    return await _begin_session(request, wiring, uow, found, token=None, wanted="/")
+    opening = tokens.redeem_one_time_link(uow, secret, session_lifetime=_lifetime(wiring), now=wiring.clock.now())
+    return await _log_in(request, wiring, uow, opening, wanted="/")
 
 
 @router.post("/logout")
@@ -77,17 +65,29 @@ async def log_out(request: Request, wiring: WiringDep, uow: Uow) -> Response:
     return response
 
 
-async def _begin_session(
-    request: Request, wiring: Wiring, uow: Uow, principal: Principal, *, token: str | None, wanted: str
+async def _log_in(
+    request: Request, wiring: Wiring, uow: Uow, opening: Coroutine[Any, Any, tuple[Session, str]], *, wanted: str
 ) -> Response:
-    lifetime_hours = wiring.settings.session_lifetime_hours
-    _, secret = await tokens.create_session(
-        uow, principal=principal, token=token, lifetime_hours=lifetime_hours, now=wiring.clock.now()
-    )
+    """Open the session unless this address has failed too often; a failure is counted and said in the form."""
+    address = "" if request.client is None else request.client.host
+    wait_s = wiring.login_limit.wait_s(address, now_s=time.monotonic())
+    if wait_s > 0:
+        opening.close()
+        problem = f"Too many failed logins from this address. Try again in {wait_s:.0f} s."
+        return _form(request, wiring, wanted=wanted, problem=problem, status=429)
+    try:
+        _, secret = await opening
+    except UnauthenticatedError as error:
+        wiring.login_limit.failed(address, now_s=time.monotonic())
+        return _form(request, wiring, wanted=wanted, problem=error.message, status=error.status)
     await uow.commit()
     response = RedirectResponse(_local(wanted), status_code=303)
-    set_session(response, request, secret, lifetime_s=int(lifetime_hours * 3_600))
+    set_session(response, request, secret, lifetime_s=int(_lifetime(wiring).total_seconds()))
     return response
+
+
+def _lifetime(wiring: Wiring) -> timedelta:
+    return timedelta(hours=wiring.settings.session_lifetime_hours)
 
 
 def _form(request: Request, wiring: Wiring, *, wanted: str, problem: str | None = None, status: int = 200) -> Response:
@@ -101,15 +101,3 @@ def _local(wanted: str) -> str:
     parts = urlsplit(wanted)
     is_local = wanted.startswith("/") and not wanted.startswith(("//", "/\\")) and not parts.netloc
     return wanted if is_local else "/"
-
-
-def _address(request: Request) -> str:
-    return request.client.host if request.client is not None else ""
-
-
-def _wait_s(request: Request, wiring: Wiring) -> float:
-    return wiring.login_limit.wait_s(_address(request), now_s=time.monotonic())
-
-
-def _too_many(wait_s: float) -> str:
-    return f"Too many failed logins from this address. Try again in {wait_s:.0f} s."

@@ -16,17 +16,15 @@ import msgspec
 
 from app.domain.pipeline import PipelineDefinition, Problem, PythonFunction, Steps
 
-_WHOLE_NUMBERS = frozenset(
-    {
-        "commit_interval_ms",
-        "transaction_timeout_ms",
-        "session_timeout_ms",
-        "instances",
-        "tasks_per_instance",
-        "spark.executor_memory_mb",
-        "errors.max_bad",
-        "errors.window_records",
-    }
+_NUMBERS = (
+    "commit_interval_ms",
+    "transaction_timeout_ms",
+    "session_timeout_ms",
+    "instances",
+    "tasks_per_instance",
+    "spark.executor_memory_mb",
+    "errors.max_bad",
+    "errors.window_records",
 )
 _LISTS = frozenset({"source_topics"})
 _OPTIONS = frozenset({"spark.conf", "consumer_overrides", "producer_overrides"})
@@ -87,7 +85,7 @@ def values_of(name: str, definition: PipelineDefinition) -> dict[str, str]:
     """The form's fields for a definition that is there."""
     data = cast("dict[str, Any]", msgspec.to_builtins(definition))
     values = {"name": name}
-    for field in (*_PLAIN, *sorted(_WHOLE_NUMBERS)):
+    for field in (*_PLAIN, *_NUMBERS):
         values[field] = _text(_at(data, field))
     for field in _LISTS:
         values[field] = ", ".join(_at(data, field))
@@ -108,17 +106,14 @@ def values_of(name: str, definition: PipelineDefinition) -> dict[str, str]:
 
 
 def definition_data(values: Mapping[str, str]) -> dict[str, Any]:
-    """The definition as plain data, ready for decoding. What is not of its field's type stays as it was typed.
+    """The definition as plain data, ready for decoding that reads numbers from text (`strict=False`).
 
     Empty fields are left out, so that they get their defaults, and required ones are named by the decoder.
     """
     data: dict[str, Any] = {}
-    for field in _PLAIN:
+    for field in (*_PLAIN, *_NUMBERS):
         if text := values.get(field, "").strip():
             _put(data, field, text)
-    for field in _WHOLE_NUMBERS:
-        if text := values.get(field, "").strip():
-            _put(data, field, int(text) if re.fullmatch(r"[+-]?\d{1,18}", text) else text)
     for field in _LISTS:
         _put(data, field, [part for part in re.split(r"[,\s]+", values.get(field, "")) if part])
     for field in _OPTIONS:
@@ -186,7 +181,7 @@ def form_of(values: Mapping[str, str], problems: Sequence[Problem] = (), *, is_c
     values = with_steps(values, steps_of(values))
     known = {
         *_PLAIN,
-        *_WHOLE_NUMBERS,
+        *_NUMBERS,
         *_LISTS,
         *_OPTIONS,
         "name",

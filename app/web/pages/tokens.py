@@ -1,0 +1,85 @@
+"""Who has access: tokens by name and role. A new token's secret is shown once, on the answer to the form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+from fastapi import APIRouter, Form, Request, Response
+
+from app.domain.access import Principal, Role, Verb
+from app.domain.errors import FencelineError
+from app.domain.pipeline import Problem
+from app.ports.unit_of_work import UnitOfWork
+from app.services import tokens
+from app.web.dependencies import Uow, WiringDep, may
+from app.web.pages import screen
+from app.web.pages.errors import PageRoute
+from app.web.pages.form_errors import by_field, problems_of
+from app.web.pages.screen import Screen
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+
+async def _look(
+    uow: UnitOfWork,
+    *,
+    by: Principal,
+    values: Mapping[str, str] | None = None,
+    problems: Mapping[str, Sequence[Problem]] | None = None,
+    issued: Mapping[str, str] | None = None,
+    status: int = 200,
+) -> Screen:
+    context = {
+        "tokens": await tokens.list_tokens(uow, by=by),
+        "roles": list(Role),
+        "values": values or {"role": Role.VIEWER},
+        "problems": problems or {},
+        "issued": issued,
+    }
+    return Screen(template="tokens/list", title="Access", context=context, status=status)
+
+
+@router.get("/tokens")
+async def show_list(
+    request: Request, wiring: WiringDep, uow: Uow, by: Annotated[Principal, may(Verb.VIEW_TOKENS)]
+) -> Response:
+    return screen.show(request, await _look(uow, by=by), principal=by, now=wiring.clock.now())
+
+
+@router.post("/tokens")
+async def create(
+    request: Request,
+    wiring: WiringDep,
+    uow: Uow,
+    by: Annotated[Principal, may(Verb.CREATE_TOKEN)],
+    name: Annotated[str, Form()] = "",
+    role: Annotated[Role, Form()] = Role.VIEWER,
+) -> Response:
+    now = wiring.clock.now()
+    try:
+        created, secret = await tokens.create_token(uow, name=name.strip(), role=role, by=by, why=None, now=now)
+        await uow.commit()
+    except FencelineError as error:
+        async with wiring.unit_of_work() as fresh:
+            problems = by_field(problems_of(error), fields=("name", "role"))
+            values = {"name": name, "role": role}
+            shown = await _look(fresh, by=by, values=values, problems=problems, status=error.status)
+        return screen.show(request, shown, principal=by, now=now)
+    async with wiring.unit_of_work() as fresh:
+        shown = await _look(fresh, by=by, issued={"name": created.name, "secret": secret})
+    # Not a redirect: the secret must not travel in an address.
+    return screen.show(request, shown, principal=by, now=now)
+
+
+@router.post("/tokens/{name}/revoke")
+async def revoke(
+    wiring: WiringDep,
+    uow: Uow,
+    by: Annotated[Principal, may(Verb.REVOKE_TOKEN)],
+    name: str,
+    why: Annotated[str, Form()] = "",
+) -> Response:
+    await tokens.revoke_token(uow, name=name, by=by, why=why or None, now=wiring.clock.now())
+    await uow.commit()
+    return screen.see("tokens", said="token-revoked")
