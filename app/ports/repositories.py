@@ -49,8 +49,8 @@ class PipelineRepository(Protocol):
         """By name."""
         ...
 
-    async def of_cluster(self, cluster: str) -> list[Pipeline]:
-        """All pipelines on any entry that is the same Kafka cluster as `cluster`."""
+    async def list_all(self) -> list[Pipeline]:
+        """Every pipeline, by name."""
         ...
 
     async def add_revision(self, revision: Revision) -> None:
@@ -92,6 +92,10 @@ class RunRepository(Protocol):
         ...
 
     async def get(self, run_id: str, *, for_update: bool = False) -> Run: ...
+
+    async def get_many(self, run_ids: Sequence[str]) -> list[Run]:
+        """Those of the runs that exist, in no order."""
+        ...
 
     async def find_live(self, pipeline: str) -> Run | None: ...
 

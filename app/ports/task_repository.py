@@ -17,9 +17,10 @@ from app.domain.task import TaskEventRecord, TaskReport, TaskState, TaskStatus, 
 
 
 class LeaseContext(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a heartbeat is judged by, read in one statement.
+    """All that a worker's message is judged by, read in one statement.
 
-    current_lease: the highest lease of the ordinal. instance_state: that of the *asked* lease.
+    lease: the asked one; instance_state and application_id are its. current_lease: the highest of the ordinal.
+    newest: the highest (lease, attempt) that was ever heard of this task; own: the last word of the asked attempt.
     """
 
     pipeline: str
@@ -30,25 +31,32 @@ class LeaseContext(msgspec.Struct, frozen=True, kw_only=True):
     lease: int
     current_lease: int
     instance_state: InstanceState
+    application_id: str | None
     database_epoch: str
-    previous: TaskStatus | None
+    newest: tuple[int, int] | None = None
+    own: TaskStatus | None = None
 
     @property
     def lease_is_current(self) -> bool:
         """Whether the asked lease is the highest of its ordinal and neither it nor the run has ended."""
         return self.lease == self.current_lease and self.instance_state not in ENDED and not self.run_has_ended
 
+    def attempt_is_newest(self, attempt: int) -> bool:
+        return self.newest is None or (self.lease, attempt) >= self.newest
+
 
 class TaskRepository(Protocol):
-    async def lease_context(self, *, run_id: str, ordinal: int, lease: int, task: int | None) -> LeaseContext | None:
-        """None when there is no such lease. With `task`, `previous` is the last word that counts."""
+    """One row an attempt: a lower attempt writes its own and can overwrite nobody; the highest is the task."""
+
+    async def lease_context(
+        self, *, run_id: str, ordinal: int, lease: int, task: int | None = None, attempt: int | None = None
+    ) -> LeaseContext | None:
+        """None when there is no such lease."""
         ...
 
-    async def record(self, status: TaskStatus) -> bool:
-        """Write the task's row unless a higher (lease, attempt, sequence) stands there; whether it was written."""
+    async def record(self, status: TaskStatus, *, is_zombie: bool) -> bool:
+        """Write the attempt's row unless it holds a later sequence; whether it was written. A zombie is counted."""
         ...
-
-    async def sight_zombie(self, report: TaskReport, *, now: datetime) -> None: ...
 
     async def add_events(self, events: Sequence[TaskEventRecord]) -> None:
         """Store events; those that are stored already are left as they are."""
@@ -79,7 +87,7 @@ class TaskRepository(Protocol):
         ...
 
     async def totals(self, run_ids: Sequence[str]) -> dict[str, RunTotals]:
-        """Over all attempts, ended ones included."""
+        """Sums over all attempts, ended ones included."""
         ...
 
 
@@ -90,6 +98,10 @@ class MappingRepository(Protocol):
 
     async def release(self, *, owner_of: TaskReport, keep: Sequence[tuple[str, int]], now: datetime) -> None:
         """End the ownership of all partitions of this task (any attempt up to this one) that are not in `keep`."""
+        ...
+
+    async def release_instance(self, *, run_id: str, ordinal: int, lease: int, now: datetime) -> None:
+        """End every ownership of an instance that has ended."""
         ...
 
     async def of_group(self, *, kafka_cluster_id: str, group: str) -> list[PartitionMapping]:

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from app.domain.access import Principal, Verb, require
 from app.domain.cluster import Cluster
-from app.domain.cluster_checks import check_advertised, check_cluster
+from app.domain.cluster_entry import check_advertised, check_cluster
 from app.domain.errors import ConflictError, InvalidError
 from app.ports.brokers import DEFAULT_TIMEOUT_S, Brokers, ClusterDescription
 from app.ports.unit_of_work import UnitOfWork

@@ -146,7 +146,7 @@ async def advance_instance(
     """
     run = await lock_run(uow, run_id)
     instance = await uow.instances.get(run_id, ordinal, lease, for_update=True)
-    instance = await _move(uow, instance, to, reason=reason, now=now)
+    instance = await move_locked_instance(uow, instance, to, reason=reason, now=now)
     notify_run(uow, run)
     if instance.has_ended:
         await end_run_if_over(uow, run_id=run_id, now=now)
@@ -170,7 +170,7 @@ async def stop_pending_instances(uow: UnitOfWork, *, run_id: str, reason: str, n
         if instance.state is InstanceState.PENDING:
             locked = await uow.instances.get(run_id, instance.ordinal, instance.lease, for_update=True)
             if locked.state is InstanceState.PENDING:
-                await _move(uow, locked, InstanceState.STOPPED, reason=reason, now=now)
+                await move_locked_instance(uow, locked, InstanceState.STOPPED, reason=reason, now=now)
 
 
 async def list_instances(uow: UnitOfWork, run_id: str, *, with_history: bool = True) -> list[Instance]:
@@ -179,11 +179,14 @@ async def list_instances(uow: UnitOfWork, run_id: str, *, with_history: bool = T
     return await uow.instances.list(run_id, with_history=with_history)
 
 
-async def _move(
+async def move_locked_instance(
     uow: UnitOfWork, instance: Instance, to: InstanceState, *, reason: str | None, now: datetime
 ) -> Instance:
+    """Move an instance whose row the caller has locked; with its end its partitions have no owner any more."""
     state = advance(instance.state, to)
     moved = replace(instance, state=state, since=now if state is not instance.state else instance.since, reason=reason)
     if moved != instance:
         await uow.instances.save(moved)
+    if moved.has_ended and not instance.has_ended:
+        await uow.mappings.release_instance(run_id=moved.run_id, ordinal=moved.ordinal, lease=moved.lease, now=now)
     return moved

@@ -13,7 +13,7 @@ from app.domain.options import AllowedOptions
 from app.domain.page import Page, checked_limit
 from app.domain.pipeline import PipelineDefinition, Problem, PythonFunction
 from app.domain.pipeline_record import Pipeline, Revision, TransformSource
-from app.domain.revision import Difference, definition_sha256, diff
+from app.domain.revision import Change, definition_sha256, diff
 from app.domain.run import fields_that_need_full_restart
 from app.ports.brokers import Brokers
 from app.ports.unit_of_work import UnitOfWork
@@ -129,7 +129,7 @@ async def change_pipeline(
         why=why,
         now=now,
         outcome=f"revision {number}" + ("; its run moves to it instance by instance" if rolling else ""),
-        details={"differences": [difference.sentence for difference in diff(before.definition, definition)]},
+        details={"differences": [change.sentence for change in diff(before.definition, definition)]},
     )
     uow.notify("pipeline", name)
     return SavedPipeline(
@@ -179,7 +179,7 @@ async def get_revision(uow: UnitOfWork, name: str, number: int) -> Revision:
     return await uow.pipelines.get_revision(name, number)
 
 
-async def diff_revisions(uow: UnitOfWork, name: str, before: int, after: int) -> list[Difference]:
+async def diff_revisions(uow: UnitOfWork, name: str, before: int, after: int) -> list[Change]:
     """What changed from revision `before` to `after`, in either direction, a sentence for each difference."""
     old, new = await uow.pipelines.get_revision(name, before), await uow.pipelines.get_revision(name, after)
     return diff(old.definition, new.definition)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from app.domain import transactional_id
 from app.domain.instance import InstanceState
-from app.domain.pipeline import PipelineDefinition, ProcessingGuarantee
+from app.domain.pipeline import PipelineDefinition
 from app.domain.pipeline_record import Pipeline
 from app.domain.run import DesiredRunState, Run, RunEnd
 from app.ports.unit_of_work import UnitOfWork
 from app.services.leases import add_lease
+from app.services.specifications import task_identities
 
 
 async def begin_run(uow: UnitOfWork, pipeline: Pipeline, *, started_by: str, now: datetime) -> Run:
@@ -28,21 +28,14 @@ async def claim_transactional_ids(uow: UnitOfWork, run: Run, definition: Pipelin
 
     Raises ConflictError naming the id and its owner when another pipeline has one of them.
     """
-    if definition.processing_guarantee is ProcessingGuarantee.AT_LEAST_ONCE:
-        return
     await uow.transactional_ids.claim(
         pipeline=run.pipeline,
         kafka_cluster_id=run.kafka_cluster_id,
         ids=[
-            (
-                transactional_id.for_task(
-                    prefix=definition.transactional_id_prefix, pipeline=run.pipeline, instance=ordinal, task=task
-                ),
-                ordinal,
-                task,
-            )
+            (identity.transactional_id, ordinal, identity.task)
             for ordinal in range(definition.instances)
-            for task in range(definition.tasks_per_instance)
+            for identity in task_identities(definition, pipeline=run.pipeline, ordinal=ordinal)
+            if identity.transactional_id is not None
         ],
     )
 

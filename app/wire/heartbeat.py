@@ -127,7 +127,10 @@ class DriverAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """How the application ended, in its own words; Spark's master says FINISHED to everything."""
+    """How the application ended, in its own words; Spark's master says FINISHED to everything.
+
+    application_id: whose word this is; that of an application whose claim was refused ends nothing.
+    """
 
     protocol_version: int = protocol.CURRENT
     run_id: str
@@ -135,3 +138,4 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     lease: int
     kind: OutcomeKind
     message: str = ""
+    application_id: str = ""

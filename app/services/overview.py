@@ -1,0 +1,228 @@
+"""What the pages show, read at one moment: a page and its live region are made from the same answer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+
+from app.domain.command import Command
+from app.domain.instance import Instance
+from app.domain.mapping import PartitionMapping
+from app.domain.needs import Need, needs_of
+from app.domain.pipeline import PipelineDefinition
+from app.domain.pipeline_record import Pipeline, Revision
+from app.domain.run import Run, RunState
+from app.domain.series import RunSample, RunTotals
+from app.domain.task import TaskEventRecord, TaskStatus, ZombieSighting
+from app.ports.unit_of_work import UnitOfWork
+
+CHART_SPAN = timedelta(minutes=15)
+LIST_LIMIT = 500
+
+
+class Rates(msgspec.Struct, frozen=True, kw_only=True):
+    """Sums over tasks that were heard of in the last seconds; `p99` is the worst task's. None: nobody says."""
+
+    records_in_per_s: float = 0.0
+    records_out_per_s: float = 0.0
+    commits_per_s: float = 0.0
+    aborts_per_s: float = 0.0
+    commit_latency_p99_ms: float | None = None
+    lag_records: int | None = None
+
+
+class PipelineLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One pipeline in a list. `run` is the live run, else the last; `state` None: it was never started."""
+
+    pipeline: Pipeline
+    state: RunState | None
+    run: Run | None
+    rates: Rates
+    needs: tuple[Need, ...] = ()
+
+
+class Happening(msgspec.Struct, frozen=True, kw_only=True):
+    pipeline: str
+    event: TaskEventRecord
+
+
+class Overview(msgspec.Struct, frozen=True, kw_only=True):
+    """`series` has one list of samples a live run; `states` counts pipelines (`never started` among the words)."""
+
+    at: datetime
+    lines: tuple[PipelineLine, ...]
+    states: dict[str, int]
+    rates: Rates
+    needs: tuple[Need, ...]
+    series: dict[str, list[RunSample]]
+    happened: tuple[Happening, ...]
+    clusters: tuple[str, ...]
+
+
+class PipelinePage(msgspec.Struct, frozen=True, kw_only=True):
+    at: datetime
+    line: PipelineLine
+    tasks: tuple[TaskStatus, ...]
+    mappings: tuple[PartitionMapping, ...]
+    totals: RunTotals
+    series: list[RunSample]
+    runs: tuple[Run, ...]
+    revisions: tuple[Revision, ...]
+    events: tuple[TaskEventRecord, ...]
+    commands: tuple[Command, ...]
+
+
+class RunPage(msgspec.Struct, frozen=True, kw_only=True):
+    """`instances` has every lease, `run.instances` the current ones; `definition` is that of the run's revision."""
+
+    at: datetime
+    run: Run
+    definition: PipelineDefinition
+    rates: Rates
+    instances: tuple[Instance, ...]
+    tasks: tuple[TaskStatus, ...]
+    totals: RunTotals
+    series: list[RunSample]
+    events: tuple[TaskEventRecord, ...]
+    zombies: tuple[ZombieSighting, ...]
+    needs: tuple[Need, ...]
+
+
+async def overview(uow: UnitOfWork, *, now: datetime) -> Overview:
+    """Is everything exactly once right now, and if not, where?"""
+    lines = await pipeline_lines(uow, now=now)
+    live = [line.run.id for line in lines if line.run is not None and line.run.ended_at is None]
+    return Overview(
+        at=now,
+        lines=tuple(lines),
+        states=dict(Counter("never started" if line.state is None else str(line.state) for line in lines)),
+        rates=_sum_of([line.rates for line in lines]),
+        needs=tuple(need for line in lines for need in line.needs),
+        series=await uow.tasks.series(live, since=now - CHART_SPAN),
+        happened=tuple(
+            Happening(pipeline=name, event=event)
+            for name, event in await uow.tasks.recent_events(pipeline=None, limit=20)
+        ),
+        clusters=tuple(cluster.name for cluster in await uow.clusters.list_all()),
+    )
+
+
+async def pipeline_lines(uow: UnitOfWork, *, now: datetime) -> list[PipelineLine]:
+    """Every pipeline with its run and rates, by name."""
+    page = await uow.pipelines.list(after=None, limit=LIST_LIMIT)
+    runs = {
+        run.id: run
+        for run in await uow.runs.get_many([p.current_run.id for p in page.items if p.current_run is not None])
+    }
+    statuses: dict[str, list[TaskStatus]] = {}
+    for status in await uow.tasks.list_statuses([run.id for run in runs.values() if run.ended_at is None]):
+        statuses.setdefault(status.run_id, []).append(status)
+    lines: list[PipelineLine] = []
+    for pipeline in page.items:
+        run = None if pipeline.current_run is None else runs[pipeline.current_run.id]
+        lines.append(await _line(uow, pipeline, run, statuses.get(run.id, []) if run else [], now=now))
+    return lines
+
+
+async def pipeline_page(uow: UnitOfWork, name: str, *, now: datetime) -> PipelinePage:
+    """What is it doing, who owns what, can I change or stop it?"""
+    pipeline = await uow.pipelines.get(name)
+    cluster = await uow.clusters.get(pipeline.cluster)
+    run = None if pipeline.current_run is None else await uow.runs.get(pipeline.current_run.id)
+    tasks = [] if run is None else await uow.tasks.list_statuses([run.id])
+    totals = {} if run is None else await uow.tasks.totals([run.id])
+    series = {} if run is None else await uow.tasks.series([run.id], since=now - CHART_SPAN)
+    return PipelinePage(
+        at=now,
+        line=await _line(uow, pipeline, run, tasks, now=now),
+        tasks=tuple(tasks),
+        mappings=tuple(
+            await uow.mappings.of_group(kafka_cluster_id=cluster.kafka_cluster_id, group=pipeline.definition.group_id)
+        ),
+        totals=totals.get(run.id, RunTotals()) if run else RunTotals(),
+        series=series.get(run.id, []) if run else [],
+        runs=(await uow.runs.list(pipeline=name, after=None, limit=10)).items,
+        revisions=tuple(await uow.pipelines.list_revisions(name)),
+        events=tuple(event for _, event in await uow.tasks.recent_events(pipeline=name, limit=20)),
+        commands=(await uow.commands.list(target=f"pipeline:{name}", after=None, limit=10)).items,
+    )
+
+
+async def run_page(uow: UnitOfWork, run_id: str, *, now: datetime) -> RunPage:
+    """One run: its instances with every lease, its tasks, what happened, and who was seen that should be gone."""
+    run = await uow.runs.get(run_id)
+    pipeline = await uow.pipelines.get(run.pipeline)
+    revision = await uow.pipelines.get_revision(run.pipeline, run.revision)
+    tasks = await uow.tasks.list_statuses([run_id])
+    since = now - CHART_SPAN if run.ended_at is None else run.ended_at - CHART_SPAN
+    return RunPage(
+        at=now,
+        run=run,
+        definition=revision.definition,
+        rates=rates_of(tasks, now=now),
+        instances=tuple(await uow.instances.list(run_id, with_history=True)),
+        tasks=tuple(tasks),
+        totals=(await uow.tasks.totals([run_id])).get(run_id, RunTotals()),
+        series=(await uow.tasks.series([run_id], since=since)).get(run_id, []),
+        events=(await uow.tasks.list_events(run_id, after=None, limit=50)).items,
+        zombies=tuple(await uow.tasks.list_zombies(run_id)),
+        needs=tuple(needs_of(run, tasks, running=revision.definition, current=pipeline.definition, now=now)),
+    )
+
+
+async def _line(
+    uow: UnitOfWork, pipeline: Pipeline, run: Run | None, tasks: Sequence[TaskStatus], *, now: datetime
+) -> PipelineLine:
+    if run is None:
+        return PipelineLine(pipeline=pipeline, state=None, run=None, rates=Rates())
+    running = pipeline.definition
+    if run.revision != pipeline.current_revision:
+        running = (await uow.pipelines.get_revision(pipeline.name, run.revision)).definition
+    return PipelineLine(
+        pipeline=pipeline,
+        state=run.state,
+        run=run,
+        rates=rates_of(tasks, now=now),
+        needs=tuple(needs_of(run, tasks, running=running, current=pipeline.definition, now=now)),
+    )
+
+
+FRESH_FOR = timedelta(seconds=3)
+
+
+def rates_of(tasks: Sequence[TaskStatus], *, now: datetime) -> Rates:
+    """The sum over the tasks that were heard of just now; what a silent task did last is not what it does."""
+    fresh = [status for status in tasks if now - status.received_at <= FRESH_FOR]
+    lags = [
+        max(0, progress.end - at)
+        for status in fresh
+        for progress in status.last.partitions
+        if progress.end is not None
+        and (at := progress.committed if progress.committed is not None else progress.position) is not None
+    ]
+    latencies = [s.last.commit_latency_p99_ms for s in fresh if s.last.commit_latency_p99_ms is not None]
+    return Rates(
+        records_in_per_s=sum(status.rates.records_in_per_s or 0.0 for status in fresh),
+        records_out_per_s=sum(status.rates.records_out_per_s or 0.0 for status in fresh),
+        commits_per_s=sum(status.rates.commits_per_s or 0.0 for status in fresh),
+        aborts_per_s=sum(status.rates.aborts_per_s or 0.0 for status in fresh),
+        commit_latency_p99_ms=max(latencies, default=None),
+        lag_records=sum(lags) if lags else None,
+    )
+
+
+def _sum_of(rates: Sequence[Rates]) -> Rates:
+    lags = [rate.lag_records for rate in rates if rate.lag_records is not None]
+    return Rates(
+        records_in_per_s=sum(rate.records_in_per_s for rate in rates),
+        records_out_per_s=sum(rate.records_out_per_s for rate in rates),
+        commits_per_s=sum(rate.commits_per_s for rate in rates),
+        aborts_per_s=sum(rate.aborts_per_s for rate in rates),
+        commit_latency_p99_ms=max(
+            (rate.commit_latency_p99_ms for rate in rates if rate.commit_latency_p99_ms is not None), default=None
+        ),
+        lag_records=sum(lags) if lags else None,
+    )

@@ -1,0 +1,17 @@
+"""What is thrown away when nobody needs it any more."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from app.ports.unit_of_work import UnitOfWork
+
+
+async def thin_samples(uow: UnitOfWork, *, now: datetime) -> int:
+    """Keep one sample a minute of what is older than an hour; how many were removed. For a loop, every minute or so."""
+    return await uow.retention.thin_samples(now=now)
+
+
+async def expire(uow: UnitOfWork, *, now: datetime) -> dict[str, int]:
+    """Remove used and expired keys, links and sessions, and old events; rows by table. For a loop, every hour."""
+    return await uow.retention.expire(now=now)
