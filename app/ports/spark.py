@@ -3,31 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
-from enum import StrEnum
 from typing import Protocol
 
 import msgspec
 
-from app.domain.instance import Instance, InstanceOutcome
+from app.domain.instance import Instance
+from app.domain.observation import Observation
 from app.domain.pipeline import PipelineDefinition
 from app.wire.specification import InstanceSpecification
-
-
-class ProcessWord(StrEnum):
-    """What this host says of the driver's process. UNKNOWN: it runs on another host, or nothing was recorded."""
-
-    ALIVE = "alive"
-    GONE = "gone"
-    UNKNOWN = "unknown"
-
-
-class MasterWord(StrEnum):
-    """What the resource manager says of the application. UNREACHABLE: it did not answer; UNKNOWN: it knows of none."""
-
-    RUNNING = "running"
-    FINISHED = "finished"
-    UNKNOWN = "unknown"
-    UNREACHABLE = "unreachable"
 
 
 class Submitted(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,15 +20,6 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
     jvm_pid: int
     started_at: datetime
     log_path: str
-
-
-class Observation(msgspec.Struct, frozen=True, kw_only=True):
-    """`outcome` is what the driver left on this host, for the case that no server heard it."""
-
-    process: ProcessWord
-    master: MasterWord
-    log_tail: str = ""
-    outcome: InstanceOutcome | None = None
 
 
 class SparkLauncher(Protocol):

@@ -40,10 +40,11 @@ async def lease_instance(
 
 
 async def begin_submission(
-    uow: UnitOfWork, *, run_id: str, ordinal: int, lease: int, now: datetime
+    uow: UnitOfWork, *, run_id: str, ordinal: int, lease: int, host: str, now: datetime
 ) -> tuple[Instance, str]:
     """PENDING → SUBMITTING, and the lease's run token, which is told this once. Commit before anything is started.
 
+    host: where the driver is about to be started; a server on another host then knows that it cannot look for it.
     Of two servers that try at once, one gets it; the other gets ConflictError and leaves the instance alone.
     """
     instance = await uow.instances.get(run_id, ordinal, lease, for_update=True)
@@ -54,7 +55,13 @@ async def begin_submission(
         scope=RunTokenScope(run_id=run_id, ordinal=ordinal, lease=lease), secret_sha256=sha256_of(secret), now=now
     )
     instance = replace(
-        instance, state=InstanceState.SUBMITTING, since=now, submitted_at=now, token_issued=True, reason=None
+        instance,
+        state=InstanceState.SUBMITTING,
+        since=now,
+        submitted_at=now,
+        host=host,
+        token_issued=True,
+        reason=None,
     )
     await uow.instances.save(instance)
     uow.notify("run", run_id)

@@ -16,9 +16,10 @@ import psutil
 
 from app.domain.errors import UnavailableError
 from app.domain.instance import Instance
+from app.domain.observation import MasterWord, Observation, ProcessWord
 from app.domain.pipeline import PipelineDefinition
 from app.domain.spark_master import SparkMasterKind, parse
-from app.ports.spark import MasterWord, Observation, ProcessWord, Submitted
+from app.ports.spark import Submitted
 from app.spark import conf, driver_processes, master_state, package
 from app.spark.instance_files import InstanceFiles
 from app.wire.specification import InstanceSpecification
@@ -164,14 +165,12 @@ class SubmitLauncher:
         return ProcessWord.ALIVE if self._processes(instance, files) else ProcessWord.GONE
 
     def _master_word(self, instance: Instance, definition: PipelineDefinition, process: ProcessWord) -> MasterWord:
+        if process is ProcessWord.ALIVE:
+            return MasterWord.NOT_ASKED
         master = parse(definition.spark.master)
         if master.kind is SparkMasterKind.LOCAL:
             # The driver is its own resource manager.
-            return {
-                ProcessWord.ALIVE: MasterWord.RUNNING,
-                ProcessWord.GONE: MasterWord.FINISHED,
-                ProcessWord.UNKNOWN: MasterWord.UNREACHABLE,
-            }[process]
+            return MasterWord.FINISHED if process is ProcessWord.GONE else MasterWord.UNREACHABLE
         return master_state.word(
             master,
             named=definition.spark.master,

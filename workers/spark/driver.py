@@ -122,9 +122,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         ending = run(specification, specification_file=arguments.specification, bounds=bounds)
     except NotGrantedError as error:
         log.critical("this application may not run %s: %s", _name(specification), error)
-        _write_outcome(
-            arguments.outcome, Ending(kind=OutcomeKind.SUPERSEDED, message=f"the claim was refused: {error}")
-        )
+        # No outcome is written: the lease may be another application's, whose end this is not.
         return ExitCode.NOT_GRANTED
     except Exception as error:
         log.exception("the driver failed")

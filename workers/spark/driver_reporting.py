@@ -118,7 +118,14 @@ class DriverReporter:
         if not self._client.is_configured:
             return True
         place = self._place
-        outcome = Outcome(run_id=place.run_id, ordinal=place.ordinal, lease=place.lease, kind=kind, message=message)
+        outcome = Outcome(
+            run_id=place.run_id,
+            ordinal=place.ordinal,
+            lease=place.lease,
+            kind=kind,
+            message=message,
+            application_id=place.application_id,
+        )
         deadline = time.monotonic() + within_s
         while True:
             try:

@@ -1,0 +1,34 @@
+"""Once a minute: thin old samples, remove what nobody needs any more."""
+
+from __future__ import annotations
+
+import logging
+
+from app.ports.clock import Clock
+from app.ports.unit_of_work import UnitOfWorkFactory
+
+log = logging.getLogger(__name__)
+
+
+class Retention:
+    """The loop that keeps the database from growing with time alone."""
+
+    name = "retention"
+
+    def __init__(self, *, unit_of_work: UnitOfWorkFactory, clock: Clock, period_s: float = 60.0) -> None:
+        self._unit_of_work = unit_of_work
+        self._clock = clock
+        self.period_s = period_s
+
+    async def turn(self) -> None:
+        now = self._clock.now()
+        async with self._unit_of_work() as uow:
+            thinned = await uow.retention.thin_samples(now=now)
+            expired = await uow.retention.expire(now=now)
+            await uow.commit()
+        removed = {"run_samples": thinned, **expired}
+        if any(removed.values()):
+            log.info("removed %s", ", ".join(f"{rows} from {table}" for table, rows in removed.items() if rows))
+
+    def interrupted(self) -> None:
+        """Nothing is remembered between turns."""
