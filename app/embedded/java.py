@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from app.embedded.errors import EmbeddedError
 SUPPORTED_MAJORS = (17, 21)
 # Spark's native BLAS replacement links against it; a runtime without it ends Spark at its first line.
 REQUIRED_MODULE = "jdk.incubator.vector"
-INSTALL_LINE = "apt-get install openjdk-17-jre-headless"
+DEBIAN_PACKAGES = ("openjdk-17-jre-headless",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,20 @@ class Java:
 
 
 class JavaMissingError(EmbeddedError):
-    """No suitable Java was found; the message lists what was looked at and the line to type."""
+    """No suitable Java was found: what was looked at, and the line to type."""
+
+    def __init__(self, refused: Sequence[str]) -> None:
+        wanted = " or ".join(str(major) for major in SUPPORTED_MAJORS)
+        self.reason = f"Java {wanted} with the module {REQUIRED_MODULE} was not found: {'; '.join(refused)}"
+        self.remedy = install_line(*DEBIAN_PACKAGES)
+        super().__init__(
+            f"{self.reason}. On Debian or Ubuntu, type:  {self.remedy}  (elsewhere: install it and set JAVA_HOME)"
+        )
+
+
+def install_line(*packages: str) -> str:
+    """What to type on Debian or Ubuntu to get the packages, as the user we are."""
+    return f"{'' if os.geteuid() == 0 else 'sudo '}apt-get install {' '.join(packages)}"
 
 
 def find_java(*, environ: Mapping[str, str] | None = None, may_fetch: bool = False) -> Java:
@@ -53,8 +66,9 @@ def find_java(*, environ: Mapping[str, str] | None = None, may_fetch: bool = Fal
         JavaMissingError: nothing suitable, with a reason for each candidate.
     """
     environ = os.environ if environ is None else environ
-    refused: list[str] = []
-    for origin, executable in _candidates(environ):
+    candidates = _candidates(environ)
+    refused = [] if candidates else ["JAVA_HOME is not set and there is no java on PATH"]
+    for origin, executable in candidates:
         verdict = inspect_java(executable)
         if isinstance(verdict, Java):
             return verdict
@@ -64,11 +78,7 @@ def find_java(*, environ: Mapping[str, str] | None = None, may_fetch: bool = Fal
         if isinstance(found, Java):
             return found
         refused.append(found)
-    wanted = " or ".join(str(major) for major in SUPPORTED_MAJORS)
-    raise JavaMissingError(
-        f"Java {wanted} with the module {REQUIRED_MODULE} was not found. Looked at: {'; '.join(refused)}. "
-        f"On Debian or Ubuntu, type:  sudo {INSTALL_LINE}   (elsewhere: install it and set JAVA_HOME)"
-    )
+    raise JavaMissingError(refused)
 
 
 def _candidates(environ: Mapping[str, str]) -> list[tuple[str, Path]]:

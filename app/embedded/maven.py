@@ -62,10 +62,11 @@ def read_manifest(name: str) -> list[Jar]:
         lines = source.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
         raise EmbeddedError(f"there is no jar manifest named {name}") from None
-    return [_parse_line(name, line) for line in lines if line.strip() and not line.startswith("#")]
+    return [parse_line(name, line) for line in lines if line.strip() and not line.startswith("#")]
 
 
-def _parse_line(manifest: str, line: str) -> Jar:
+def parse_line(manifest: str, line: str) -> Jar:
+    """The jar that one line of a manifest names; raises EmbeddedError with the line that cannot be read."""
     match = re.fullmatch(r"([0-9a-f]{64})  (\S+\.jar)  ([\w.-]+):([\w.-]+):([\w.-]+)", line)
     if match is None:
         raise EmbeddedError(f"jar manifest {manifest}: cannot read the line {line!r}")

@@ -25,6 +25,20 @@ def has_ended(pid: int) -> bool:
         return True
 
 
+def _wait_for_all(processes: Sequence[psutil.Process], condition: Callable[[psutil.Process], bool]) -> None:
+    """Wait, but not for ever, until the condition holds for each process or the process is gone."""
+    deadline = time.monotonic() + 10
+    waiting = list(processes)
+    while waiting and time.monotonic() < deadline:
+        still: list[psutil.Process] = []
+        for process in waiting:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if not condition(process):
+                    still.append(process)
+        waiting = still
+        time.sleep(0.005)
+
+
 @dataclass(frozen=True, slots=True)
 class Identity:
     """The unprivileged user that a child runs as."""
@@ -122,9 +136,12 @@ class ChildProcess:
 
     def pause(self, *, whole_tree: bool = True) -> None:
         """SIGSTOP the process and, unless told otherwise, all it started: sockets stay open, nobody answers."""
-        for process in self._tree() if whole_tree else self._tree()[:1]:
+        tree = self._tree() if whole_tree else self._tree()[:1]
+        for process in tree:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.suspend()
+        # The kernel stops each thread when it next enters the kernel: wait for it, so that a pause is one on return.
+        _wait_for_all(tree, lambda process: process.status() == psutil.STATUS_STOPPED)
 
     def resume(self) -> None:
         """SIGCONT after `pause`; harmless when it was not paused."""
@@ -181,7 +198,5 @@ class ChildProcess:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         self._process.wait()
-        deadline = time.monotonic() + 10
-        while not all(has_ended(process.pid) for process in tree) and time.monotonic() < deadline:
-            time.sleep(0.01)
+        _wait_for_all(tree, lambda process: process.status() == psutil.STATUS_ZOMBIE)
         guardian.forget(self._process.pid)

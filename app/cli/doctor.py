@@ -1,0 +1,75 @@
+"""`fenceline doctor`: what is found, what is missing, and how to get it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from app.cli.client import CommandError, settings_or_exit
+from app.cli.output import AsJson, print_json
+from app.embedded.doctor import Finding, Machine, Purpose, Verdict, examine, is_enough
+from app.embedded.errors import EmbeddedError
+from app.embedded.java import find_java
+from app.embedded.maven import KAFKA_JARS, ensure_jars
+from app.embedded.progress import shown_progress
+
+_STYLES = {Verdict.FOUND: "green", Verdict.LATER: "yellow", Verdict.WARNING: "yellow", Verdict.MISSING: "bold red"}
+
+
+def doctor(
+    *,
+    fetch: Annotated[bool, typer.Option("--fetch", help="Download what is missing and may be downloaded.")] = False,
+    purpose: Annotated[
+        Purpose | None, typer.Option("--for", help="Look only for what this needs.", show_default="everything")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what is found, what is missing and how to get it. Exit code 1 when something needed is missing."""
+    settings = settings_or_exit()
+    # Progress goes to standard error, so that --json stays one document.
+    problems = _fetch(Console(stderr=True)) if fetch else []
+    machine = Machine(
+        environ=os.environ,
+        database_url=settings.database_url,
+        ports={"FENCELINE_USERS_PORT": settings.users_port, "FENCELINE_WORKERS_PORT": settings.workers_port},
+    )
+    findings = examine(machine, Purpose if purpose is None else [purpose])
+    is_ready = is_enough(findings) and not problems
+    if as_json:
+        print_json({"ready": is_ready, "findings": [asdict(finding) for finding in findings], "problems": problems})
+    else:
+        _print(findings)
+    for problem in problems:
+        raise CommandError(problem)
+    if not is_ready:
+        raise typer.Exit(1)
+
+
+def _fetch(console: Console) -> list[str]:
+    """Download Java and the jars where they are missing; what could not be had, as sentences."""
+    try:
+        find_java(may_fetch=True)
+        with shown_progress(console) as on_progress:
+            ensure_jars(KAFKA_JARS, on_progress=on_progress)
+    except EmbeddedError as error:
+        return [str(error)]
+    return []
+
+
+def _print(findings: list[Finding]) -> None:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for finding in findings:
+        text = Text(finding.detail)
+        if finding.remedy:
+            text.append(f"\ntype:  {finding.remedy}", style="bold")
+        table.add_row(Text(finding.verdict, style=_STYLES[finding.verdict]), Text(finding.name), text)
+    Console(highlight=False).print(table)
