@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Annotated
 
@@ -32,10 +33,13 @@ def doctor(
 ) -> None:
     """Say what is found, what is missing and how to get it. Exit code 1 when something needed is missing."""
     settings = settings_or_exit()
+    environ = dict(os.environ)
+    if settings.java_home is not None:
+        environ["JAVA_HOME"] = str(settings.java_home)
     # Progress goes to standard error, so that --json stays one document.
-    problems = _fetch(Console(stderr=True)) if fetch else []
+    problems = _fetch(environ, Console(stderr=True)) if fetch else []
     machine = Machine(
-        environ=os.environ,
+        environ=environ,
         database_url=settings.database_url,
         ports={"FENCELINE_USERS_PORT": settings.users_port, "FENCELINE_WORKERS_PORT": settings.workers_port},
     )
@@ -51,10 +55,10 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _fetch(console: Console) -> list[str]:
+def _fetch(environ: Mapping[str, str], console: Console) -> list[str]:
     """Download Java and the jars where they are missing; what could not be had, as sentences."""
     try:
-        find_java(may_fetch=True)
+        find_java(environ=environ, may_fetch=True)
         with shown_progress(console) as on_progress:
             ensure_jars(KAFKA_JARS, on_progress=on_progress)
     except EmbeddedError as error:

@@ -245,7 +245,15 @@ def _build(
         home = folder / f"broker-{node_id}"
         home.mkdir(exist_ok=True)
         settings = {
-            **_settings(node_id, port, controller_port, voters, count, home / "data"),
+            **broker_settings(
+                node_id=node_id,
+                port=port,
+                controller_port=controller_port,
+                voters=voters,
+                brokers=count,
+                data=home / "data",
+            ),
+            **SETTINGS_FOR_ONE_MACHINE,
             **overrides,
         }
         (home / "server.properties").write_text(
@@ -266,8 +274,21 @@ def _build(
     return nodes
 
 
-def _settings(node_id: int, port: int, controller_port: int, voters: str, count: int, data: Path) -> dict[str, str]:
-    replicas = min(count, 3)
+SETTINGS_FOR_ONE_MACHINE = {
+    # A broker that comes back after kill -9 is refused until its old session is over: 9 s by default.
+    "broker.session.timeout.ms": "4000",
+    "broker.heartbeat.interval.ms": "500",
+    # The default, 128 MB, is allocated at start and would be half of a small heap.
+    "log.cleaner.dedupe.buffer.size": str(8 * 1024 * 1024),
+}
+"""What suits brokers that are small and are killed on purpose, and no others."""
+
+
+def broker_settings(
+    *, node_id: int, port: int, controller_port: int, voters: str, brokers: int, data: Path
+) -> dict[str, str]:
+    """What makes a node of a cluster of `brokers` nodes; the single broker of docker-compose.yml is set up alike."""
+    replicas = min(brokers, 3)
     in_sync = 2 if replicas == 3 else 1
     return {
         "process.roles": "broker,controller",
@@ -287,11 +308,6 @@ def _settings(node_id: int, port: int, controller_port: int, voters: str, count:
         "share.coordinator.state.topic.replication.factor": str(replicas),
         "share.coordinator.state.topic.min.isr": str(in_sync),
         "group.initial.rebalance.delay.ms": "0",
-        # A broker that comes back after kill -9 is refused until its old session is over: 9 s by default.
-        "broker.session.timeout.ms": "4000",
-        "broker.heartbeat.interval.ms": "500",
-        # The default, 128 MB, is allocated at start and would be half of a small heap.
-        "log.cleaner.dedupe.buffer.size": str(8 * 1024 * 1024),
     }
 
 
