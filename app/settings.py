@@ -113,6 +113,13 @@ class Settings(BaseSettings):
     allowed_spark_masters: Names = Field(
         default=(), description="Spark masters that pipelines may name besides `local` and loopback ones."
     )
+    spark_master_web_urls: Names = Field(
+        default=(),
+        description="Web pages of standalone masters that are not at port 8080, as `spark://host:7077=http://host:8081`.",
+    )
+    java_home: Path | None = Field(
+        default=None, description="The Java that drivers run on. Empty: `JAVA_HOME`, PATH, else the cached one."
+    )
     allowed_broker_addresses: Names = Field(
         default=(),
         description="Patterns `host:port` (with `*`) of Kafka brokers beyond loopback, advertised listeners included.",
@@ -162,6 +169,11 @@ class Settings(BaseSettings):
     def token_file(self) -> Path:
         """The CLI's own token, mode 0600."""
         return self.state_dir / "token"
+
+    @property
+    def server_file(self) -> Path:
+        """Where the running server says at which addresses it listens."""
+        return self.state_dir / "server.json"
 
 
 def url_of(host: str, port: int, *, is_tls: bool) -> str:

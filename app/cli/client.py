@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 
 import httpx
 import msgspec
+import psutil
 
 from app.settings import Settings, SettingsError, load
 
@@ -31,13 +32,21 @@ class ExitCode(IntEnum):
 
 
 class CommandError(Exception):
-    """The command cannot be done; `lines` follow the sentence, one problem a line."""
+    """The command cannot be done. `lines` follow the sentence, one problem a line; `status`: HTTP said so."""
 
-    def __init__(self, message: str, *, code: ExitCode = ExitCode.FAILED, lines: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: ExitCode = ExitCode.FAILED,
+        lines: tuple[str, ...] = (),
+        status: int | None = None,
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.code = code
         self.lines = lines
+        self.status = status
 
 
 def settings_or_exit(**overrides: Any) -> Settings:
@@ -75,6 +84,25 @@ def write_token(file: Path, secret: str) -> None:
         opened.write(secret + "\n")
 
 
+class _RunningServer(msgspec.Struct):
+    pid: int
+    users_url: str
+
+
+def _running_here(file: Path) -> str | None:
+    """Where the server listens that wrote this file, if its process lives; it may have taken free ports."""
+    try:
+        found = msgspec.json.decode(file.read_bytes(), type=_RunningServer)
+    except (OSError, msgspec.MsgspecError):
+        return None
+    return found.users_url if psutil.pid_exists(found.pid) else None
+
+
+def running_server_url(settings: Settings) -> str:
+    """The server that the settings name, else the one that runs on this state folder, else the default address."""
+    return settings.server_url or _running_here(settings.server_file) or settings.users_url
+
+
 class Client:
     """The REST API with a token; every refusal becomes a CommandError."""
 
@@ -92,7 +120,7 @@ class Client:
     @classmethod
     def of(cls, settings: Settings) -> Client:
         return cls(
-            url=settings.server_url or settings.users_url,
+            url=running_server_url(settings),
             token=read_token(settings.token_file),
             token_file=settings.token_file,
         )
@@ -110,8 +138,18 @@ class Client:
     def delete(self, path: str, **parameters: str | int | None) -> Any:
         return self._ask("DELETE", path, parameters=parameters)
 
-    def upload(self, path: str, text: str) -> Any:
-        return self._ask("POST", path, content=text.encode("utf-8"), key=str(uuid.uuid4()))
+    def upload(self, path: str, content: bytes) -> Any:
+        return self._ask("POST", path, content=content, key=str(uuid.uuid4()))
+
+    def ready(self) -> Any:
+        """What /readyz says, ready or not."""
+        try:
+            response = self._http.get("/readyz")
+            return msgspec.json.decode(response.content)
+        except (httpx.HTTPError, msgspec.MsgspecError) as error:
+            raise CommandError(
+                f"no Fenceline server answers at {self._url}: {error}", code=ExitCode.UNREACHABLE
+            ) from error
 
     def items(self, path: str, *, limit: int | None = None, **parameters: str | int | None) -> Iterator[Any]:
         """Every item of a list, page by page; at most `limit`."""
@@ -179,19 +217,26 @@ class Client:
                 f"what answers at {self._url} is not Fenceline (HTTP {response.status_code}); "
                 "name the server with FENCELINE_SERVER_URL"
             )
+        status = response.status_code
         lines = tuple(f"{p.field}: {p.message}{' (warning)' if p.is_warning else ''}" for p in problem.problems)
-        if response.status_code == httpx.codes.UNAUTHORIZED:
+        code = _EXIT_CODES.get(status, ExitCode.FAILED)
+        if status == httpx.codes.UNAUTHORIZED:
+            said = "this needs a token, and none was found" if self._token is None else problem.detail
             way_out = (
                 f"put a token into FENCELINE_TOKEN or {self._token_file}; on the server's host, "
                 "`fenceline tokens create NAME --role ROLE --save` makes one"
             )
-            said = "no token was found" if self._token is None else problem.detail
-            return CommandError(said, code=ExitCode.NOT_ALLOWED, lines=(way_out,))
-        if response.status_code == httpx.codes.FORBIDDEN:
-            return CommandError(problem.detail, code=ExitCode.NOT_ALLOWED, lines=lines)
-        if response.status_code in (httpx.codes.BAD_REQUEST, httpx.codes.UNPROCESSABLE_ENTITY):
-            return CommandError(problem.detail, code=ExitCode.INVALID, lines=lines)
-        return CommandError(problem.detail, lines=lines)
+            return CommandError(said, code=code, lines=(way_out,), status=status)
+        return CommandError(problem.detail, code=code, lines=lines, status=status)
+
+
+_EXIT_CODES = {
+    400: ExitCode.INVALID,
+    401: ExitCode.NOT_ALLOWED,
+    403: ExitCode.NOT_ALLOWED,
+    422: ExitCode.INVALID,
+    503: ExitCode.UNREACHABLE,
+}
 
 
 class _ProblemLine(msgspec.Struct):

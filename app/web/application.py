@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
-
 from fastapi import FastAPI
 
 from app.web import errors
@@ -16,7 +14,7 @@ def create_users_app(wiring: Wiring) -> FastAPI:
     settings = wiring.settings
     app = FastAPI(
         title="Fenceline",
-        version=version("fenceline"),
+        version=wiring.version,
         docs_url=None,
         redoc_url=None,
         openapi_url="/api/v1/openapi.json",

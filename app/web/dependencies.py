@@ -54,6 +54,8 @@ class PartHealth:
 class Wiring:
     """Everything that the web needs from outside, put together by app/main.py and kept as `app.state.wiring`.
 
+    users_url, workers_urls: where the listeners are reached, for links and for specifications.
+    version: of this Fenceline; workers must be of the same.
     stopping: set when the process is asked to end; event streams end then.
     health: the parts of /readyz, asked anew for each request.
     """
@@ -65,6 +67,9 @@ class Wiring:
     changes: Changes
     login_limit: LoginLimit
     health: Callable[[], Sequence[PartHealth]]
+    users_url: str
+    workers_urls: tuple[str, ...]
+    version: str
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property

@@ -1,4 +1,4 @@
-"""/healthz: this process answers. /readyz: everything it needs answers too, else which part does not and why. /metrics."""
+"""/healthz: this process answers. /readyz: what it needs answers too, else which part does not and why. /metrics."""
 
 from __future__ import annotations
 

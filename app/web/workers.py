@@ -6,7 +6,7 @@ It answers quickly or not at all: a worker that waits for us would still go on, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Annotated, TypeVar
 
@@ -14,9 +14,9 @@ import msgspec
 from fastapi import Depends, FastAPI, Request, Response
 
 from app.domain.access import RunTokenScope
-from app.domain.errors import ForbiddenError, UnauthenticatedError, UnavailableError
+from app.domain.errors import UnauthenticatedError, UnavailableError
 from app.ports.unit_of_work import UnitOfWork
-from app.services import heartbeats, instances, tokens
+from app.services import heartbeats, instances, specifications, tokens
 from app.web import errors
 from app.web.dependencies import Wiring, WiringDep
 from app.web.problems import ProblemResponse
@@ -62,7 +62,7 @@ def create_workers_app(wiring: Wiring) -> FastAPI:
 
 
 @asynccontextmanager
-async def _bounded_unit(wiring: Wiring) -> AsyncIterator[UnitOfWork]:
+async def _bounded_unit(wiring: Wiring) -> AsyncGenerator[UnitOfWork]:
     """A unit of work that is given up when the database takes too long. Raises UnavailableError."""
     try:
         async with asyncio.timeout(ANSWER_WITHIN_S), wiring.unit_of_work() as uow:
@@ -73,13 +73,18 @@ async def _bounded_unit(wiring: Wiring) -> AsyncIterator[UnitOfWork]:
 
 async def _scope(request: Request, wiring: WiringDep) -> RunTokenScope:
     """What the run token is good for. Raises UnauthenticatedError."""
-    scheme, _, secret = request.headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer" and secret.strip():
+    secret = _secret(request)
+    if secret:
         async with _bounded_unit(wiring) as uow:
-            scope = await tokens.authenticate_run_token(uow, secret.strip())
+            scope = await tokens.authenticate_run_token(uow, secret)
         if scope is not None:
             return scope
     raise UnauthenticatedError("this listener takes run tokens only, and this is none that it knows")
+
+
+def _secret(request: Request) -> str:
+    scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+    return secret.strip() if scheme.lower() == "bearer" else ""
 
 
 Scope = Annotated[RunTokenScope, Depends(_scope)]
@@ -87,46 +92,53 @@ Scope = Annotated[RunTokenScope, Depends(_scope)]
 
 async def claim(request: Request, wiring: WiringDep, scope: Scope) -> Response:
     """The first word of a driver; 409 with the reason when its lease is not the current one."""
-    message = await _read(request, Claim, scope)
+    message = await _read(request, Claim)
+    heartbeats.check_scope(scope, run_id=message.run_id, ordinal=message.ordinal, lease=message.lease)
     async with _bounded_unit(wiring) as uow:
         answer = await instances.claim_instance(uow, message, now=wiring.clock.now())
         await uow.commit()
     return _answer(answer, status=200 if answer.granted else 409)
 
 
-async def get_specification(wiring: WiringDep, scope: Scope) -> Response:
-    """What the instance of this token shall run."""
+async def get_specification(request: Request, wiring: WiringDep, scope: Scope) -> Response:
+    """What the instance of this token shall run; 409 when its lease has ended."""
     async with _bounded_unit(wiring) as uow:
-        found = await heartbeats.specification_for(uow, scope)
+        found = await specifications.specification_for(
+            uow,
+            scope,
+            run_token=_secret(request),
+            fenceline_version=wiring.version,
+            server_urls=wiring.workers_urls,
+        )
     return Response(specification.encode(found), media_type="application/json")
 
 
 async def heartbeat(request: Request, wiring: WiringDep, scope: Scope) -> Response:
-    message = await _read(request, TaskHeartbeat, scope)
+    message = await _read(request, TaskHeartbeat)
     async with _bounded_unit(wiring) as uow:
-        answer = await heartbeats.receive_heartbeat(uow, message, now=wiring.clock.now())
+        answer = await heartbeats.receive_heartbeat(uow, message, scope=scope, now=wiring.clock.now())
         await uow.commit()
     return _answer(answer)
 
 
 async def driver(request: Request, wiring: WiringDep, scope: Scope) -> Response:
-    message = await _read(request, DriverHeartbeat, scope)
+    message = await _read(request, DriverHeartbeat)
     async with _bounded_unit(wiring) as uow:
-        answer = await heartbeats.receive_driver_heartbeat(uow, message, now=wiring.clock.now())
+        answer = await heartbeats.receive_driver_heartbeat(uow, message, scope=scope, now=wiring.clock.now())
         await uow.commit()
     return _answer(answer)
 
 
 async def outcome(request: Request, wiring: WiringDep, scope: Scope) -> Response:
-    message = await _read(request, Outcome, scope)
+    message = await _read(request, Outcome)
     async with _bounded_unit(wiring) as uow:
-        await heartbeats.receive_outcome(uow, message, now=wiring.clock.now())
+        await heartbeats.receive_outcome(uow, message, scope=scope, now=wiring.clock.now())
         await uow.commit()
     return Response(b"{}", media_type="application/json")
 
 
-async def _read(request: Request, kind: type[Message], scope: RunTokenScope) -> Message:
-    """The message, its version looked at before the rest; it must be about the token's own lease."""
+async def _read(request: Request, kind: type[Message]) -> Message:
+    """The message, its version looked at before the rest."""
     body = await request.body()
     try:
         version = msgspec.json.decode(body, type=_Header).protocol_version
@@ -136,11 +148,6 @@ async def _read(request: Request, kind: type[Message], scope: RunTokenScope) -> 
         raise MalformedMessageError(
             f"this is not a {kind.__name__} of protocol version {_versions()}: {error}"
         ) from error
-    if (message.run_id, message.ordinal, message.lease) != (scope.run_id, scope.ordinal, scope.lease):
-        raise ForbiddenError(
-            f"this token is for instance {scope.ordinal}, lease {scope.lease} of run {scope.run_id}, not for "
-            f"instance {message.ordinal}, lease {message.lease} of run {message.run_id}"
-        )
     return message
 
 

@@ -1,0 +1,11 @@
+"""REST under /api/v1."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from app.web.api import access, clusters, mappings, offsets, pipelines, runs, transform_sources
+
+router = APIRouter(prefix="/api/v1")
+for noun in (clusters, pipelines, mappings, offsets, runs, transform_sources, access):
+    router.include_router(noun.router)

@@ -24,8 +24,8 @@ async def who_am_i(principal: CurrentPrincipal) -> access.Principal:
 
 
 @router.get("/tokens", responses=refusals(), tags=["access"])
-async def list_tokens(uow: Uow, _: Annotated[Principal, may(Verb.VIEW_TOKENS)]) -> access.TokenList:
-    return access.TokenList(items=[access.Token.of(token) for token in await tokens.list_tokens(uow)])
+async def list_tokens(uow: Uow, by: Annotated[Principal, may(Verb.VIEW_TOKENS)]) -> access.TokenList:
+    return access.TokenList(items=[access.Token.of(token) for token in await tokens.list_tokens(uow, by=by)])
 
 
 @router.post("/tokens", status_code=201, responses=refusals(409, 413), tags=["access"])
@@ -33,11 +33,11 @@ async def create_token(
     body: access.TokenGiven, uow: Uow, wiring: WiringDep, by: Annotated[Principal, may(Verb.CREATE_TOKEN)]
 ) -> access.NewToken:
     """Make a token. Its secret is in this answer and nowhere else, so there is no idempotency key here."""
-    created = await tokens.create_token(
+    token, secret = await tokens.create_token(
         uow, name=body.name, role=body.role, by=by, why=body.why, now=wiring.clock.now()
     )
     await uow.commit()
-    return access.NewToken(token=access.Token.of(created.token), secret=created.secret)
+    return access.NewToken(token=access.Token.of(token), secret=secret)
 
 
 @router.delete("/tokens/{name}", status_code=204, responses=refusals(404), tags=["access"])
@@ -49,7 +49,7 @@ async def revoke_token(
     why: Annotated[Why, Query()] = None,
 ) -> None:
     """Revoke the valid token of this name; sessions that began with it end, their event streams too."""
-    await tokens.revoke_token(uow, name, by=by, why=why, now=wiring.clock.now())
+    await tokens.revoke_token(uow, name=name, by=by, why=why, now=wiring.clock.now())
     await uow.commit()
 
 

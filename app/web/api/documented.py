@@ -58,7 +58,7 @@ def document(app: FastAPI) -> None:
                 title=app.title,
                 version=app.version,
                 routes=app.routes,
-                description="The control plane of exactly-once Kafka pipelines on Spark. Errors are RFC 9457 documents.",
+                description="The control plane of exactly-once Kafka pipelines on Spark. Errors are RFC 9457.",
                 separate_input_output_schemas=False,
             )
             components = schema.setdefault("components", {})

@@ -50,11 +50,11 @@ class Once:
         known = await idempotency.recall(
             self._uow,
             key=self._key,
-            principal=self._principal.name,
+            by=self._principal,
             request_sha256=await self._fingerprint(),
             now=self._now,
         )
-        if known is not None:
+        if known is not None and known.status is not None:
             response = _json(msgspec.json.encode(known.body), known.status)
             response.headers["Idempotency-Replayed"] = "true"
             return response
@@ -62,7 +62,7 @@ class Once:
         await idempotency.remember(
             self._uow,
             key=self._key,
-            principal=self._principal.name,
+            by=self._principal,
             status=status,
             body=msgspec.json.decode(body),
         )

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from app.domain.access import Principal, Verb
-from app.services import instances, overview, runs
+from app.services import instances, runs, tasks
 from app.web.api.documented import refusals
 from app.web.api.idempotency import OnceDep
 from app.web.api.paging import After, Limit
@@ -87,7 +87,7 @@ async def list_instances(run_id: IdInPath, uow: Uow, _: Annotated[Principal, may
 @router.get("/runs/{run_id}/tasks", responses=refusals(404))
 async def list_tasks(run_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> TaskList:
     """The last word of each task, by ordinal and task."""
-    return TaskList(items=[TaskStatus.of(item) for item in await overview.list_tasks(uow, run_id)])
+    return TaskList(items=[TaskStatus.of(item) for item in await tasks.list_tasks(uow, run_id)])
 
 
 @router.get("/runs/{run_id}/events", responses=refusals(404))
@@ -95,7 +95,7 @@ async def list_events(
     run_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)], after: After = None, limit: Limit = 50
 ) -> TaskEventPage:
     """What happened in its tasks, newest first."""
-    page = await overview.list_events(uow, run_id, after=after, limit=limit)
+    page = await tasks.list_events(uow, run_id, after=after, limit=limit)
     return TaskEventPage(items=[TaskEvent.of(item) for item in page.items], next_cursor=page.next_cursor)
 
 

@@ -221,9 +221,22 @@ class PartitionOwnership(Answer):
     until: datetime | None
 
 
-class OwnershipPage(Answer):
+class OwnershipList(Answer):
     items: list[PartitionOwnership]
-    next_cursor: str | None
+
+
+class TransactionalIdOwner(Answer):
+    """The one pipeline that owns a transactional id on a Kafka cluster."""
+
+    kafka_cluster_id: str
+    transactional_id: str
+    pipeline: str
+    ordinal: int
+    task: int
+
+
+class TransactionalIdList(Answer):
+    items: list[TransactionalIdOwner]
 
 
 class InstanceList(Answer):

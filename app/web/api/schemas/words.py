@@ -8,11 +8,11 @@ from fastapi import Path
 from pydantic import Field
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
-_ID = r"^[A-Za-z0-9_-]{1,64}$"
+_UUID = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 
 Name = Annotated[str, Field(pattern=_NAME, examples=["delayed-flights"])]
 NameInPath = Annotated[str, Path(pattern=_NAME)]
-IdInPath = Annotated[str, Path(pattern=_ID)]
+IdInPath = Annotated[str, Path(pattern=_UUID)]
 NumberInPath = Annotated[int, Path(ge=1, lt=2**31)]
 Sha256InPath = Annotated[str, Path(pattern="^[0-9a-f]{64}$")]
 Why = Annotated[

@@ -1,0 +1,25 @@
+"""Commands that work on the database itself and not through the server."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from app.cli.client import CommandError
+from app.domain.errors import FencelineError
+
+if TYPE_CHECKING:
+    from app.ports.unit_of_work import UnitOfWork
+    from app.settings import Settings
+
+T = TypeVar("T")
+
+
+def on_database(settings: Settings, work: Callable[[UnitOfWork], Awaitable[T]]) -> T:
+    """Do `work` in one unit of work and commit it. Raises CommandError with the sentence of what went wrong."""
+    from app import main  # here: most commands need neither the database nor what brings it
+
+    try:
+        return main.on_database(settings, work)
+    except (FencelineError, main.StartError) as error:
+        raise CommandError(str(error)) from error

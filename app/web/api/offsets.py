@@ -1,0 +1,70 @@
+"""Moving a group's committed offsets: previewed first, and only while no run lives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from fastapi import APIRouter, Response
+
+from app.domain import offset_reset
+from app.domain.access import Principal, Verb
+from app.services import offsets
+from app.web.api.documented import refusals
+from app.web.api.idempotency import OnceDep
+from app.web.api.schemas.offsets import OffsetChange, OffsetChangeList, OffsetResetGiven, OffsetTarget
+from app.web.api.schemas.words import NameInPath
+from app.web.dependencies import Uow, WiringDep, may
+
+router = APIRouter(prefix="/pipelines/{name}/offsets", tags=["offsets"])
+
+
+@router.post("/preview", responses=refusals(404, 409, 413))
+async def preview_reset(
+    name: NameInPath, body: OffsetTarget, uow: Uow, wiring: WiringDep, _: Annotated[Principal, may(Verb.RESET_OFFSETS)]
+) -> OffsetChangeList:
+    """What a reset would do now, a line for each partition. Nothing is changed."""
+    return _listed(await offsets.preview_offset_reset(uow, wiring.brokers, pipeline=name, target=body.to_domain()))
+
+
+@router.post("/reset", response_model=OffsetChangeList, responses=refusals(404, 409, 412, 413))
+async def reset(
+    name: NameInPath,
+    body: OffsetResetGiven,
+    uow: Uow,
+    wiring: WiringDep,
+    once: OnceDep,
+    by: Annotated[Principal, may(Verb.RESET_OFFSETS)],
+) -> Response:
+    """Move the committed offsets of a stopped pipeline. Records between old and new are read again, or never."""
+
+    async def act() -> OffsetChangeList:
+        return _listed(
+            await offsets.reset_offsets(
+                uow,
+                wiring.brokers,
+                pipeline=name,
+                target=body.to_domain(),
+                expected=_expected(body),
+                by=by,
+                why=body.why,
+                now=wiring.clock.now(),
+            )
+        )
+
+    return await once.do(act)
+
+
+def _expected(body: OffsetResetGiven) -> list[offset_reset.OffsetChange] | None:
+    if body.expected is None:
+        return None
+    return [
+        offset_reset.OffsetChange(
+            topic=item.topic, partition=item.partition, committed=item.committed, target=0, earliest=0, end=0
+        )
+        for item in body.expected
+    ]
+
+
+def _listed(changes: Sequence[offset_reset.OffsetChange]) -> OffsetChangeList:
+    return OffsetChangeList(items=[OffsetChange.of(change, records=change.records) for change in changes])
