@@ -13,13 +13,19 @@ from typing import Any
 
 from workers.transforms import TransformError
 
+_MAX_TEXT = 500
+
 
 class UserCodeError(TransformError):
-    """The file cannot be used; `field` says which field of the transform to change."""
+    """The file cannot be used; `field` says which field of the transform to change.
 
-    def __init__(self, message: str, *, field: str) -> None:
+    missing_module: what the file imports and this Python does not have; another machine may.
+    """
+
+    def __init__(self, message: str, *, field: str, missing_module: str | None = None) -> None:
         super().__init__(message)
         self.field = field
+        self.missing_module = missing_module
 
 
 def sha256_of(source: str) -> str:
@@ -44,7 +50,10 @@ def load_function(source: str, *, function: str, file_name: str) -> Callable[[An
         raise UserCodeError(f"{file_name}, line {error.lineno}: {error.msg}", field="file_name") from error
     except (Exception, SystemExit) as error:
         sys.modules.pop(module_name, None)
-        raise UserCodeError(f"{file_name} does not import: {describe(error, file_name)}", field="file_name") from error
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        raise UserCodeError(
+            f"{file_name} does not import: {describe(error, file_name)}", field="file_name", missing_module=missing
+        ) from error
     return _function(module, function, file_name)
 
 
@@ -52,7 +61,7 @@ def describe(error: BaseException, file_name: str) -> str:
     """An exception of user code in one line, with the line of the file that it comes from."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == f"<{file_name}>"]
     where = f"line {lines[-1]}: " if lines else ""
-    text = str(error)
+    text = " ".join(str(error)[:_MAX_TEXT].split())
     return f"{where}{type(error).__name__}: {text}" if text else f"{where}{type(error).__name__}"
 
 

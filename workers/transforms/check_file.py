@@ -1,0 +1,73 @@
+"""The child process that tries an uploaded Python file: `python -I -m workers.transforms.check_file`.
+
+It reads one request as JSON from its standard input, binds itself to the limits in it, runs the file and writes one
+verdict as a line of JSON. The server starts it with an empty environment and kills it when its time is up.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+
+import msgspec
+
+from workers.transforms.user_code import UserCodeError, load_function
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """cpu_s: seconds of processor time; memory_mb: of address space, the interpreter's own included."""
+
+    source: str
+    function: str
+    file_name: str
+    cpu_s: int
+    memory_mb: int
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`message` None: the file imports and has the function."""
+
+    field: str | None = None
+    message: str | None = None
+    missing_module: str | None = None
+
+
+def judge(request: Request) -> Verdict:
+    """Run the file in this process."""
+    try:
+        load_function(request.source, function=request.function, file_name=request.file_name)
+    except UserCodeError as error:
+        return Verdict(field=error.field, message=str(error), missing_module=error.missing_module)
+    return Verdict()
+
+
+def limit(request: Request) -> None:
+    """No return from these: the hard limits go down too. A file size of 0 means that no file can grow."""
+    size_bytes = request.memory_mb * 1024 * 1024
+    for kind, value in (
+        (resource.RLIMIT_AS, size_bytes),
+        (resource.RLIMIT_CPU, request.cpu_s),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        resource.setrlimit(kind, (value, value))
+
+
+def main() -> None:
+    request = msgspec.json.decode(sys.stdin.buffer.read(), type=Request)
+    # What the file prints goes nowhere: the answer has a descriptor of its own.
+    answer = os.dup(1)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nowhere, descriptor)
+    limit(request)
+    verdict = msgspec.json.encode(judge(request))
+    os.write(answer, verdict + b"\n")
+    # Whatever the file has started ends with us, threads and exit hooks too: the server gave us a session of our own.
+    os.killpg(0, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()
