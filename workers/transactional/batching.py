@@ -1,0 +1,36 @@
+"""How many records to ask for at once: many, unless they are large or slow to process."""
+
+from __future__ import annotations
+
+MAX_RECORDS = 2_000
+_FIRST = 16
+_TARGET_BYTES = 4 * 1024 * 1024
+_GROWTH = 2
+
+
+class BatchSize:
+    """Starts small and doubles while batches are quick: the first slow batch must not outlast the transaction.
+
+    Args:
+        target_s: how long processing one batch may take; the commit interval, or a part of the transaction timeout.
+    """
+
+    def __init__(self, *, target_s: float) -> None:
+        self._target_s = target_s
+        self._count = _FIRST
+
+    @property
+    def count(self) -> int:
+        return self._count
+
+    def processed(self, *, records: int, size_bytes: int, seconds: float) -> None:
+        """Learn from a batch that was processed."""
+        if records == 0:
+            return
+        by_bytes = _TARGET_BYTES * records // max(1, size_bytes)
+        by_time = int(self._target_s * records / max(seconds, 1e-6))
+        self._count = max(1, min(MAX_RECORDS, self._count * _GROWTH, by_bytes, by_time))
+
+    def start_over(self) -> None:
+        """After a transaction that timed out: nothing is known of the records that follow."""
+        self._count = 1

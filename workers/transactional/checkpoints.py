@@ -1,0 +1,168 @@
+"""The checkpoint that is open now, and what else ends with it: counters, notes, bad records, latency."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from workers.transactional.checkpoint import Checkpoint, CheckpointState
+from workers.transactional.errors import AbortableError, FatalError, FencedError, LoopError, ProducerLostError
+from workers.transactional.failures import BadRecords
+from workers.transactional.membership import Membership
+from workers.transactional.ownership import Partition
+from workers.transactional.producers import TaskProducer
+from workers.transactional.progress import Progress
+from workers.transactional.slices import SLICE_S, Patience
+from workers.transactional.suspicion import Suspicion
+from workers.transactional.tally import Tally
+
+
+class Bounds:
+    """How long an ending checkpoint may take.
+
+    At most a transaction timeout: the coordinator aborts after that in any case. Inside a revoke callback at most a
+    third of what is left until `max.poll.interval.ms`, after which the group would go on without this member.
+    """
+
+    def __init__(self, *, transaction_timeout_s: float, max_poll_interval_s: float) -> None:
+        self.usual_s = transaction_timeout_s
+        self._max_poll_interval_s = max_poll_interval_s
+
+    def on_revoke_s(self, *, since_poll_s: float) -> float:
+        return max(SLICE_S, min(self.usual_s, (self._max_poll_interval_s - since_poll_s) / 3))
+
+
+class Checkpoints:
+    """At most one checkpoint at a time, on the producer of the moment."""
+
+    def __init__(
+        self,
+        *,
+        membership: Membership,
+        suspicion: Suspicion,
+        bad_records: BadRecords,
+        tally: Tally,
+        progress: Progress,
+        bounds: Bounds,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.producer: TaskProducer | None = None
+        self._membership = membership
+        self._suspicion = suspicion
+        self._bad_records = bad_records
+        self._tally = tally
+        self._progress = progress
+        self._bounds = bounds
+        self._clock = clock
+        self._current: Checkpoint | None = None
+        self._polled_at = clock()
+
+    @property
+    def current(self) -> Checkpoint | None:
+        return self._current
+
+    @property
+    def live_producer(self) -> TaskProducer:
+        if self.producer is None:
+            raise FatalError("there is no producer; this is a bug in the loop")
+        return self.producer
+
+    def polled(self) -> None:
+        """The consumer has just been polled."""
+        self._polled_at = self._clock()
+
+    def add(self, positions: Mapping[Partition, int], *, records: int) -> None:
+        """Make a batch part of the open checkpoint; open one if there is none."""
+        if self._current is None:
+            self._current = Checkpoint(self.live_producer, self._membership.ownership, opened_at=self._clock())
+        self._current.add(positions, records=records)
+
+    def commit(self) -> None:
+        """Commit what is open, if anything is. Whatever it raises leaves the checkpoint to `abort` or `abandon`."""
+        if self._current is not None:
+            self._commit(self._current, self._bounds.usual_s)
+
+    def commit_marks(self, starts: Mapping[Partition, int], notes: Mapping[Partition, str]) -> None:
+        """Commit notes beside the offsets where the next batch starts, in a transaction without outputs."""
+        self.commit()
+        self.add(starts, records=0)
+        if self._current is not None:
+            self._current.commit(
+                self._membership.consumer, patience=Patience(self._bounds.usual_s, self.publish_if_due), metadata=notes
+            )
+            self._current = None
+            self._tally.committed()
+
+    def end_for_revoke(self) -> None:
+        """Commit the whole open checkpoint from inside the revoke callback (rule 2).
+
+        What fails before the commit call is aborted here, within the bound. A commit whose answer is missing is left
+        for the loop, outside of the callback (rule 6). Raises what went wrong.
+        """
+        checkpoint = self._current
+        if checkpoint is None or checkpoint.state is not CheckpointState.OPEN:
+            return
+        bound_s = self._bounds.on_revoke_s(since_poll_s=self._clock() - self._polled_at)
+        try:
+            self._commit(checkpoint, bound_s)
+        except AbortableError:
+            self._abort(checkpoint, bound_s)
+            raise
+
+    def abort(self) -> None:
+        """Abort what is open, if anything is.
+
+        Raises:
+            FencedError: the producer is over anyway.
+            ProducerLostError: the abort was not answered, or refused.
+        """
+        checkpoint, self._current = self._current, None
+        if checkpoint is None:
+            return
+        self._forget_work()
+        if checkpoint.is_open:
+            self._abort(checkpoint, self._bounds.usual_s)
+
+    def abandon(self, *, outcome_unknown: bool) -> None:
+        """Let go of the producer with whatever is open in it; its successor's init decides that."""
+        had_one, self._current = self._current is not None, None
+        if outcome_unknown:
+            self._tally.outcome_unknown()
+            self._bad_records.aborted()
+        elif had_one:
+            self._forget_work()
+        if self.producer is not None:
+            self.producer.discard()
+            self.producer = None
+
+    def publish_if_due(self) -> None:
+        """Say how things are, if it has not been said for a while. Touches nothing that could run a callback."""
+        now = self._clock()
+        if self._progress.is_due(now):
+            self._progress.publish(now=now, opened_at=self._current.opened_at if self._current else None)
+
+    def _commit(self, checkpoint: Checkpoint, bound_s: float) -> None:
+        began_at = self._clock()
+        checkpoint.commit(
+            self._membership.consumer,
+            patience=Patience(bound_s, self.publish_if_due),
+            metadata=self._suspicion.notes(checkpoint.positions),
+        )
+        self._current = None
+        self._progress.latency.add(self._clock() - began_at)
+        self._progress.committed(checkpoint.positions)
+        self._suspicion.committed(checkpoint.positions)
+        self._bad_records.committed()
+        self._tally.committed()
+
+    def _abort(self, checkpoint: Checkpoint, bound_s: float) -> None:
+        try:
+            checkpoint.abort(patience=Patience(bound_s, self.publish_if_due))
+        except FencedError:
+            raise
+        except LoopError as error:
+            raise ProducerLostError(str(error)) from error
+
+    def _forget_work(self) -> None:
+        self._tally.aborted()
+        self._bad_records.aborted()

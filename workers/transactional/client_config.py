@@ -1,0 +1,120 @@
+"""The settings of a task's consumer and producer: what makes it fast is a default, what makes it correct is locked.
+
+Later ones win: our defaults, the cluster's settings, the pipeline's overrides, the locked ones.
+"""
+
+from __future__ import annotations
+
+from app.domain.pipeline import GroupProtocol, PipelineDefinition
+from workers.transactional.control import TaskSpecification
+
+Config = dict[str, str | int | bool]
+
+_CONSUMER_DEFAULTS: Config = {
+    # The default of 1,000 ms starves the loop whenever the queue was full; 0 spins a core while nothing drains it.
+    "fetch.queue.backoff.ms": 10,
+    # How long a fetch at the end of a partition may wait, and with it every seek near the end.
+    "fetch.wait.max.ms": 50,
+    "queued.max.messages.kbytes": 65_536,
+}
+_PRODUCER_DEFAULTS: Config = {
+    # After send_offsets on a partition still in use the coordinator says "retry", and 100 ms is a whole interval.
+    "retry.backoff.ms": 10,
+    "linger.ms": 5,
+    "queue.buffering.max.messages": 500_000,
+    "queue.buffering.max.kbytes": 65_536,
+    "batch.num.messages": 100_000,
+    # Java's partitioner: records with one key meet those that other Kafka clients wrote.
+    "partitioner": "murmur2_random",
+}
+_HEARTBEATS_PER_SESSION = 4
+STATISTICS_INTERVAL_MS = 500
+"""Statistics are the only place where librdkafka tells a producer's id and epoch (rule 5 needs them)."""
+
+
+def consumer_config(specification: TaskSpecification) -> Config:
+    """Reads committed records only, commits nothing by itself, joins the group that the definition names."""
+    definition = specification.definition
+    return {
+        **_CONSUMER_DEFAULTS,
+        "client.id": _client_id(specification),
+        **specification.client_config,
+        **definition.consumer_overrides,
+        "group.id": definition.group_id,
+        "auto.offset.reset": definition.start_position.value,
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        # Also makes the broker hold back offsets that a transaction has not decided yet (require_stable).
+        "isolation.level": "read_committed",
+        "enable.partition.eof": False,
+        "allow.auto.create.topics": False,
+        **_group_protocol(definition),
+    }
+
+
+def _group_protocol(definition: PipelineDefinition) -> Config:
+    if definition.group_protocol is GroupProtocol.CONSUMER:
+        return {"group.protocol": "consumer"}
+    return {
+        "group.protocol": "classic",
+        "partition.assignment.strategy": "cooperative-sticky",
+        "session.timeout.ms": definition.session_timeout_ms,
+        "heartbeat.interval.ms": max(1, definition.session_timeout_ms // _HEARTBEATS_PER_SESSION),
+    }
+
+
+def transactional_producer_config(specification: TaskSpecification, *, batch_size: int | None = None) -> Config:
+    """Transactional under the task's fixed id. Raises ValueError when the specification has none.
+
+    Args:
+        batch_size: bytes of the largest batch, where the broker has refused larger ones.
+    """
+    if specification.transactional_id is None:
+        raise ValueError(f"task {specification.task} of {specification.pipeline} has no transactional id")
+    return {
+        **_producer_config(specification, batch_size),
+        "transactional.id": specification.transactional_id,
+        "transaction.timeout.ms": specification.definition.transaction_timeout_ms,
+        "statistics.interval.ms": STATISTICS_INTERVAL_MS,
+    }
+
+
+def idempotent_producer_config(specification: TaskSpecification, *, batch_size: int | None = None) -> Config:
+    """For `at_least_once`: no duplicates and no reordering by the producer's own retries; failures are reported."""
+    return {**_producer_config(specification, batch_size), "delivery.report.only.error": True}
+
+
+def _producer_config(specification: TaskSpecification, batch_size: int | None) -> Config:
+    definition = specification.definition
+    chosen: Config = {
+        **_PRODUCER_DEFAULTS,
+        "client.id": _client_id(specification),
+        "message.timeout.ms": definition.transaction_timeout_ms,
+        **specification.client_config,
+        **definition.producer_overrides,
+        "enable.idempotence": True,
+        "acks": "all",
+    }
+    if batch_size is not None:
+        chosen["batch.size"] = batch_size
+    return chosen
+
+
+def reader_config(specification: TaskSpecification) -> Config:
+    """A plain consumer beside the group, for the task's own journal partition."""
+    return {
+        **specification.client_config,
+        "client.id": _client_id(specification),
+        "group.id": f"{specification.definition.group_id}-fenceline-journal",
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "isolation.level": "read_uncommitted",
+        "fetch.queue.backoff.ms": 10,
+    }
+
+
+def _client_id(specification: TaskSpecification) -> str:
+    return (
+        f"fenceline-{specification.pipeline}-{specification.ordinal}-{specification.task}"
+        f"-l{specification.lease}-a{specification.attempt}"
+    )

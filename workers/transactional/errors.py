@@ -1,0 +1,166 @@
+"""Errors of Kafka calls, sorted once: what may be repeated, what ends the transaction, the producer, the task.
+
+`kafka_call` is the border: inside it librdkafka raises KafkaException, outside it only the types of this module exist.
+"""
+
+# librdkafka's own error codes are public and begin with an underscore.
+# ruff: noqa: SLF001
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from enum import StrEnum
+
+from confluent_kafka import KafkaError, KafkaException
+
+
+class Severity(StrEnum):
+    """
+    RETRIABLE  the same call may be repeated
+    ABORTABLE  the transaction must be aborted; the producer stays usable
+    REFUSED    like ABORTABLE, because the broker or the client does not take one of the records
+    FENCED     this producer is over: a newer one has its id, or the coordinator ended its transaction
+    FATAL      this client is over, or what it wants is not allowed; repeating does not help
+    """
+
+    RETRIABLE = "retriable"
+    ABORTABLE = "abortable"
+    REFUSED = "refused"
+    FENCED = "fenced"
+    FATAL = "fatal"
+
+
+_FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
+_REFUSED = frozenset(
+    {
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.RECORD_LIST_TOO_LARGE,
+        KafkaError.INVALID_RECORD,
+        KafkaError.INVALID_TIMESTAMP,
+    }
+)
+_ABORTABLE = frozenset(
+    {
+        # The group has moved on without this member: its offsets are not taken, its producer is not to blame.
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError.FENCED_MEMBER_EPOCH,
+        KafkaError.STALE_MEMBER_EPOCH,
+        KafkaError.FENCED_INSTANCE_ID,
+        KafkaError.TRANSACTION_ABORTABLE,
+        # librdkafka's "N messages failed delivery", whatever their reasons were.
+        KafkaError._INCONSISTENT,
+    }
+)
+_RETRIABLE = frozenset(
+    {
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._WAIT_COORD,
+        KafkaError._IN_PROGRESS,
+        KafkaError.UNSTABLE_OFFSET_COMMIT,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.REQUEST_TIMED_OUT,
+    }
+)
+
+
+def severity(error: KafkaError) -> Severity:
+    """Sort one error. What it *is* goes before what the client says one may do about it."""
+    code = error.code()
+    if code in _FENCED:
+        return Severity.FENCED
+    if error.fatal():
+        return Severity.FATAL
+    if code in _REFUSED:
+        return Severity.REFUSED
+    if error.txn_requires_abort() or code in _ABORTABLE:
+        return Severity.ABORTABLE
+    if error.retriable() or code in _RETRIABLE:
+        return Severity.RETRIABLE
+    return Severity.FATAL
+
+
+class LoopError(Exception):
+    """Something that a Kafka call answered; `code` is librdkafka's or the broker's number for it, if it had one."""
+
+    def __init__(self, message: str, *, code: int | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class RetriableError(LoopError):
+    """The same call may be repeated."""
+
+
+class AbortableError(LoopError):
+    """The checkpoint must be aborted; the producer stays usable."""
+
+
+class OwnershipChangedError(AbortableError):
+    """A partition of the checkpoint has been taken away since its records were polled (and may have come back)."""
+
+
+class RefusedError(AbortableError):
+    """One of the checkpoint's records is not taken by the broker or the client."""
+
+
+class FencedError(LoopError):
+    """This producer is over. `outcome_unknown`: it learned so from a commit that may have gone through before."""
+
+    def __init__(self, message: str, *, code: int | None = None, outcome_unknown: bool = False) -> None:
+        super().__init__(message, code=code)
+        self.outcome_unknown = outcome_unknown
+
+
+class OutcomeUnknownError(LoopError):
+    """The commit was asked for and not answered within its bound: neither committed nor aborted (rule 6)."""
+
+
+class ProducerLostError(LoopError):
+    """An abort was not answered: the producer can be neither used nor asked, only replaced."""
+
+
+class FatalError(LoopError):
+    """Repeating does not help."""
+
+
+class TaskFailedError(Exception):
+    """This attempt has failed; another attempt may succeed."""
+
+
+class PipelineStopError(TaskFailedError):
+    """The pipeline must stop and a person must look: another attempt would meet the same (rule 7)."""
+
+
+class SupersededError(Exception):
+    """A newer attempt owns this task's id. Ends the attempt as a normal result, never as a failure (rule 5)."""
+
+
+_TYPES: dict[Severity, type[LoopError]] = {
+    Severity.RETRIABLE: RetriableError,
+    Severity.ABORTABLE: AbortableError,
+    Severity.REFUSED: RefusedError,
+    Severity.FENCED: FencedError,
+    Severity.FATAL: FatalError,
+}
+
+
+def translated(error: KafkaError, doing: str) -> LoopError:
+    """The error of ours that stands for `error`; `doing` completes "could not …"."""
+    return _TYPES[severity(error)](f"could not {doing}: {error.name()}: {error.str()}", code=error.code())
+
+
+@contextmanager
+def kafka_call(doing: str) -> Generator[None]:
+    """Translate the KafkaException of the calls inside; `doing` completes "could not …"."""
+    try:
+        yield
+    except KafkaException as exception:
+        raise translated(exception.args[0], doing) from exception

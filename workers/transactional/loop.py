@@ -1,0 +1,373 @@
+"""The loop of one task: poll, process, commit; and what it does when one of these goes wrong."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from confluent_kafka import KafkaError, Message
+
+from app.wire.heartbeat import DesiredTaskState, EventKind, TaskState
+from workers.transactional import garbage
+from workers.transactional.batching import BatchSize
+from workers.transactional.checkpoint import Checkpoint, CheckpointState
+from workers.transactional.checkpoints import Checkpoints
+from workers.transactional.control import Control
+from workers.transactional.errors import (
+    FatalError,
+    FencedError,
+    LoopError,
+    OutcomeUnknownError,
+    PipelineStopError,
+    ProducerLostError,
+    RefusedError,
+    SupersededError,
+    TaskFailedError,
+    translated,
+)
+from workers.transactional.membership import Hold, Membership
+from workers.transactional.ownership import Partition
+from workers.transactional.processing import Processing
+from workers.transactional.producers import ProducerIdentity
+from workers.transactional.progress import Progress
+from workers.transactional.settling import MakeProducer, Settling
+from workers.transactional.suspicion import Suspicion
+from workers.transactional.tally import Tally
+from workers.transactional.trials import MAX_CHECKPOINT_RECORDS
+
+_IDLE_POLL_S = 0.1
+_LONGEST_POLL_S = 0.2
+_SETTLING_POLL_S = 0.02
+_IDLE_LOOK_S = 1.0
+_READ_COMMITTED_S = 5.0
+_IDENTITY_S = 2.0
+_VISIBLE_WAIT_S = 1.0
+
+MayRebuild = Callable[[ProducerIdentity | None], tuple[bool, str]]
+
+
+class TaskLoop:
+    """Runs until it is told to drain (`run` returns), or until it may not go on (`run` raises).
+
+    One turn:
+      1. hear what is wanted      pause or run; drain ends the turns
+      2. poll                     rebalance callbacks run in here, and end the open checkpoint themselves
+      3. settle or process        while something must be settled nothing is processed
+      4. commit                   when the interval is over
+    Consumer, checkpoint and producer are used from this thread only.
+    """
+
+    def __init__(
+        self,
+        *,
+        membership: Membership,
+        checkpoints: Checkpoints,
+        suspicion: Suspicion,
+        processing: Processing,
+        make_producer: MakeProducer,
+        control: Control,
+        may_rebuild: MayRebuild,
+        commit_interval_s: float,
+        drain_bound_s: float,
+        tally: Tally,
+        progress: Progress,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._membership = membership
+        self._checkpoints = checkpoints
+        self._suspicion = suspicion
+        self._processing = processing
+        self._control = control
+        self._may_rebuild = may_rebuild
+        self._commit_interval_s = commit_interval_s
+        self._drain_bound_s = drain_bound_s
+        self._tally = tally
+        self._progress = progress
+        self._clock = clock
+        self._settling = Settling(membership, make_producer, clock=clock)
+        self._batch_size = BatchSize(target_s=commit_interval_s)
+        self._positions: dict[Partition, int] = {}
+        self._owned: frozenset[Partition] = frozenset()
+        self._changes_seen = 0
+        self._looked_when_idle_at = clock()
+        self._client_errors_told: set[int] = set()
+
+    def run(self, topics: Sequence[str]) -> None:
+        """Init, subscribe, and turn until drained.
+
+        The init comes before the subscription: it ends what a predecessor of this id left open, so that no partition
+        is assigned whose offsets are still pending under our own id.
+
+        Raises:
+            SupersededError: another attempt owns the id.
+            TaskFailedError, PipelineStopError: this attempt cannot go on.
+        """
+        try:
+            self._settling.require(producer=True)
+            while self._checkpoints.producer is None and not self._is_drain_wanted():
+                self._guarded(self._settle)
+                self._checkpoints.publish_if_due()
+            if not self._is_drain_wanted():
+                self._membership.subscribe(topics)
+            while not self._is_drain_wanted():
+                self._guarded(self._turn)
+            self._progress.enter(TaskState.DRAINING, now=self._clock())
+            self._drain()
+        finally:
+            # Before the consumer is closed: its last revoke callback would commit what is open, half a batch included.
+            self._settling.give_up()
+            self._end_what_is_open()
+
+    def _is_drain_wanted(self) -> bool:
+        return self._control.desired() is DesiredTaskState.DRAIN
+
+    def _guarded(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except LoopError as error:
+            try:
+                self._recover(error)
+            except FencedError as fenced:
+                # Learned from the abort. Whoever is fenced has nothing to abort any more, so this ends here.
+                self._recover(fenced)
+
+    def _turn(self) -> None:
+        self._heed_desired()
+        messages, errors = self._poll()
+        self._note_changes()
+        trouble = self._membership.take_trouble()
+        if trouble is not None:
+            # Records that came with it follow on some that are not committed: they are all read again.
+            self._settling.note_starts(messages)
+            self._settling.require(rewind=True)
+            raise trouble
+        for error in errors:
+            self._heed_client_error(error)
+        if self._settling.is_needed:
+            self._settling.note_starts(messages)
+            self._settle()
+        elif messages:
+            self._process(messages)
+        elif self._clock() - self._looked_when_idle_at >= _IDLE_LOOK_S:
+            self._look_when_idle()
+        if self._is_commit_due(self._checkpoints.current):
+            self._commit()
+        if self._progress.is_due(self._clock()):
+            self._progress.look(self._membership)
+            self._checkpoints.publish_if_due()
+
+    def _heed_desired(self) -> None:
+        if self._settling.is_needed:
+            return
+        if self._control.desired() is DesiredTaskState.PAUSE:
+            if self._progress.state is not TaskState.PAUSED:
+                self._commit()
+                self._membership.hold(Hold.PAUSED)
+                self._progress.enter(TaskState.PAUSED, now=self._clock())
+        else:
+            self._membership.release(Hold.PAUSED)
+            self._progress.enter(TaskState.RUNNING, now=self._clock())
+
+    def _poll(self) -> tuple[list[Message], list[KafkaError]]:
+        """While nothing is open, the first record is enough; then batches, until the commit is due."""
+        checkpoint = self._checkpoints.current
+        if self._settling.is_needed:
+            polled = self._membership.consume(1, _SETTLING_POLL_S)
+        elif self._suspicion.is_active:
+            polled = self._membership.consume(min(self._suspicion.limit, self._batch_size.count), _IDLE_POLL_S)
+        elif checkpoint is None:
+            polled = self._membership.consume(1, _IDLE_POLL_S)
+        else:
+            left_s = self._left_s(checkpoint)
+            polled = self._membership.consume(self._batch_size.count, min(_LONGEST_POLL_S, max(0.0, left_s)))
+        self._checkpoints.polled()
+        return polled
+
+    def _left_s(self, checkpoint: Checkpoint) -> float:
+        return checkpoint.opened_at + self._commit_interval_s - self._clock()
+
+    def _is_commit_due(self, checkpoint: Checkpoint | None) -> bool:
+        if checkpoint is None:
+            return False
+        is_full = self._suspicion.is_active or checkpoint.records >= MAX_CHECKPOINT_RECORDS
+        return is_full or self._left_s(checkpoint) <= 0
+
+    def _commit(self) -> None:
+        if self._checkpoints.current is None:
+            return
+        self._checkpoints.commit()
+        self._settling.succeeded()
+        if self._suspicion.take_verdict_on_batches():
+            self._settling.shrink_batches()
+            self._checkpoints.abandon(outcome_unknown=False)
+            self._settling.require(producer=True)
+
+    def _note_changes(self) -> None:
+        """After callbacks: forget what was known of partitions that are gone, and look at every position again."""
+        ownership = self._membership.ownership
+        if ownership.changes == self._changes_seen:
+            return
+        self._changes_seen = ownership.changes
+        gone = self._owned - ownership.owned
+        self._owned = ownership.owned
+        self._suspicion.forget(gone)
+        self._settling.forget(gone)
+        self._progress.forget(gone)
+        self._positions.clear()
+        self._processing.look_up_again()
+
+    def _process(self, messages: list[Message]) -> None:
+        moved = self._moved()
+        if not self._may_process(messages, moved):
+            return
+        condemned = self._suspicion.condemned(_partition_of(messages[0])) if len(messages) == 1 else None
+        bytes_before = self._tally.open.bytes_in
+        began_at = self._clock()
+        self._checkpoints.add(moved, records=len(messages))
+        self._positions.update(moved)
+        self._processing.run(messages, self._checkpoints.live_producer, self._tally.open, condemned=condemned)
+        self._batch_size.processed(
+            records=len(messages),
+            size_bytes=self._tally.open.bytes_in - bytes_before,
+            seconds=self._clock() - began_at,
+        )
+
+    def _moved(self) -> dict[Partition, int]:
+        """The positions that polling has changed since they were last made part of a checkpoint."""
+        known = self._positions
+        return {name: offset for name, offset in self._membership.positions().items() if known.get(name) != offset}
+
+    def _look_when_idle(self) -> None:
+        """Nothing came, but positions may have moved past transaction markers and aborted records: commit that."""
+        self._looked_when_idle_at = self._clock()
+        garbage.collect_young()
+        moved = self._moved()
+        if moved:
+            self._checkpoints.add(moved, records=0)
+            self._positions.update(moved)
+
+    def _may_process(self, messages: list[Message], moved: Mapping[Partition, int]) -> bool:
+        """Commit the notes that must stand before this batch is processed (rule 7); False: poll it again, smaller."""
+        unvetted = self._suspicion.unvetted(moved)
+        if unvetted:
+            self._settling.note_starts(messages)
+            for partition, found in self._membership.committed(unvetted, timeout_s=_READ_COMMITTED_S).items():
+                self._suspicion.vet(partition, found)
+        if not unvetted and not self._suspicion.is_active:
+            return True
+        if self._suspicion.is_active and len(messages) > self._suspicion.limit:
+            self._commit()
+            self._settling.require(rewind=True)
+            return False
+        marks = self._suspicion.marks(moved)
+        starts = _first_offsets(messages)
+        marked = {partition: starts[partition] for partition in marks if partition in starts}
+        if marked:
+            self._checkpoints.commit_marks(marked, marks)
+        return True
+
+    def _settle(self) -> None:
+        fresh = self._settling.step()
+        if fresh is not None:
+            self._checkpoints.producer = fresh
+        if not self._settling.is_needed:
+            self._positions.clear()
+
+    def _recover(self, error: LoopError) -> None:
+        """Decide what an error means for checkpoint and producer, and what must be settled before reading goes on."""
+        self._progress.last_error = str(error)
+        if isinstance(error, FatalError):
+            raise TaskFailedError(str(error)) from error
+        checkpoint = self._checkpoints.current
+        if isinstance(error, FencedError):
+            self._heed_fencing(error)
+        elif isinstance(error, OutcomeUnknownError):
+            self._control.event(EventKind.OUTCOME_UNKNOWN, str(error))
+            self._checkpoints.abandon(outcome_unknown=True)
+            self._settling.require(producer=True, rewind=True)
+        elif isinstance(error, RefusedError) and checkpoint is not None:
+            self._heed_refusal(error, checkpoint)
+        elif isinstance(error, ProducerLostError):
+            self._checkpoints.abandon(outcome_unknown=False)
+            self._settling.require(producer=True, rewind=True)
+        else:
+            self._abort(error)
+            self._settling.require(rewind=True)
+        if self._settling.back_off() >= _VISIBLE_WAIT_S:
+            self._progress.enter(TaskState.BACKING_OFF, now=self._clock())
+
+    def _abort(self, error: LoopError) -> None:
+        if self._checkpoints.current is None:
+            return
+        self._control.event(EventKind.ABORTED, str(error))
+        try:
+            self._checkpoints.abort()
+        except ProducerLostError:
+            self._checkpoints.abandon(outcome_unknown=False)
+            self._settling.require(producer=True)
+
+    def _heed_refusal(self, error: RefusedError, checkpoint: Checkpoint) -> None:
+        """Look for the record that is refused in smaller checkpoints; a lone one is treated by the policy (rule 7)."""
+        if checkpoint.records == 1 and any(map(self._suspicion.condemned, checkpoint.positions)):
+            self._abort(error)
+            raise PipelineStopError(f"the dead letter of a refused record is refused too: {error}") from error
+        self._suspicion.refused(checkpoint.positions, records=checkpoint.records, reason=error)
+        self._abort(error)
+        # After a refusal librdkafka's next transaction on the partition fails with OUT_OF_ORDER_SEQUENCE_NUMBER.
+        self._checkpoints.abandon(outcome_unknown=False)
+        self._settling.require(producer=True, rewind=True)
+
+    def _heed_fencing(self, error: FencedError) -> None:
+        """Ask whether this attempt may have the id again; if not, end as superseded (rule 5)."""
+        self._tally.fencings += 1
+        self._progress.enter(TaskState.FENCED, now=self._clock())
+        self._control.event(EventKind.FENCED, str(error))
+        producer = self._checkpoints.producer
+        identity = producer.identity(timeout_s=_IDENTITY_S) if producer is not None else None
+        self._checkpoints.abandon(outcome_unknown=error.outcome_unknown)
+        may, reason = self._may_rebuild(identity)
+        if not may:
+            self._control.event(EventKind.SUPERSEDED, reason)
+            raise SupersededError(reason)
+        self._control.event(EventKind.REBUILT, reason)
+        self._batch_size.start_over()
+        self._settling.require(producer=True, rewind=True)
+
+    def _heed_client_error(self, error: KafkaError) -> None:
+        if error.fatal():
+            raise translated(error, "read from the source topics")
+        self._progress.last_error = f"{error.name()}: {error.str()}"
+        if error.code() not in self._client_errors_told:
+            self._client_errors_told.add(error.code())
+            self._control.event(EventKind.ERROR, self._progress.last_error)
+
+    def _drain(self) -> None:
+        """Commit what is open; what cannot be committed within the bound is aborted, and read again by the next one."""
+        deadline = self._clock() + self._drain_bound_s
+        while self._clock() < deadline:
+            if self._settling.needs_producer:
+                self._guarded(self._settle)
+            elif self._checkpoints.current is not None:
+                self._guarded(self._commit)
+            else:
+                return
+
+    def _end_what_is_open(self) -> None:
+        checkpoint = self._checkpoints.current
+        if checkpoint is not None and checkpoint.state is not CheckpointState.UNKNOWN:
+            try:
+                self._checkpoints.abort()
+            except LoopError as error:
+                self._progress.last_error = str(error)
+        self._checkpoints.abandon(outcome_unknown=False)
+
+
+def _first_offsets(messages: Sequence[Message]) -> dict[Partition, int]:
+    starts: dict[Partition, int] = {}
+    for message in messages:
+        starts.setdefault(_partition_of(message), message.offset() or 0)
+    return starts
+
+
+def _partition_of(message: Message) -> Partition:
+    return message.topic() or "", message.partition() or 0

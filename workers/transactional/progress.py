@@ -1,0 +1,99 @@
+"""What a task knows about itself, made into snapshots for the heartbeat."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from app.wire.heartbeat import PartitionProgress, TaskState
+from workers.transactional.control import Control, TaskSnapshot
+from workers.transactional.latency import LatencyWindow
+from workers.transactional.membership import Membership
+from workers.transactional.ownership import Partition
+from workers.transactional.tally import Tally
+
+INTERVAL_S = 0.5
+
+
+class Progress:
+    """Keeps the state and publishes a snapshot: at once when the state changes, else every half second."""
+
+    def __init__(self, control: Control, tally: Tally) -> None:
+        self.latency = LatencyWindow()
+        self.last_error: str | None = None
+        self._control = control
+        self._tally = tally
+        self._state = TaskState.STARTING
+        self._published_at = float("-inf")
+        self._committed: dict[Partition, int] = {}
+        self._partitions: tuple[PartitionProgress, ...] = ()
+        self._member_id: str | None = None
+        self._generation: int | None = None
+
+    @property
+    def state(self) -> TaskState:
+        return self._state
+
+    def enter(self, state: TaskState, *, now: float) -> None:
+        """Change the state and say so at once."""
+        if state is not self._state:
+            self._state = state
+            self.publish(now=now, opened_at=None)
+
+    def committed(self, positions: Mapping[Partition, int]) -> None:
+        self._committed.update(positions)
+
+    def forget(self, partitions: Iterable[Partition]) -> None:
+        for partition in partitions:
+            self._committed.pop(partition, None)
+
+    def is_due(self, now: float) -> bool:
+        return now - self._published_at >= INTERVAL_S
+
+    def look(self, membership: Membership) -> None:
+        """Read what only the consumer knows. On the polling thread; everything asked here is answered locally."""
+        consumer = membership.consumer
+        positions = membership.positions()
+        self._partitions = tuple(
+            PartitionProgress(
+                topic=topic,
+                partition=number,
+                position=positions.get((topic, number), self._committed.get((topic, number))),
+                committed=self._committed.get((topic, number)),
+                end=_end(consumer, topic, number),
+            )
+            for topic, number in sorted(membership.ownership.owned)
+        )
+        self._member_id = consumer.memberid() or None
+        self._generation = membership.generation()
+
+    def publish(self, *, now: float, opened_at: float | None) -> None:
+        """Hand a new snapshot to the control; it returns at once.
+
+        Args:
+            opened_at: since when the open checkpoint is open, on the clock of `now`.
+        """
+        self._published_at = now
+        self._control.publish(
+            TaskSnapshot(
+                state=self._state,
+                member_id=self._member_id,
+                generation=self._generation,
+                partitions=self._partitions,
+                counters=self._tally.counters(),
+                commit_latency_p50_ms=self.latency.quantile_ms(0.50),
+                commit_latency_p99_ms=self.latency.quantile_ms(0.99),
+                open_transaction_age_ms=None if opened_at is None else int((now - opened_at) * 1000),
+                last_error=self.last_error,
+            )
+        )
+
+
+def _end(consumer: Consumer, topic: str, number: int) -> int | None:
+    """The last stable offset as of the last fetch; no question to the broker, which would take half a second."""
+    try:
+        _low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), cached=True)
+    except KafkaException:
+        return None
+    return high if high >= 0 else None

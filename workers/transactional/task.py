@@ -1,0 +1,146 @@
+"""One attempt of one endless task: clients made, the loop run, everything closed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from confluent_kafka import Consumer
+
+from app.domain.pipeline import ProcessingGuarantee
+from app.wire.heartbeat import TaskState
+from workers.transactional import inquiry
+from workers.transactional.checkpoints import Bounds, Checkpoints
+from workers.transactional.client_config import (
+    consumer_config,
+    idempotent_producer_config,
+    reader_config,
+    transactional_producer_config,
+)
+from workers.transactional.control import Control, TaskEnd, TaskResult, TaskSpecification
+from workers.transactional.errors import SupersededError, TaskFailedError
+from workers.transactional.failures import BadRecords
+from workers.transactional.garbage import quiet_garbage_collector
+from workers.transactional.idempotent_producer import IdempotentProducer
+from workers.transactional.loop import TaskLoop
+from workers.transactional.membership import Membership
+from workers.transactional.ownership import Ownership
+from workers.transactional.processing import Processing
+from workers.transactional.producers import ProducerIdentity, TaskProducer
+from workers.transactional.progress import Progress
+from workers.transactional.suspicion import Suspicion
+from workers.transactional.tally import Tally
+from workers.transactional.transactional_producer import TransactionalProducer
+from workers.transforms import Transform
+
+_DEFAULT_MAX_POLL_INTERVAL_MS = 300_000
+
+
+def run_task(specification: TaskSpecification, control: Control, *, transform: Transform) -> TaskResult:
+    """Run one attempt until it is drained or superseded.
+
+    Nothing is left behind: no open transaction (unless the broker cannot be reached, then the coordinator ends it), no
+    member in the group, no client.
+
+    Raises:
+        PipelineStopError: a person must look: a record that the policy does not let pass, or too many bad ones.
+        TaskFailedError: this attempt cannot go on; another may.
+        TransformError and whatever else a transform raises that is not a record's fault.
+    """
+    tally = Tally()
+    progress = Progress(control, tally)
+    with quiet_garbage_collector():
+        attempt = Attempt(specification, control, transform=transform, tally=tally, progress=progress)
+        try:
+            attempt.loop.run(specification.definition.source_topics)
+            end, message = TaskEnd.DRAINED, "drained: nothing is open, the group is left"
+        except SupersededError as superseded:
+            end, message = TaskEnd.SUPERSEDED, str(superseded)
+        finally:
+            attempt.consumer.close()
+        state = TaskState.DRAINED if end is TaskEnd.DRAINED else TaskState.SUPERSEDED
+        progress.enter(state, now=time.monotonic())
+    return TaskResult(end=end, message=message, counters=tally.counters())
+
+
+class Attempt:
+    """The parts of one attempt, put together."""
+
+    def __init__(
+        self,
+        specification: TaskSpecification,
+        control: Control,
+        *,
+        transform: Transform,
+        tally: Tally,
+        progress: Progress,
+    ) -> None:
+        definition = specification.definition
+        transaction_timeout_s = definition.transaction_timeout_ms / 1000
+        max_poll_ms = definition.consumer_overrides.get("max.poll.interval.ms", _DEFAULT_MAX_POLL_INTERVAL_MS)
+        make_producer = producer_maker(specification)
+        ownership = Ownership()
+        suspicion = Suspicion(ownership)
+        bad_records = BadRecords(definition.errors, announce=control.event)
+        self.consumer = Consumer(consumer_config(specification))
+        self.membership = Membership(
+            self.consumer,
+            ownership=ownership,
+            end_checkpoint=lambda: self.checkpoints.end_for_revoke(),
+            announce=control.event,
+        )
+        self.checkpoints = Checkpoints(
+            membership=self.membership,
+            suspicion=suspicion,
+            bad_records=bad_records,
+            tally=tally,
+            progress=progress,
+            bounds=Bounds(transaction_timeout_s=transaction_timeout_s, max_poll_interval_s=int(max_poll_ms) / 1000),
+        )
+        self.loop = TaskLoop(
+            membership=self.membership,
+            checkpoints=self.checkpoints,
+            suspicion=suspicion,
+            processing=Processing(
+                transform,
+                source_topics=definition.source_topics,
+                sink_topic=definition.sink_topic,
+                bad_records=bad_records,
+            ),
+            make_producer=make_producer,
+            control=control,
+            may_rebuild=_rebuild_question(specification, control),
+            commit_interval_s=definition.commit_interval_ms / 1000,
+            drain_bound_s=2 * transaction_timeout_s,
+            tally=tally,
+            progress=progress,
+        )
+
+
+def producer_maker(specification: TaskSpecification) -> Callable[[int | None], TaskProducer]:
+    """Makes the kind of producer that the guarantee asks for; `exactly_once` is refused."""
+    match specification.definition.processing_guarantee:
+        case ProcessingGuarantee.EXACTLY_ONCE_V2:
+            return lambda batch_size: TransactionalProducer(
+                transactional_producer_config(specification, batch_size=batch_size)
+            )
+        case ProcessingGuarantee.AT_LEAST_ONCE:
+            return lambda batch_size: IdempotentProducer(
+                idempotent_producer_config(specification, batch_size=batch_size)
+            )
+        case ProcessingGuarantee.EXACTLY_ONCE:
+            raise TaskFailedError("exactly_once (a producer for each partition) is not there yet: use exactly_once_v2")
+
+
+def _rebuild_question(
+    specification: TaskSpecification, control: Control
+) -> Callable[[ProducerIdentity | None], tuple[bool, str]]:
+    def may_rebuild(identity: ProducerIdentity | None) -> tuple[bool, str]:
+        return inquiry.may_rebuild(
+            ask_server=lambda timeout_s: control.ask_is_current(timeout_s=timeout_s),
+            transactional_id=specification.transactional_id or "",
+            identity=identity,
+            journal_config=reader_config(specification),
+        )
+
+    return may_rebuild

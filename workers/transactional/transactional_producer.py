@@ -1,0 +1,155 @@
+"""The producer of `exactly_once_v2`: outputs and input offsets in one transaction, under the task's fixed id."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import msgspec
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from workers.transactional.client_config import Config
+from workers.transactional.errors import (
+    AbortableError,
+    FatalError,
+    FencedError,
+    LoopError,
+    OutcomeUnknownError,
+    RetriableError,
+    kafka_call,
+    translated,
+)
+from workers.transactional.producers import ProducerIdentity, QueueingProducer
+from workers.transactional.slices import Patience, in_slices
+from workers.transforms import Output
+
+
+class _Eos(msgspec.Struct):
+    producer_id: int = -1
+    producer_epoch: int = -1
+
+
+class _Statistics(msgspec.Struct):
+    """The part of librdkafka's statistics that says who a producer is."""
+
+    eos: _Eos = msgspec.field(default_factory=_Eos)
+
+
+class _IdentityKeeper:
+    """Hears the statistics. An object of its own: the producer holds it, and must not hold who holds the producer."""
+
+    def __init__(self) -> None:
+        self.identity: ProducerIdentity | None = None
+
+    def __call__(self, statistics: str) -> None:
+        eos = msgspec.json.decode(statistics, type=_Statistics).eos
+        if eos.producer_id >= 0:
+            self.identity = ProducerIdentity(eos.producer_id, eos.producer_epoch)
+
+
+class TransactionalProducer(QueueingProducer):
+    """Outputs and offsets in Kafka transactions under one fixed transactional id."""
+
+    def __init__(self, config: Config) -> None:
+        self._keeper = _IdentityKeeper()
+        super().__init__(Producer({**config, "stats_cb": self._keeper}))
+
+    def init(self, timeout_s: float) -> None:
+        """Take the id over: ends what a predecessor left open, and the predecessor. Resumable while retriable."""
+        with kafka_call("initialise transactions"):
+            self.live.init_transactions(timeout_s)
+
+    def begin(self) -> None:
+        with kafka_call("begin a transaction"):
+            self.live.begin_transaction()
+
+    def write_messages(self, messages: Sequence[Message], *, topic: str, keep_partition: bool) -> None:
+        try:
+            super().write_messages(messages, topic=topic, keep_partition=keep_partition)
+        except FatalError as error:
+            raise self._reason_of(error) from error
+
+    def write_outputs(self, outputs: Sequence[Output], *, topic: str) -> None:
+        try:
+            super().write_outputs(outputs, topic=topic)
+        except FatalError as error:
+            raise self._reason_of(error) from error
+
+    def _reason_of(self, error: FatalError) -> LoopError:
+        """`produce` says only that the client is dead; a transaction call says what killed it."""
+        try:
+            self.live.begin_transaction()
+        except KafkaException as exception:
+            reason = translated(exception.args[0], "hand records to the producer")
+            return reason if isinstance(reason, FencedError) else error
+        return error
+
+    def send_offsets(self, offsets: list[TopicPartition], consumer: Consumer, *, patience: Patience) -> None:
+        """Add the input offsets, with group metadata read here and now (rule 2).
+
+        After REBALANCE_IN_PROGRESS it is tried once more with metadata read again; the caller has just seen that the
+        ownership stands, and no callback can run in between.
+        """
+        try:
+            self._send_offsets(offsets, consumer, patience)
+        except AbortableError as error:
+            if error.code != KafkaError.REBALANCE_IN_PROGRESS:
+                raise
+            self._send_offsets(offsets, consumer, patience)
+
+    def _send_offsets(self, offsets: list[TopicPartition], consumer: Consumer, patience: Patience) -> None:
+        metadata = consumer.consumer_group_metadata()
+
+        def send_once(timeout_s: float) -> None:
+            with kafka_call("send the input offsets"):
+                self.live.send_offsets_to_transaction(offsets, metadata, timeout_s)
+
+        try:
+            in_slices(send_once, patience)
+        except RetriableError as error:
+            raise AbortableError(
+                f"could not send the input offsets within {patience.bound_s:.1f} s: {error}"
+            ) from error
+
+    def commit(self, *, patience: Patience) -> None:
+        """Commit; OutcomeUnknownError when the coordinator does not say in time what became of it."""
+        asked_before = False
+
+        def commit_once(timeout_s: float) -> None:
+            nonlocal asked_before
+            try:
+                with kafka_call("commit the transaction"):
+                    self.live.commit_transaction(timeout_s)
+            except RetriableError:
+                asked_before = True
+                raise
+
+        try:
+            in_slices(commit_once, patience)
+        except RetriableError as error:
+            raise OutcomeUnknownError(
+                f"the commit was not answered within {patience.bound_s:.1f} s: {error}"
+            ) from error
+        except FencedError as error:
+            error.outcome_unknown = asked_before
+            raise
+
+    def abort(self, *, patience: Patience) -> None:
+        """Abort what is open; raises RetriableError when the coordinator does not answer in time."""
+
+        def abort_once(timeout_s: float) -> None:
+            with kafka_call("abort the transaction"):
+                self.live.abort_transaction(timeout_s)
+
+        in_slices(abort_once, patience)
+
+    def identity(self, *, timeout_s: float) -> ProducerIdentity | None:
+        """Producer id and epoch, also of a fenced producer; None if no statistics arrive within `timeout_s`."""
+        deadline = time.monotonic() + timeout_s
+        while self._keeper.identity is None and time.monotonic() < deadline:
+            try:
+                self.live.poll(0.05)
+            except KafkaException:
+                # A fenced producer raises at every poll, after it has served its callbacks.
+                time.sleep(0.05)
+        return self._keeper.identity

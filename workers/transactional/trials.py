@@ -1,0 +1,81 @@
+"""Finding the one record that the broker refuses, or that kills the worker, without knowing which it is (rule 7).
+
+A checkpoint that cannot be finished holds a suspect somewhere. It is done again in smaller and smaller ones, from the
+committed offset on, until a suspect stands alone in its checkpoint: a *trial* of one record that fails condemns it.
+
+A refused record leaves the worker alive, so its trials are kept in memory. A record that kills the worker leaves
+nothing but what was committed before. So the offsets carry a note, in the metadata that Kafka keeps beside each
+committed offset: before the first batch after an assignment is processed, a transaction of its own commits the offset
+where it begins together with "trial begun"; the checkpoint's own commit takes the note away. Whoever finds the note
+knows that somebody began just here and did not come back. A partition that moves to another task takes it along.
+It takes two such deaths before anything gets smaller, and two of the lone record before it is condemned, so a kill
+that only looks like the record's doing costs a few small checkpoints and no record.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+UNLIMITED = 0
+MAX_CHECKPOINT_RECORDS = 500_000
+"""No checkpoint holds more, so that what must be searched after a death has an end."""
+_FIRST_LIMIT = 2_048
+_DEATHS_PER_STEP = 64
+"""How much smaller a checkpoint gets after a death: each costs a restart and often a session timeout."""
+_REFUSALS_PER_STEP = 8
+"""And after a refusal, which costs an abort and a new producer."""
+_DEATHS_BEFORE_LIMIT = 2
+_DEATHS_ALONE = 2
+_NOTE = re.compile(r"fenceline1 limit=(\d+) begun=(\d+) until=(-?\d+)")
+
+
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
+    """What is suspected of a partition at its committed offset.
+
+    limit: at most so many records in a checkpoint; UNLIMITED: nothing is suspected yet.
+    begun: how often a checkpoint under this limit was begun here and not finished.
+    until: the suspicion ends when this offset is committed.
+    """
+
+    limit: int = UNLIMITED
+    begun: int = 0
+    until: int = -1
+
+    def note(self) -> str:
+        """The text kept beside the committed offset."""
+        return f"fenceline1 limit={self.limit} begun={self.begun} until={self.until}"
+
+
+def read_note(metadata: str) -> Trial:
+    """The trial that a committed offset's metadata tells of; a clean one if it is not a note of ours."""
+    found = _NOTE.fullmatch(metadata)
+    if found is None:
+        return Trial()
+    limit, begun, until = map(int, found.groups())
+    return Trial(limit=limit, begun=begun, until=until)
+
+
+def after_deaths(found: Trial, *, offset: int) -> Trial:
+    """What to do at `offset` when its note says `found`: the same, or something smaller.
+
+    The result's `begun` counts the unfinished trials under its own limit; `is_condemned` may hold for it.
+    """
+    if found.limit == UNLIMITED:
+        if found.begun < _DEATHS_BEFORE_LIMIT:
+            return found
+        return Trial(limit=_FIRST_LIMIT, until=offset + MAX_CHECKPOINT_RECORDS)
+    if found.limit > 1 and found.begun > 0:
+        return Trial(limit=max(1, found.limit // _DEATHS_PER_STEP), until=found.until)
+    return found
+
+
+def is_condemned(trial: Trial) -> bool:
+    """True when the record at the committed offset has been alone in two trials that did not end."""
+    return trial.limit == 1 and trial.begun >= _DEATHS_ALONE
+
+
+def after_refusal(*, records: int, until: int) -> Trial:
+    """What follows when a checkpoint of `records` records (more than one), ending at `until`, was refused."""
+    return Trial(limit=max(1, records // _REFUSALS_PER_STEP), until=until)
