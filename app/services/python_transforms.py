@@ -36,8 +36,8 @@ async def check_python_transform(
     """What is wrong with the file `source` as this transform; empty if it imports and has the function.
 
     The file runs in a child process with an empty environment, in an empty folder, bounded in time, in memory, and
-    in what it can write (nothing). That keeps mistakes away from the server, not an attacker: whoever may upload a file may
-    run code on the executors anyway.
+    in what it can write (nothing). That keeps mistakes away from the server, not an attacker: whoever may upload a file
+    may run code on the executors anyway.
     A module that is missing here is a warning only, as the executors may have it.
     """
     found = hashlib.sha256(source.encode("utf-8")).hexdigest()
