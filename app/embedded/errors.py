@@ -3,3 +3,7 @@
 
 class EmbeddedError(Exception):
     """An embedded service could not be fetched, started or stopped; the message says which, why, and what to do."""
+
+
+class PortTakenError(EmbeddedError):
+    """A service ended because somebody took its port after it was found free: start it again on another."""

@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient
 from app.embedded.errors import EmbeddedError
 from app.embedded.java import Java, find_java
 from app.embedded.maven import KAFKA_JARS, OnProgress, ensure_jars
-from app.embedded.ports import LOOPBACK, accepts_connections, free_ports
+from app.embedded.ports import LOOPBACK, accepts_connections, with_free_ports
 from app.embedded.processes import ChildProcess
 
 _LOG4J2 = """\
@@ -115,10 +115,12 @@ class KafkaBroker:
     def wait_until_ready(self) -> None:
         """Wait for a metadata answer in which this node is a live broker; raises EmbeddedError with the log's tail."""
         self.process.wait_until(
-            lambda: accepts_connections(self.port) and self.node_id in live_brokers(self.address),
-            timeout_s=self.start_timeout_s,
-            what=f"answering a metadata request on {self.address}",
+            self.is_ready, timeout_s=self.start_timeout_s, what=f"answering a metadata request on {self.address}"
         )
+
+    def is_ready(self) -> bool:
+        """Whether it answers a metadata request now, and counts itself among the live brokers."""
+        return accepts_connections(self.port) and self.node_id in live_brokers(self.address)
 
 
 def live_brokers(bootstrap_servers: str, *, timeout_s: float = 2.0) -> set[int]:
@@ -169,24 +171,32 @@ class KafkaCluster:
         java = find_java(may_fetch=True)
         class_path = os.pathsep.join(str(jar) for jar in ensure_jars(KAFKA_JARS, on_progress=on_progress))
         is_temporary = data_dir is None
-        folder = Path(tempfile.mkdtemp(prefix="fenceline-kafka-")) if data_dir is None else data_dir
+        folder = Path(tempfile.mkdtemp(prefix="fenceline-kafka-")) if data_dir is None else data_dir.absolute()
         folder.mkdir(parents=True, exist_ok=True)
         cluster_id = _cluster_id(folder)
-        nodes = _build(folder, brokers, overrides or {}, jvm or Jvm(), java, class_path)
-        cluster = cls(folder, cluster_id, nodes, is_temporary)
+
+        def launch(ports: list[int]) -> Self:
+            nodes = _build(folder, ports, overrides or {}, jvm or Jvm(), java, class_path)
+            cluster = cls(folder, cluster_id, nodes, is_temporary)
+            try:
+                with ThreadPoolExecutor(max_workers=brokers) as pool:
+                    for formatted in [pool.submit(_format, node, cluster_id, java, class_path) for node in nodes]:
+                        formatted.result()
+                for node in nodes:
+                    node.process.start()
+                cluster._wait_for_first_start()
+                cluster.wait_until_complete()
+            except BaseException:
+                cluster.kill()
+                raise
+            return cluster
+
         try:
-            with ThreadPoolExecutor(max_workers=brokers) as pool:
-                for formatted in [pool.submit(_format, node, cluster_id, java, class_path) for node in nodes]:
-                    formatted.result()
-            for node in nodes:
-                node.process.start()
-            for node in nodes:
-                node.wait_until_ready()
-            cluster.wait_until_complete()
+            return with_free_ports(2 * brokers, launch)
         except BaseException:
-            cluster.stop()
+            if is_temporary:
+                shutil.rmtree(folder, ignore_errors=True)
             raise
-        return cluster
 
     @property
     def bootstrap_servers(self) -> str:
@@ -213,6 +223,11 @@ class KafkaCluster:
                 )
             time.sleep(0.1)
 
+    def kill(self) -> None:
+        """SIGKILL every broker; the data stays."""
+        for node in self.brokers:
+            node.kill()
+
     def stop(self) -> None:
         """Stop every broker, then remove the data if it was temporary; idempotent."""
         if self._stopped:
@@ -225,6 +240,19 @@ class KafkaCluster:
         if self.is_temporary:
             shutil.rmtree(self.data_dir, ignore_errors=True)
 
+    def _wait_for_first_start(self) -> None:
+        def all_are_ready() -> bool:
+            for node in self.brokers:
+                if not node.is_running:
+                    # Without it the others wait for a quorum: say at once why it ended.
+                    node.wait_until_ready()
+            return all(node.is_ready() for node in self.brokers)
+
+        first = self.brokers[0]
+        first.process.wait_until(
+            all_are_ready, timeout_s=first.start_timeout_s, what="an answer to a metadata request from every broker"
+        )
+
     def __enter__(self) -> Self:
         return self
 
@@ -235,9 +263,10 @@ class KafkaCluster:
 
 
 def _build(
-    folder: Path, count: int, overrides: Mapping[str, str], jvm: Jvm, java: Java, class_path: str
+    folder: Path, ports: list[int], overrides: Mapping[str, str], jvm: Jvm, java: Java, class_path: str
 ) -> list[KafkaBroker]:
-    ports = free_ports(2 * count)
+    """The brokers of a cluster, not started: half of the ports are for clients, half for controllers."""
+    count = len(ports) // 2
     client_ports, controller_ports = ports[:count], ports[count:]
     voters = ",".join(f"{node}@{LOOPBACK}:{port}" for node, port in enumerate(controller_ports, start=1))
     nodes: list[KafkaBroker] = []

@@ -3,7 +3,13 @@
 import contextlib
 import random
 import socket
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
+
+from app.embedded.errors import PortTakenError
+
+T = TypeVar("T")
 
 LOOPBACK = "127.0.0.1"
 _LOWEST = 15_000
@@ -30,9 +36,14 @@ def free_ports(count: int) -> list[int]:
     return found
 
 
-def free_port() -> int:
-    """One free loopback port."""
-    return free_ports(1)[0]
+def with_free_ports(count: int, start: Callable[[list[int]], T]) -> T:
+    """`start` given `count` free ports, and given others when one of them was taken in between (at most twice)."""
+    for _ in range(2):
+        try:
+            return start(free_ports(count))
+        except PortTakenError:
+            continue
+    return start(free_ports(count))
 
 
 def accepts_connections(port: int, *, timeout_s: float = 0.5) -> bool:

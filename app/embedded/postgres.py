@@ -18,7 +18,7 @@ from psycopg import sql
 
 from app.embedded import unprivileged
 from app.embedded.errors import EmbeddedError
-from app.embedded.ports import LOOPBACK, free_port
+from app.embedded.ports import LOOPBACK, with_free_ports
 from app.embedded.processes import ChildProcess, Identity
 
 _USER = "fenceline"
@@ -79,22 +79,25 @@ class EmbeddedPostgres:
             if not (data / "PG_VERSION").exists():
                 _initialise(binaries, data, folder, password, identity, durable=durable)
             _refuse_other_major(data, folder)
-            port = free_port()
-            process = ChildProcess(
-                name="Postgres",
-                argv=_server_command(binaries, data, port, durable=durable),
-                log_path=folder / "postgres.log",
-                env=_environment(),
-                cwd=data,
-                identity=identity,
-            )
-            server = cls(folder, port, password, process, is_temporary)
-            server.start_again()
+
+            def launch(ports: list[int]) -> Self:
+                process = ChildProcess(
+                    name="Postgres",
+                    argv=_server_command(binaries, data, ports[0], durable=durable),
+                    log_path=folder / "postgres.log",
+                    env=_environment(),
+                    cwd=data,
+                    identity=identity,
+                )
+                server = cls(folder, ports[0], password, process, is_temporary)
+                server.start_again()
+                return server
+
+            return with_free_ports(1, launch)
         except BaseException:
             if is_temporary:
                 _remove(folder)
             raise
-        return server
 
     @property
     def url(self) -> str:

@@ -12,9 +12,11 @@ from pathlib import Path
 import psutil
 
 from app.embedded import guardian
-from app.embedded.errors import EmbeddedError
+from app.embedded.errors import EmbeddedError, PortTakenError
 
 LOG_TAIL_LINES = 25
+# The words of the C library, which Kafka, Spark and Postgres all pass on.
+_ADDRESS_IN_USE = b"Address already in use"
 
 
 def has_ended(pid: int) -> bool:
@@ -62,6 +64,7 @@ class ChildProcess:
     cwd: Path | None = None
     identity: Identity | None = None
     _process: subprocess.Popen[bytes] | None = None
+    _log_offset: int = 0
 
     @property
     def pid(self) -> int:
@@ -86,6 +89,7 @@ class ChildProcess:
             raise EmbeddedError(f"{self.name} is already running with pid {self.pid}")
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("ab") as log:
+            self._log_offset = log.tell()
             try:
                 self._process = subprocess.Popen(
                     list(self.argv),
@@ -154,9 +158,8 @@ class ChildProcess:
         deadline = time.monotonic() + timeout_s
         while not condition():
             if not self.is_running:
-                raise EmbeddedError(
-                    f"{self.name} ended with exit code {self.exit_code} before {what}.\n{self.log_tail()}"
-                )
+                kind = PortTakenError if _ADDRESS_IN_USE in self._log_since_start() else EmbeddedError
+                raise kind(f"{self.name} ended with exit code {self.exit_code} before {what}.\n{self.log_tail()}")
             if time.monotonic() > deadline:
                 raise EmbeddedError(f"{self.name}: {timeout_s:.0f} s passed without {what}.\n{self.log_tail()}")
             time.sleep(0.05)
@@ -168,6 +171,11 @@ class ChildProcess:
         except OSError as error:
             return f"(no log: {error})"
         return "\n".join([f"last lines of {self.log_path}:", *(f"  {line}" for line in lines[-LOG_TAIL_LINES:])])
+
+    def _log_since_start(self) -> bytes:
+        with self.log_path.open("rb") as log:
+            log.seek(self._log_offset)
+            return log.read()
 
     def _wait(self, timeout_s: float) -> int | None:
         """The exit code, or None when it still runs after `timeout_s`."""

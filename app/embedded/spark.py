@@ -19,7 +19,7 @@ import psutil
 
 from app.embedded.errors import EmbeddedError
 from app.embedded.java import find_java
-from app.embedded.ports import LOOPBACK, free_ports
+from app.embedded.ports import LOOPBACK, with_free_ports
 from app.embedded.processes import ChildProcess
 from app.embedded.pyspark_package import spark_home
 
@@ -153,34 +153,43 @@ class SparkCluster:
         """
         is_temporary = data_dir is None
         folder = Path(tempfile.mkdtemp(prefix="fenceline-spark-")) if data_dir is None else data_dir.absolute()
-        ports = free_ports(2 + 2 * workers)
         environment = daemon_environment(folder, settings or {})
-        master_url = f"spark://{LOOPBACK}:{ports[0]}"
-        master = _node(folder, environment, "master", ["--host", LOOPBACK, "--port", str(ports[0])], ports[1])
-        nodes = [
-            _node(
-                folder,
-                environment,
-                f"worker-{number}",
-                [
-                    *("--host", LOOPBACK, "--port", str(ports[2 * number])),
-                    *("--cores", str(cores_per_worker), "--memory", f"{cores_per_worker * memory_per_core_mb}m"),
-                    *("--work-dir", str(folder / f"worker-{number}" / "work"), master_url),
-                ],
-                ports[2 * number + 1],
-            )
-            for number in range(1, workers + 1)
-        ]
-        cluster = cls(master_url, master, nodes, folder, is_temporary)
+
+        def launch(ports: list[int]) -> Self:
+            master_url = f"spark://{LOOPBACK}:{ports[0]}"
+            master = _node(folder, environment, "master", ["--host", LOOPBACK, "--port", str(ports[0])], ports[1])
+            nodes = [
+                _node(
+                    folder,
+                    environment,
+                    f"worker-{number}",
+                    [
+                        *("--host", LOOPBACK, "--port", str(ports[2 * number])),
+                        *("--cores", str(cores_per_worker), "--memory", f"{cores_per_worker * memory_per_core_mb}m"),
+                        *("--work-dir", str(folder / f"worker-{number}" / "work"), master_url),
+                    ],
+                    ports[2 * number + 1],
+                )
+                for number in range(1, workers + 1)
+            ]
+            cluster = cls(master_url, master, nodes, folder, is_temporary)
+            try:
+                # Workers ask again until the master answers, so all can start at once.
+                for node in (master, *nodes):
+                    node.start()
+                cluster.wait_until_ready()
+            except BaseException:
+                for node in (master, *nodes):
+                    node.process.kill()
+                raise
+            return cluster
+
         try:
-            # Workers ask again until the master answers, so all can start at once.
-            for node in (master, *nodes):
-                node.start()
-            cluster.wait_until_ready()
+            return with_free_ports(2 + 2 * workers, launch)
         except BaseException:
-            cluster.stop()
+            if is_temporary:
+                shutil.rmtree(folder, ignore_errors=True)
             raise
-        return cluster
 
     @property
     def master_web_url(self) -> str:
@@ -198,14 +207,14 @@ class SparkCluster:
 
     def wait_until_ready(self, *, timeout_s: float = 90.0) -> None:
         """Wait until the master is ALIVE and counts as many live workers as run."""
-        wanted = sum(node.is_running for node in self.workers)
+        expected = [node for node in self.workers if node.is_running]
+        wanted = len(expected)
 
         def is_complete() -> bool:
-            for node in self.workers:
-                if wanted and not node.is_running and node.process.exit_code not in (None, 0, -9, -15, 143):
-                    raise EmbeddedError(
-                        f"{node.process.name} ended with exit code {node.process.exit_code}.\n{node.process.log_tail()}"
-                    )
+            for node in expected:
+                if not node.is_running:
+                    # Says at once why it ended.
+                    node.process.wait_until(lambda: False, timeout_s=0, what="being counted by the master")
             try:
                 status = self.status()
             except EmbeddedError:

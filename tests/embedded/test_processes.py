@@ -11,7 +11,6 @@ import psutil
 import pytest
 
 from app.embedded.errors import EmbeddedError
-from app.embedded.ports import accepts_connections, free_ports
 from app.embedded.processes import ChildProcess, has_ended
 from tests.support.waiting import wait_for
 
@@ -140,9 +139,3 @@ def test_children_survive_the_thread_that_started_them(tmp_path: Path) -> None:
     printed(child)
     assert child.is_running
     child.kill()
-
-
-def test_free_ports_are_different_and_free() -> None:
-    ports = free_ports(20)
-    assert len(set(ports)) == 20
-    assert not any(accepts_connections(port, timeout_s=0.1) for port in ports)
