@@ -11,6 +11,7 @@ from app.domain.pipeline_checks import OtherPipeline, check
 from app.ports.brokers import DEFAULT_TIMEOUT_S, Brokers
 from app.ports.unit_of_work import UnitOfWork
 from app.services.clusters import refuse_other_cluster
+from app.services.python_transforms import check_python_transform
 
 
 async def validate_pipeline(
@@ -118,7 +119,7 @@ async def _others(uow: UnitOfWork, name: str, clusters: dict[str, Cluster]) -> l
 
 
 async def _check_python(uow: UnitOfWork, definition: PipelineDefinition, *, allowed: AllowedOptions) -> list[Problem]:
-    """A definition may only name a file that was uploaded."""
+    """A definition may only name a file that was uploaded, imports and has the function."""
     transform = definition.transform
     if not isinstance(transform, PythonFunction) or not allowed.python_transforms:
         return []
@@ -126,4 +127,4 @@ async def _check_python(uow: UnitOfWork, definition: PipelineDefinition, *, allo
     if source is None:
         message = f"no file with the SHA-256 {transform.sha256} was uploaded: upload {transform.file_name} first"
         return [Problem(field="transform.sha256", message=message)]
-    return []
+    return await check_python_transform(transform, source=source.source)
