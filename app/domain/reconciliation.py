@@ -24,6 +24,7 @@ import msgspec
 from app.domain.instance import Instance, InstanceOutcome, InstanceState
 from app.domain.observation import MasterWord, Observation, ProcessWord
 from app.domain.run import DesiredRunState, Run, is_outdated
+from app.domain.task import OutcomeKind
 
 _S = InstanceState
 _WORKING = frozenset({_S.STARTING, _S.RUNNING, _S.PAUSED})
@@ -204,7 +205,14 @@ def _why_again(view: View, ended: Instance) -> str | None:
 
 
 def _is_given_up(view: View, ordinal: int) -> bool:
-    return failures_in_a_row(view, ordinal) >= view.timing.give_up_after
+    """Too many failures in a row, or an error that only a person can mend; until a restart is asked for."""
+    if failures_in_a_row(view, ordinal) >= view.timing.give_up_after:
+        return True
+    last = max((i for i in view.history if i.ordinal == ordinal), key=lambda i: i.lease, default=None)
+    if last is None or last.outcome is None or last.outcome.kind != OutcomeKind.HOPELESS:
+        return False
+    restarted = view.run.bounce_requested_at
+    return restarted is None or last.leased_at >= restarted
 
 
 def _step(view: View, instance: Instance) -> list[Action]:
@@ -344,8 +352,8 @@ def _give_up(view: View, current: Mapping[int, Instance]) -> list[Action]:
     last = max(current.values(), key=lambda instance: instance.since)
     return [
         FailRun(
-            reason=f"every instance failed {view.timing.give_up_after} times in a row; "
-            f"the last was {last.ordinal}: {last.reason or 'no reason known'}"
+            reason=f"every instance was given up, instance {last.ordinal} after lease {last.lease}: "
+            f"{last.reason or 'no reason known'}"
         )
     ]
 

@@ -48,8 +48,11 @@ class DesiredTaskState(StrEnum):
 
 
 class OutcomeKind(StrEnum):
+    """HOPELESS: the next try would meet the same error (a refused record, a missing secret); a person must look."""
+
     DRAINED = "drained"
     FAILED = "failed"
+    HOPELESS = "hopeless"
     SUPERSEDED = "superseded"
     NO_EXECUTORS = "no_executors"
 

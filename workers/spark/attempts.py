@@ -38,6 +38,7 @@ class VerdictKind(StrEnum):
     """Why the driver should end the instance though nobody asked for it."""
 
     FAILED = "failed"
+    HOPELESS = "hopeless"
     SUPERSEDED = "superseded"
 
 
@@ -91,7 +92,7 @@ class AttemptBook:
         if end is AttemptEnd.CRASHED:
             self._fail(task, now_s, message)
         elif end is AttemptEnd.HOPELESS:
-            self._decide(VerdictKind.FAILED, f"task {task}: {message}")
+            self._decide(VerdictKind.HOPELESS, f"task {task}: {message}")
         elif end is AttemptEnd.SUPERSEDED:
             # Its newest attempt here, so the successor is not one of ours: another application holds the ordinal.
             self._decide(VerdictKind.SUPERSEDED, f"task {task} was superseded: {message}")

@@ -12,3 +12,4 @@ class ExitCode(IntEnum):
     NO_EXECUTORS = 4
     NOT_GRANTED = 5
     NO_SPECIFICATION = 6
+    HOPELESS = 7

@@ -6,6 +6,8 @@ import msgspec
 
 from app.domain.errors import InvalidError
 from app.wire.protocol import UnsupportedProtocolError
+from workers.transactional.errors import PipelineStopError
+from workers.transforms import TransformError
 from workers.versions import VersionMismatchError
 
 HOPELESS: tuple[type[Exception], ...] = (
@@ -14,6 +16,8 @@ HOPELESS: tuple[type[Exception], ...] = (
     InvalidError,
     msgspec.MsgspecError,
     ImportError,
+    PipelineStopError,
+    TransformError,
 )
 
 

@@ -143,10 +143,10 @@ class StageWatch:
         verdict = self._coordination.verdict()
         if verdict is None or self._ending is not None:
             return
-        if verdict.kind is VerdictKind.FAILED:
-            self._end(OutcomeKind.FAILED, verdict.message)
-        else:
+        if verdict.kind is VerdictKind.SUPERSEDED:
             self._judge_superseded(verdict.message)
+        else:
+            self._end(OutcomeKind(verdict.kind), verdict.message)
 
     def _judge_superseded(self, message: str) -> None:
         """A task was fenced off by nobody that we started. Only the server knows whether a successor lives."""

@@ -1,0 +1,105 @@
+"""The driver's book of attempts: who is current, who waits, when it is enough."""
+
+from __future__ import annotations
+
+import pytest
+
+from workers.spark.attempts import AttemptBook, Patience, VerdictKind
+from workers.spark.messages import AttemptEnd
+
+PATIENCE = Patience(window_s=100, failures=4, first_wait_s=1, longest_wait_s=3)
+
+
+def book(tasks: int = 2) -> AttemptBook:
+    return AttemptBook(tasks=tasks, patience=PATIENCE)
+
+
+def test_a_first_attempt_begins_at_once() -> None:
+    assert book().begin(0, 0, now_s=0) == 0
+
+
+def test_a_later_attempt_supersedes_the_earlier_one() -> None:
+    attempts = book()
+    attempts.begin(0, 0, now_s=0)
+    assert attempts.is_current(0, 0)
+    attempts.begin(0, 1, now_s=1)
+    assert not attempts.is_current(0, 0)
+    assert attempts.is_current(0, 1)
+    assert attempts.begin(0, 0, now_s=2) is None
+
+
+def test_a_killed_worker_is_replaced_at_once_and_only_then_waits_grow() -> None:
+    attempts = book()
+    waits = [attempts.begin(0, attempt, now_s=attempt) for attempt in range(5)]
+    assert waits == [0, 0, 1, 2, 3]
+
+
+def test_a_crash_that_was_told_counts_once() -> None:
+    attempts = book()
+    attempts.begin(0, 0, now_s=0)
+    attempts.end(0, 0, AttemptEnd.CRASHED, "broker away", now_s=1)
+    assert attempts.begin(0, 1, now_s=2) == 0
+    attempts.end(0, 1, AttemptEnd.CRASHED, "broker away", now_s=3)
+    assert attempts.begin(0, 2, now_s=4) == 1
+
+
+def test_failures_of_one_task_do_not_make_another_wait() -> None:
+    attempts = book()
+    for attempt in range(3):
+        attempts.begin(0, attempt, now_s=attempt)
+    assert attempts.begin(1, 0, now_s=4) == 0
+
+
+def test_failures_are_forgotten_after_the_window() -> None:
+    attempts = book()
+    for attempt in range(4):
+        attempts.begin(0, attempt, now_s=attempt)
+    assert attempts.begin(0, 4, now_s=500) == 0
+    assert attempts.verdict() is None
+
+
+def test_too_many_failures_within_the_window_end_the_instance_with_the_last_error() -> None:
+    attempts = book()
+    for attempt in range(4):
+        attempts.begin(0, attempt, now_s=attempt)
+        assert attempts.verdict() is None
+        attempts.end(0, attempt, AttemptEnd.CRASHED, f"error {attempt}", now_s=attempt)
+    verdict = attempts.verdict()
+    assert verdict is not None
+    assert verdict.kind is VerdictKind.FAILED
+    assert "task 0 failed 4 times in 100 s" in verdict.message
+    assert "error 3" in verdict.message
+
+
+def test_a_hopeless_error_ends_the_instance_at_once() -> None:
+    attempts = book()
+    attempts.begin(1, 0, now_s=0)
+    attempts.end(1, 0, AttemptEnd.HOPELESS, "record refused at t-0@17", now_s=1)
+    verdict = attempts.verdict()
+    assert verdict is not None
+    assert (verdict.kind, verdict.message) == (VerdictKind.HOPELESS, "task 1: record refused at t-0@17")
+
+
+def test_a_hopeless_error_counts_though_the_attempt_never_began() -> None:
+    attempts = book()
+    attempts.end(0, 0, AttemptEnd.HOPELESS, "Python differs", now_s=0)
+    assert attempts.verdict() is not None
+
+
+def test_the_newest_attempt_that_was_superseded_has_its_successor_elsewhere() -> None:
+    attempts = book()
+    attempts.begin(0, 0, now_s=0)
+    attempts.end(0, 0, AttemptEnd.SUPERSEDED, "fenced", now_s=1)
+    verdict = attempts.verdict()
+    assert verdict is not None
+    assert verdict.kind is VerdictKind.SUPERSEDED
+
+
+@pytest.mark.parametrize("end", list(AttemptEnd))
+def test_what_a_zombie_says_of_itself_changes_nothing(end: AttemptEnd) -> None:
+    attempts = book()
+    attempts.begin(0, 0, now_s=0)
+    attempts.begin(0, 1, now_s=1)
+    attempts.end(0, 0, end, "old", now_s=2)
+    assert attempts.verdict() is None
+    assert attempts.begin(0, 2, now_s=3) == 1, "two attempts were lost, not three"
