@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from enum import StrEnum
 
+from markupsafe import Markup, escape
+
 from app.domain.instance import InstanceState
 from app.domain.run import RunState
 from app.domain.task import EventKind, TaskState
@@ -111,6 +113,16 @@ def relative(at: datetime, now: datetime) -> str:
 def absolute(at: datetime) -> str:
     """The moment in UTC, to the second."""
     return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def prose(sentence: str) -> Markup:
+    """A sentence of ours whose `names` stand between backticks, with those as code; everything in it is escaped."""
+    parts = sentence.split("`")
+    if len(parts) % 2 == 0:
+        return escape(sentence)
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if index % 2 else escape(part) for index, part in enumerate(parts)
+    )
 
 
 def short(identifier: str) -> str:

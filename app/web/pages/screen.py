@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
@@ -23,7 +23,7 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from app.domain import access
 from app.domain.access import Principal, Verb
-from app.domain.errors import NotFoundError, UnavailableError
+from app.domain.errors import FencelineError, NotFoundError, UnavailableError
 from app.ports.unit_of_work import UnitOfWork
 from app.web.dependencies import Subscription, Wiring, credential_of, principal_of
 from app.web.pages import display
@@ -78,6 +78,7 @@ def _environment() -> Environment:
         relative=display.relative,
         absolute=display.absolute,
         short=display.short,
+        prose=display.prose,
         words=display.words,
         tone=display.tone,
     )
@@ -109,6 +110,7 @@ def _base_context(request: Request, *, principal: Principal | None, now: datetim
         "now": now,
         "said": sentence_of(request.query_params.get("said")),
         "stream_url": None,
+        "refused": None,
     }
 
 
@@ -127,13 +129,29 @@ def show(
 
 
 async def page(
-    request: Request, wiring: Wiring, principal: Principal, look: Look, *, is_live: bool = True
+    request: Request,
+    wiring: Wiring,
+    principal: Principal,
+    look: Look,
+    *,
+    is_live: bool = True,
+    refused: FencelineError | None = None,
+    at: Sequence[str] | None = None,
 ) -> HTMLResponse:
-    """Look once and answer with the whole page; `is_live`: it follows its own address with `/stream` at the end."""
+    """Look once and answer with the whole page.
+
+    is_live: it follows its own address with `/stream` at the end.
+    refused: why what a form asked for was not done; said above the page, with the error's status.
+    at: the page's own path, when a form elsewhere brought us here.
+    """
     now = wiring.clock.now()
     async with wiring.unit_of_work() as uow:
         screen = await look(uow, principal, now)
-    return show(request, screen, principal=principal, now=now, stream_url=_stream_url(request) if is_live else None)
+    path = request.url.path if at is None else url_of(*at)
+    if refused is not None:
+        screen = replace(screen, status=refused.status, context={**screen.context, "refused": refused})
+    stream_url = _stream_url(path, request) if is_live else None
+    return show(request, screen, principal=principal, now=now, stream_url=stream_url)
 
 
 def fragment(request: Request, screen: Screen, *, principal: Principal, now: datetime) -> HTMLResponse:
@@ -200,11 +218,10 @@ def _region(template: str) -> str:
     return f"{folder}/_{name}"
 
 
-def _stream_url(request: Request) -> str:
-    path = request.url.path.rstrip("/") + "/stream"
+def _stream_url(path: str, request: Request) -> str:
     # What was said after a form is said once, not in every frame.
     query = urlencode([(name, value) for name, value in request.query_params.multi_items() if name != "said"])
-    return f"{path}?{query}" if query else path
+    return f"{path.rstrip('/')}/stream" + (f"?{query}" if query else "")
 
 
 def see(*parts: str, said: str | None = None) -> RedirectResponse:

@@ -39,15 +39,16 @@
       }
       this.plot?.destroy();
       this.replaceChildren();
+      const clock = (_, ticks) => ticks.map((tick) => new Date(tick * 1000).toTimeString().slice(0, tick % 60 ? 8 : 5));
       const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false } };
       this.plot = new uPlot(
         {
           ...this.size(),
           cursor: { drag: { x: false, y: false } },
           scales: { y: { range: (_, __, most) => [0, Math.max(most * 1.1, 1)] } },
-          axes: [axis, { ...axis, size: 64, values: (_, ticks) => ticks.map((tick) => whole.format(tick)) }],
+          axes: [{ ...axis, space: 80, values: clock }, { ...axis, size: 64, values: (_, ticks) => ticks.map((tick) => whole.format(tick)) }],
           series: [
-            { value: "{HH}:{mm}:{ss}" },
+            { label: "time", value: "{HH}:{mm}:{ss}" },
             ...lines.map((line) => ({
               label: line.label,
               stroke: colour(line.colour),

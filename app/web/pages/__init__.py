@@ -1,0 +1,13 @@
+"""The pages: what a browser sees. One module a noun, named as in `domain/`, `services/` and `templates/`."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from app.web.pages import clusters, commands, login, overview, pipeline_edit, pipelines, runs, tokens
+
+router = APIRouter()
+for _module in (login, overview, pipeline_edit, pipelines, runs, clusters, commands, tokens):
+    router.include_router(_module.router)
+
+__all__ = ["router"]

@@ -1,0 +1,132 @@
+"""Pipelines: the list, and one of them: what is it doing, who owns what, can I change or stop it?"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+from fastapi import APIRouter, Form, Query, Request, Response
+
+from app.domain.access import Principal, Verb
+from app.domain.errors import FencelineError
+from app.domain.pipeline import Steps
+from app.domain.step_text import describe_step
+from app.ports.unit_of_work import UnitOfWork
+from app.services import overview, pipelines, runs
+from app.web.dependencies import Uow, WiringDep, may
+from app.web.pages import screen
+from app.web.pages.charts import chart_of
+from app.web.pages.errors import PageRoute
+from app.web.pages.screen import Look, Screen
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+Viewer = Annotated[Principal, may(Verb.VIEW)]
+Why = Annotated[str, Form(max_length=1000)]
+
+
+async def look_at_all(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
+    del principal
+    lines = await overview.pipeline_lines(uow, now=now)
+    return Screen(template="pipelines/list", title="Pipelines", context={"lines": lines})
+
+
+@router.get("/pipelines")
+async def show_list(request: Request, wiring: WiringDep, by: Viewer) -> Response:
+    return await screen.page(request, wiring, by, look_at_all)
+
+
+@router.get("/pipelines/stream")
+async def follow_list(request: Request, wiring: WiringDep, by: Viewer) -> Response:
+    del by
+    return screen.stream(request, wiring, look_at_all)
+
+
+def looking_at(name: str) -> Look:
+    async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
+        del principal
+        view = await overview.pipeline_page(uow, name, now=now)
+        definition = view.line.pipeline.definition
+        transform = definition.transform
+        context = {
+            "view": view,
+            "pipeline": view.line.pipeline,
+            "run": view.line.run,
+            "is_live": view.line.run is not None and view.line.run.ended_at is None,
+            "chart": chart_of(view.series),
+            "steps": [describe_step(step) for step in transform.steps] if isinstance(transform, Steps) else [],
+            "definition_json": msgspec.json.format(msgspec.json.encode(definition), indent=2).decode(),
+        }
+        return Screen(template="pipelines/detail", title=name, context=context)
+
+    return look
+
+
+@router.get("/pipelines/{name}")
+async def show(request: Request, wiring: WiringDep, by: Viewer, name: str) -> Response:
+    return await screen.page(request, wiring, by, looking_at(name))
+
+
+@router.get("/pipelines/{name}/stream")
+async def follow(request: Request, wiring: WiringDep, by: Viewer, name: str) -> Response:
+    del by
+    return screen.stream(request, wiring, looking_at(name))
+
+
+@router.get("/pipelines/{name}/diff")
+async def show_diff(
+    request: Request,
+    wiring: WiringDep,
+    uow: Uow,
+    by: Viewer,
+    name: str,
+    before: Annotated[int, Query(alias="from", ge=1, lt=2**31)],
+    after: Annotated[int, Query(alias="to", ge=1, lt=2**31)],
+) -> Response:
+    """What changed between two revisions, a sentence for each difference."""
+    changes = await pipelines.diff_revisions(uow, name, before, after)
+    context = {"name": name, "before": before, "after": after, "changes": changes}
+    shown = Screen(template="pipelines/diff", title=f"{name}: revision {before} to {after}", context=context)
+    return screen.show(request, shown, principal=by, now=wiring.clock.now())
+
+
+@router.post("/pipelines/{name}/start")
+async def start(
+    request: Request,
+    wiring: WiringDep,
+    uow: Uow,
+    by: Annotated[Principal, may(Verb.START_RUN)],
+    name: str,
+    why: Why = "",
+) -> Response:
+    try:
+        await runs.start_run(
+            uow,
+            wiring.brokers,
+            pipeline=name,
+            allowed=wiring.allowed_options,
+            by=by,
+            why=why or None,
+            now=wiring.clock.now(),
+        )
+        await uow.commit()
+    except FencelineError as error:
+        return await screen.page(request, wiring, by, looking_at(name), refused=error, at=("pipelines", name))
+    return screen.see("pipelines", name, said="started")
+
+
+@router.post("/pipelines/{name}/delete")
+async def delete(
+    request: Request,
+    wiring: WiringDep,
+    uow: Uow,
+    by: Annotated[Principal, may(Verb.DELETE_PIPELINE)],
+    name: str,
+    why: Why = "",
+) -> Response:
+    try:
+        await pipelines.delete_pipeline(uow, name, by=by, why=why or None, now=wiring.clock.now())
+        await uow.commit()
+    except FencelineError as error:
+        return await screen.page(request, wiring, by, looking_at(name), refused=error, at=("pipelines", name))
+    return screen.see("pipelines", said="deleted")
