@@ -190,7 +190,6 @@ def test_brokers_die_with_a_parent_that_was_killed(tmp_path: Path) -> None:
     program = textwrap.dedent("""
         import sys, time
         from pathlib import Path
-from typing import cast
         from app.embedded.kafka import KafkaCluster
         cluster = KafkaCluster.start(data_dir=Path(sys.argv[1]))
         print(cluster.broker(1).pid, flush=True)
