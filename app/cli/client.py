@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 import uuid
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
@@ -12,8 +11,8 @@ from typing import Any, TypeVar, cast
 
 import httpx
 import msgspec
-import psutil
 
+from app import state_files
 from app.settings import Settings, SettingsError, load
 
 T = TypeVar("T")
@@ -65,42 +64,17 @@ def read_token(file: Path) -> str | None:
     if named:
         return named
     try:
-        mode = file.stat().st_mode
-        if mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise CommandError(f"{file} can be read by others, so it is not used: chmod 600 {file}")
-        return file.read_text(encoding="utf-8").strip() or None
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise CommandError(f"{file} cannot be read: {error.strerror or error}") from error
-
-
-def write_token(file: Path, secret: str) -> None:
-    """Keep a token where `read_token` finds it; readable by its owner only, from the first moment."""
-    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "w", encoding="utf-8") as opened:
-        os.fchmod(opened.fileno(), 0o600)
-        opened.write(secret + "\n")
-
-
-class _RunningServer(msgspec.Struct):
-    pid: int
-    users_url: str
-
-
-def _running_here(file: Path) -> str | None:
-    """Where the server listens that wrote this file, if its process lives; it may have taken free ports."""
-    try:
-        found = msgspec.json.decode(file.read_bytes(), type=_RunningServer)
-    except (OSError, msgspec.MsgspecError):
-        return None
-    return found.users_url if psutil.pid_exists(found.pid) else None
+        return (state_files.read_private(file) or "").strip() or None
+    except state_files.StateFileError as error:
+        raise CommandError(str(error)) from error
 
 
 def running_server_url(settings: Settings) -> str:
     """The server that the settings name, else the one that runs on this state folder, else the default address."""
-    return settings.server_url or _running_here(settings.server_file) or settings.users_url
+    if settings.server_url is not None:
+        return settings.server_url
+    here = state_files.find_server(settings.server_file)
+    return settings.users_url if here is None else here.users_url
 
 
 class Client:

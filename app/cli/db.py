@@ -48,8 +48,8 @@ def current(as_json: AsJson = False) -> None:
     """Which revision the schema has, and which one this release needs."""
     found = _migrate("current", "head")
     if as_json:
-        print_json({"current": found.current, "head": found.head, "is_current": found.current == found.head})
-    elif found.current == found.head:
+        print_json({"current": found.current, "newest": found.newest, "is_current": found.current == found.newest})
+    elif found.current == found.newest:
         say(f"the schema is at {found.current}, which this release needs")
     else:
-        say(f"the schema is at {found.current or 'base'}; this release needs {found.head}: fenceline db upgrade")
+        say(f"the schema is at {found.current or 'base'}; this release needs {found.newest}: fenceline db upgrade")

@@ -31,7 +31,7 @@ _SHAPES: tuple[tuple[re.Pattern[str], str], ...] = (
 
 
 def redact(text: str, *, secrets: Iterable[str]) -> str:
-    """`text` without the given secrets and without what looks like one; too much is taken out rather than too little."""
+    """`text` without the given secrets and what looks like one; too much is taken out rather than too little."""
     for secret in sorted({secret for secret in secrets if len(secret) >= _SHORTEST}, key=len, reverse=True):
         text = text.replace(secret, REMOVED)
     for shape, replacement in _SHAPES:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.client import running_server_url, settings_or_exit, write_token
+from app.cli.client import running_server_url, settings_or_exit
 from app.cli.database import on_database
 from app.cli.output import AsJson, Why, Yes, ago, confirm_or_exit, console, print_json, say, table
 from app.domain.access import COMMAND_LINE, Principal, Role
 from app.services import tokens
+from app.state_files import write_private
 
 if TYPE_CHECKING:
     from app.domain.access import Token
@@ -40,7 +41,7 @@ def create(
 
     _, secret = on_database(settings, work)
     if save:
-        write_token(settings.token_file, secret)
+        write_private(settings.token_file, secret + "\n")
     if as_json:
         print_json({"name": name, "role": role, "token": secret})
         return

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from fastapi import FastAPI
+from pathlib import Path
 
-from app.web import errors
+from fastapi import FastAPI
+from fastapi.staticfiles import StaticFiles
+
+from app.web import api, errors, health, pages
+from app.web.api.documented import document
+from app.web.bugs import BugBarrier
 from app.web.dependencies import Wiring
+from app.web.pages.errors import error_page
 from app.web.security.perimeter import Perimeter, hosts_of
+
+STATIC_DIR = Path(__file__).parent / "static"
 
 
 def create_users_app(wiring: Wiring) -> FastAPI:
@@ -21,10 +29,17 @@ def create_users_app(wiring: Wiring) -> FastAPI:
         max_body_size=settings.request_limit_kib * 1024,
     )
     app.state.wiring = wiring
-    errors.install(app)
+    app.include_router(health.router)
+    app.include_router(api.router)
+    app.include_router(pages.router)
+    app.mount("/static", StaticFiles(directory=STATIC_DIR), name="static")
+    errors.install(app, page=error_page)
+    document(app)
+    # The last one added is the outermost: nothing reaches the rest, and nothing leaves it, without the perimeter.
+    app.add_middleware(BugBarrier)
     app.add_middleware(
         Perimeter,
-        hosts=hosts_of(settings),
+        hosts=hosts_of(settings, [wiring.users_url]),
         trusted_proxies=settings.trusted_proxies,
         public_url=settings.public_url,
     )

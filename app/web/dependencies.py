@@ -9,7 +9,7 @@ async def start(name: str, uow: Uow, wiring: WiringDep, by: Annotated[Principal,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Protocol
@@ -66,7 +66,7 @@ class Wiring:
     brokers: Brokers
     changes: Changes
     login_limit: LoginLimit
-    health: Callable[[], Sequence[PartHealth]]
+    health: Callable[[], Awaitable[Sequence[PartHealth]]]
     users_url: str
     workers_urls: tuple[str, ...]
     version: str

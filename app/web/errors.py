@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import quote
 
 from fastapi import FastAPI, Request, Response
@@ -15,9 +14,7 @@ from starlette.routing import Match
 
 from app.domain.errors import FencelineError, InvalidError, UnauthenticatedError, UnavailableError
 from app.domain.instance import IllegalTransitionError
-from app.web.problems import ProblemResponse
-
-logger = logging.getLogger(__name__)
+from app.web.problems import ProblemResponse, title_of
 
 _RETRY_AFTER = {"Retry-After": "2"}
 _METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
@@ -28,13 +25,21 @@ def is_for_a_person(request: Request) -> bool:
     return not request.url.path.startswith(("/api/", "/workers/")) and "text/html" in request.headers.get("accept", "")
 
 
-def install(app: FastAPI) -> None:
-    """Render every error of `app` as RFC 9457 (except where a person's browser is sent to the login page)."""
+class Page(Protocol):
+    """Renders an error for a person (app/web/pages/errors.py)."""
+
+    def __call__(
+        self, request: Request, *, status: int, title: str, detail: str, headers: Mapping[str, str] | None = None
+    ) -> Response: ...
+
+
+def install(app: FastAPI, *, page: Page | None = None) -> None:
+    """Render every error of `app` as RFC 9457, or as a page where a person's browser asks and `page` is given."""
+    app.state.error_page = page
     app.add_exception_handler(FencelineError, _on_fenceline_error)
     app.add_exception_handler(IllegalTransitionError, _on_illegal_transition)
     app.add_exception_handler(RequestValidationError, _on_validation_error)
     app.add_exception_handler(HTTPException, _on_http_exception)
-    app.add_exception_handler(Exception, _on_bug)
 
 
 async def _on_fenceline_error(request: Request, error: Exception) -> Response:
@@ -114,7 +119,14 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
         detail = f"{request.method} is not possible here; {', '.join(allowed)} is"
     elif error.status_code == 413:
         detail = "the request body is larger than this server takes (setting request_limit_kib)"
-    return ProblemResponse(error.status_code, detail, headers=headers)
+    return _rendered(request, error.status_code, detail, headers=headers)
+
+
+def _rendered(request: Request, status: int, detail: str, *, headers: Mapping[str, str]) -> Response:
+    page: Page | None = request.app.state.error_page
+    if page is None or not is_for_a_person(request):
+        return ProblemResponse(status, detail, headers=headers)
+    return page(request, status=status, title=title_of(status), detail=detail, headers=headers)
 
 
 def _methods_at(request: Request) -> list[str]:
@@ -125,8 +137,3 @@ def _methods_at(request: Request) -> list[str]:
         if any(route.matches(scope)[0] is Match.FULL for route in request.app.router.routes):
             found.append(method)
     return found
-
-
-async def _on_bug(request: Request, error: Exception) -> Response:
-    logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return ProblemResponse(500, "Fenceline has a bug here; the server's log has the details")

@@ -27,7 +27,7 @@ async def healthz() -> Response:
 @router.get("/readyz")
 async def readyz(wiring: WiringDep) -> Response:
     """200 when all parts are ready, else 503 with a sentence for each that is not."""
-    parts = wiring.health()
+    parts = await wiring.health()
     missing = [part for part in parts if not part.is_ready]
     if missing:
         return ProblemResponse(

@@ -31,7 +31,7 @@ class ProblemResponse(Response):
     ) -> None:
         document: dict[str, Any] = {
             "type": "about:blank",
-            "title": title or _title(status),
+            "title": title or title_of(status),
             "status": status,
             "detail": detail,
         }
@@ -40,7 +40,8 @@ class ProblemResponse(Response):
         super().__init__(orjson.dumps(document), status_code=status, headers=dict(headers or {}))
 
 
-def _title(status: int) -> str:
+def title_of(status: int) -> str:
+    """What HTTP calls this status."""
     try:
         return HTTPStatus(status).phrase
     except ValueError:

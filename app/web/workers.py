@@ -49,7 +49,7 @@ def create_workers_app(wiring: Wiring) -> FastAPI:
     app.add_exception_handler(MalformedMessageError, _on_malformed)
     app.add_middleware(
         Perimeter,
-        hosts=hosts_of(wiring.settings),
+        hosts=hosts_of(wiring.settings, wiring.workers_urls),
         trusted_proxies=wiring.settings.trusted_proxies,
         public_url=wiring.settings.workers_url,
     )

@@ -45,12 +45,9 @@ _HEADERS = {
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
-def hosts_of(settings: Settings) -> frozenset[str]:
-    """The names under which this server may be addressed."""
-    named = {settings.users_host, settings.workers_host, *settings.allowed_hosts}
-    for url in (settings.public_url, settings.workers_url):
-        if url is not None and (host := urlsplit(url).hostname):
-            named.add(host)
+def hosts_of(settings: Settings, urls: Iterable[str]) -> frozenset[str]:
+    """The names under which a listener may be addressed: of its own URLs, and those that the settings allow."""
+    named = {*settings.allowed_hosts, *(host for url in urls if (host := urlsplit(url).hostname))}
     return frozenset(name.lower().strip("[]") for name in named) | _LOOPBACK_NAMES
 
 

@@ -1,0 +1,77 @@
+"""The small files in the state folder that the server and the command line of one user share; mode 0600, always."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import msgspec
+import psutil
+
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+class StateFileError(Exception):
+    """A file that cannot be used; the message names it and the way out."""
+
+
+class RunningServer(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the server of this state folder listens; it may have taken free ports.
+
+    database_url: how commands reach its database while it runs, as an embedded one has a port of its own.
+    """
+
+    pid: int
+    users_url: str
+    workers_url: str
+    database_url: str
+
+
+def prepare_folder(folder: Path) -> None:
+    """Make the state folder, for its owner only. Raises StateFileError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise StateFileError(
+            f"the state folder {folder} cannot be made: {error.strerror or error}; FENCELINE_STATE_DIR names another"
+        ) from error
+
+
+def write_private(file: Path, text: str) -> None:
+    """Write a file that only its owner can read, from the first moment on. Raises StateFileError."""
+    prepare_folder(file.parent)
+    beside = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as opened:
+            opened.write(text)
+        beside.replace(file)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise StateFileError(f"{file} cannot be written: {error.strerror or error}") from error
+
+
+def read_private(file: Path) -> str | None:
+    """The file's text, None without one. Raises StateFileError when others than its owner may read it."""
+    try:
+        if file.stat().st_mode & _OTHERS:
+            raise StateFileError(f"{file} can be read by others, so it is not used: chmod 600 {file}")
+        return file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StateFileError(f"{file} cannot be read: {error.strerror or error}") from error
+
+
+def write_server(file: Path, server: RunningServer) -> None:
+    write_private(file, msgspec.json.encode(server).decode())
+
+
+def find_server(file: Path) -> RunningServer | None:
+    """The server that wrote the file, if its process lives."""
+    try:
+        text = read_private(file)
+        found = None if text is None else msgspec.json.decode(text, type=RunningServer)
+    except (StateFileError, msgspec.MsgspecError):
+        return None
+    return found if found is not None and psutil.pid_exists(found.pid) else None

@@ -1,0 +1,37 @@
+"""What nobody foresaw: logged whole, answered without a word of it, and with the perimeter's headers."""
+
+from __future__ import annotations
+
+import logging
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.web.problems import ProblemResponse
+
+log = logging.getLogger(__name__)
+
+
+class BugBarrier:
+    """ASGI middleware: turns an exception into a 500 problem document, if nothing was sent yet."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        has_begun = False
+
+        async def noting(message: Message) -> None:
+            nonlocal has_begun
+            has_begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noting)
+        except Exception:
+            if scope["type"] != "http":
+                raise
+            log.exception("%s %s failed", scope["method"], scope["path"])
+            if has_begun:
+                raise
+            problem = ProblemResponse(500, "Fenceline has a bug here; the server's log has the details")
+            await problem(scope, receive, send)

@@ -1,0 +1,67 @@
+"""What Prometheus reads: the state and rates of pipelines, and how the server's parts are."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Info, ProcessCollector, generate_latest
+
+from app.domain.errors import FencelineError
+from app.domain.run import RunState
+from app.domain.series import RunTotals
+from app.services import overview
+from app.services.overview import PipelineLine
+from app.web.dependencies import Wiring
+
+
+async def exposition(wiring: Wiring) -> bytes:
+    """All metrics in Prometheus' text format. With the database away, those about pipelines are left out, not zero."""
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    Info("fenceline_build", "Which Fenceline this is", registry=registry).info({"version": wiring.version})
+    ready = Gauge("fenceline_part_ready", "Whether a part of the server is ready", ["part"], registry=registry)
+    for part in await wiring.health():
+        ready.labels(part.name).set(part.is_ready)
+    try:
+        async with wiring.unit_of_work() as uow:
+            lines = await overview.pipeline_lines(uow, now=wiring.clock.now())
+            runs = [line.run.id for line in lines if line.run is not None]
+            totals = await uow.tasks.totals(runs)
+    except FencelineError:
+        return generate_latest(registry)
+    _pipelines(registry, lines)
+    _totals(registry, {line.pipeline.name: totals[line.run.id] for line in lines if line.run and line.run.id in totals})
+    return generate_latest(registry)
+
+
+def _pipelines(registry: CollectorRegistry, lines: list[PipelineLine]) -> None:
+    state = Gauge("fenceline_pipeline_state", "1 for the state of its run", ["pipeline", "state"], registry=registry)
+    needs = Gauge("fenceline_pipeline_needs", "Things that need somebody", ["pipeline"], registry=registry)
+    gauges = {
+        field: Gauge(f"fenceline_pipeline_{field}", words, ["pipeline"], registry=registry)
+        for field, words in (
+            ("records_in_per_s", "Records read a second"),
+            ("records_out_per_s", "Records written a second"),
+            ("commits_per_s", "Transactions committed a second"),
+            ("aborts_per_s", "Transactions aborted a second"),
+            ("commit_latency_p99_ms", "99th percentile of the commit of the slowest task"),
+            ("lag_records", "Records between what is committed and the end"),
+        )
+    }
+    for line in lines:
+        name = line.pipeline.name
+        for each in RunState:
+            state.labels(name, each.value).set(line.state is each)
+        needs.labels(name).set(len(line.needs))
+        for field, gauge in gauges.items():
+            value = getattr(line.rates, field)
+            if value is not None:
+                gauge.labels(name).set(value)
+
+
+def _totals(registry: CollectorRegistry, totals: dict[str, RunTotals]) -> None:
+    """Counters of each pipeline's newest run; a new run begins at zero, as counters may."""
+    for field in RunTotals.__struct_fields__:
+        counter = Counter(
+            f"fenceline_run_{field}", f"{field.replace('_', ' ')} of the newest run", ["pipeline"], registry=registry
+        )
+        for name, total in totals.items():
+            counter.labels(name).inc(getattr(total, field))
