@@ -1,0 +1,69 @@
+"""One transaction's connection, taken when the first statement needs it, with errors translated where they arise."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from app.db.errors import translated
+
+
+class Connection:
+    """What repositories execute their statements with."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+        self._connection: AsyncConnection | None = None
+
+    async def execute(self, statement: sa.Executable, parameters: Any = None) -> sa.CursorResult[Any]:
+        """The statement's whole result. Raises our errors only."""
+        with self.translating():
+            if self._connection is None:
+                self._connection = await self._engine.connect()
+            return await self._connection.execute(statement, parameters)
+
+    async def rows(self, statement: sa.Executable, parameters: Any = None) -> Sequence[sa.Row[Any]]:
+        return (await self.execute(statement, parameters)).all()
+
+    async def row(self, statement: sa.Executable, parameters: Any = None) -> sa.Row[Any] | None:
+        """The only row, or None."""
+        return (await self.execute(statement, parameters)).one_or_none()
+
+    async def commit(self) -> None:
+        if self._connection is not None:
+            with self.translating():
+                await self._connection.commit()
+
+    async def rollback(self) -> None:
+        if self._connection is not None:
+            with self.translating():
+                await self._connection.rollback()
+
+    async def close(self) -> None:
+        """Give the connection back; what was not committed is rolled back."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with self.translating():
+                await connection.close()
+
+    @contextmanager
+    def translating(self) -> Generator[None]:
+        """Raise our error in place of a library's; what is no error of a library passes."""
+        begun = time.monotonic()
+        try:
+            yield
+        except Exception as error:
+            ours = translated(error, where=address_of(self._engine), tried_s=time.monotonic() - begun)
+            if ours is None:
+                raise
+            raise ours from error
+
+
+def address_of(engine: AsyncEngine) -> str:
+    """`host:port` of the database, as sentences name it."""
+    return f"{engine.url.host or 'localhost'}:{engine.url.port or 5432}"

@@ -1,0 +1,81 @@
+"""Named locks that only one server holds at a time: Postgres' advisory locks, each on a connection of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import psycopg
+from sqlalchemy import make_url
+
+from app.db.errors import translated
+
+_ASK_AGAIN_AFTER_S = 0.5
+_CONNECT_TIMEOUT_S = 5
+_TRY = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
+
+
+class HeldLock:
+    """A lock that was ours when this was made; it ends with the connection, whoever ended that."""
+
+    def __init__(self, connection: psycopg.AsyncConnection[tuple[bool]]) -> None:
+        self._connection = connection
+
+    async def is_held(self) -> bool:
+        """Whether the lock is still ours; a lost connection to the database has given it up."""
+        try:
+            async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+                await self._connection.execute("SELECT 1")
+        except (psycopg.Error, OSError, TimeoutError):
+            return False
+        return True
+
+
+class AdvisoryLocks:
+    """See app/ports/locks.py. The locks of one database; another database on the same server has its own."""
+
+    def __init__(self, database_url: str) -> None:
+        url = make_url(database_url).set(drivername="postgresql")
+        self._conninfo = url.render_as_string(hide_password=False)
+        self._where = f"{url.host or 'localhost'}:{url.port or 5432}"
+
+    @asynccontextmanager
+    async def hold(self, name: str) -> AsyncGenerator[HeldLock]:
+        """Wait until the lock is ours, give it up on leaving. Raises UnavailableError while the database is away."""
+        begun = time.monotonic()
+        try:
+            connection = await self._take(name)
+        except (psycopg.Error, OSError) as error:
+            ours = translated(error, where=self._where, tried_s=time.monotonic() - begun)
+            if ours is None:
+                raise
+            raise ours from error
+        try:
+            yield HeldLock(connection)
+        finally:
+            # Closing the session gives the lock up, also when it cannot be asked to any more.
+            await connection.close()
+
+    async def _take(self, name: str) -> psycopg.AsyncConnection[tuple[bool]]:
+        connection: psycopg.AsyncConnection[tuple[bool]] = await psycopg.AsyncConnection.connect(
+            self._conninfo,
+            autocommit=True,
+            connect_timeout=_CONNECT_TIMEOUT_S,
+            application_name=f"fenceline lock {name}",
+            # A server whose machine vanished must not keep the lock for the two hours of TCP's defaults.
+            keepalives_idle=10,
+            keepalives_interval=5,
+            keepalives_count=3,
+        )
+        try:
+            while True:
+                cursor = await connection.execute(_TRY, (f"fenceline {name}",))
+                row = await cursor.fetchone()
+                if row is not None and row[0]:
+                    return connection
+                await asyncio.sleep(_ASK_AGAIN_AFTER_S)
+        except BaseException:
+            await connection.close()
+            raise

@@ -1,0 +1,183 @@
+"""Tokens, one-time links, sessions, run tokens, and the keys of repeated commands. No secret ever comes here."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+
+from app.db.connection import Connection
+from app.db.tables.access import idempotency_keys, one_time_links, sessions, tokens
+from app.db.tables.runs import run_tokens
+from app.domain.access import Principal, Role, RunTokenScope, Session, Token
+from app.domain.errors import NotFoundError
+from app.ports.repositories import StoredAnswer
+
+USE_NOTED_EVERY = timedelta(minutes=1)
+
+
+class SqlAccess:
+    def __init__(self, db: Connection) -> None:
+        self._db = db
+
+    async def add_token(self, *, name: str, role: Role, secret_sha256: str, by: str, now: datetime) -> Token:
+        statement = sa.insert(tokens).values(
+            name=name, role=role, secret_sha256=secret_sha256, created_at=now, created_by=by
+        )
+        return _token((await self._db.execute(statement.returning(tokens))).one())
+
+    async def list_tokens(self) -> list[Token]:
+        rows = await self._db.rows(sa.select(tokens).order_by(tokens.c.created_at.desc(), tokens.c.name))
+        return [_token(row) for row in rows]
+
+    async def find_token(self, secret_sha256: str, *, now: datetime) -> Token | None:
+        row = await self._db.row(
+            sa.select(tokens).where(tokens.c.secret_sha256 == secret_sha256, tokens.c.revoked_at.is_(None))
+        )
+        if row is None:
+            return None
+        if row.last_used_at is None or now - row.last_used_at > USE_NOTED_EVERY:
+            # Whoever asks may not commit; then the note is lost, which is all right.
+            await self._db.execute(sa.update(tokens).where(tokens.c.id == row.id).values(last_used_at=now))
+        return _token(row)
+
+    async def revoke_token(self, name: str, *, now: datetime) -> Token:
+        row = await self._db.row(
+            sa.update(tokens)
+            .where(tokens.c.name == name, tokens.c.revoked_at.is_(None))
+            .values(revoked_at=now)
+            .returning(tokens)
+        )
+        if row is None:
+            raise NotFoundError(f"there is no valid token {name}; `fenceline tokens list` shows those there are")
+        await self._db.execute(
+            sa.update(sessions)
+            .where(sessions.c.token_id == row.id, sessions.c.revoked_at.is_(None))
+            .values(revoked_at=now)
+        )
+        return _token(row)
+
+    async def add_link(self, *, principal: Principal, secret_sha256: str, expires_at: datetime, now: datetime) -> None:
+        await self._db.execute(
+            sa.insert(one_time_links).values(
+                secret_sha256=secret_sha256,
+                name=principal.name,
+                role=principal.role,
+                created_at=now,
+                expires_at=expires_at,
+            )
+        )
+
+    async def take_link(self, secret_sha256: str, *, now: datetime) -> Principal | None:
+        row = await self._db.row(
+            sa.update(one_time_links)
+            .where(
+                one_time_links.c.secret_sha256 == secret_sha256,
+                one_time_links.c.used_at.is_(None),
+                one_time_links.c.expires_at > now,
+            )
+            .values(used_at=now)
+            .returning(one_time_links.c.name, one_time_links.c.role)
+        )
+        return None if row is None else Principal(name=row.name, role=Role(row.role))
+
+    async def add_session(
+        self,
+        *,
+        principal: Principal,
+        secret_sha256: str,
+        token_id: str | None,
+        expires_at: datetime,
+        now: datetime,
+    ) -> Session:
+        statement = sa.insert(sessions).values(
+            secret_sha256=secret_sha256,
+            name=principal.name,
+            role=principal.role,
+            token_id=token_id,
+            created_at=now,
+            expires_at=expires_at,
+        )
+        return _session((await self._db.execute(statement.returning(sessions))).one())
+
+    async def find_session(self, secret_sha256: str, *, now: datetime) -> Session | None:
+        row = await self._db.row(
+            sa.select(sessions).where(
+                sessions.c.secret_sha256 == secret_sha256,
+                sessions.c.revoked_at.is_(None),
+                sessions.c.expires_at > now,
+            )
+        )
+        return None if row is None else _session(row)
+
+    async def revoke_session(self, secret_sha256: str, *, now: datetime) -> None:
+        await self._db.execute(
+            sa.update(sessions)
+            .where(sessions.c.secret_sha256 == secret_sha256, sessions.c.revoked_at.is_(None))
+            .values(revoked_at=now)
+        )
+
+    async def add_run_token(self, *, scope: RunTokenScope, secret_sha256: str, now: datetime) -> None:
+        await self._db.execute(
+            sa.insert(run_tokens).values(
+                secret_sha256=secret_sha256,
+                run_id=scope.run_id,
+                ordinal=scope.ordinal,
+                lease=scope.lease,
+                created_at=now,
+            )
+        )
+
+    async def find_run_token(self, secret_sha256: str) -> RunTokenScope | None:
+        row = await self._db.row(sa.select(run_tokens).where(run_tokens.c.secret_sha256 == secret_sha256))
+        return None if row is None else RunTokenScope(run_id=row.run_id, ordinal=row.ordinal, lease=row.lease)
+
+    async def claim_key(self, *, principal: str, key: str, request_sha256: str, now: datetime) -> StoredAnswer | None:
+        # The insert waits for another transaction that holds the key, and sees how it ended.
+        taken = await self._db.row(
+            postgresql.insert(idempotency_keys)
+            .values(principal=principal, key=key, request_sha256=request_sha256, created_at=now)
+            .on_conflict_do_nothing(index_elements=["principal", "key"])
+            .returning(idempotency_keys.c.key)
+        )
+        if taken is not None:
+            return None
+        row = (
+            await self._db.execute(
+                sa.select(idempotency_keys).where(
+                    idempotency_keys.c.principal == principal, idempotency_keys.c.key == key
+                )
+            )
+        ).one()
+        return StoredAnswer(request_sha256=row.request_sha256, status=row.status, body=row.body)
+
+    async def store_answer(self, *, principal: str, key: str, status: int, body: Any) -> None:
+        await self._db.execute(
+            sa.update(idempotency_keys)
+            .where(idempotency_keys.c.principal == principal, idempotency_keys.c.key == key)
+            .values(status=status, body=body)
+        )
+
+
+def _token(row: sa.Row[Any]) -> Token:
+    return Token(
+        id=row.id,
+        name=row.name,
+        role=Role(row.role),
+        created_at=row.created_at,
+        created_by=row.created_by,
+        last_used_at=row.last_used_at,
+        revoked_at=row.revoked_at,
+    )
+
+
+def _session(row: sa.Row[Any]) -> Session:
+    return Session(
+        id=row.id,
+        principal=Principal(name=row.name, role=Role(row.role)),
+        token_id=row.token_id,
+        created_at=row.created_at,
+        expires_at=row.expires_at,
+    )

@@ -1,0 +1,55 @@
+"""What is removed with time."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import sqlalchemy as sa
+
+from app.db.connection import Connection
+from app.db.tables.access import idempotency_keys, one_time_links, sessions
+from app.db.tables.mappings import partition_ownerships
+from app.db.tables.runs import runs
+from app.db.tables.tasks import run_samples, task_events
+
+FINE_SAMPLES_FOR = timedelta(hours=1)
+SAMPLES_FOR = timedelta(days=14)
+KEYS_FOR = timedelta(hours=24)
+EVENTS_FOR = timedelta(days=30)
+SESSIONS_FOR = timedelta(days=7)
+
+
+class SqlRetention:
+    def __init__(self, db: Connection) -> None:
+        self._db = db
+
+    async def thin_samples(self, *, now: datetime) -> int:
+        # The first sample of each minute stays.
+        newer = run_samples.alias("newer")
+        kept = sa.exists().where(
+            newer.c.run_id == run_samples.c.run_id,
+            newer.c.at < run_samples.c.at,
+            newer.c.at >= sa.func.date_trunc("minute", run_samples.c.at),
+        )
+        result = await self._db.execute(sa.delete(run_samples).where(run_samples.c.at < now - FINE_SAMPLES_FOR, kept))
+        return result.rowcount
+
+    async def expire(self, *, now: datetime) -> dict[str, int]:
+        statements = {
+            "idempotency_keys": sa.delete(idempotency_keys).where(idempotency_keys.c.created_at < now - KEYS_FOR),
+            "one_time_links": sa.delete(one_time_links).where(one_time_links.c.expires_at < now - SESSIONS_FOR),
+            "sessions": sa.delete(sessions).where(
+                sa.or_(sessions.c.expires_at < now - SESSIONS_FOR, sessions.c.revoked_at < now - SESSIONS_FOR)
+            ),
+            "run_samples": sa.delete(run_samples).where(run_samples.c.at < now - SAMPLES_FOR),
+            "task_events": sa.delete(task_events).where(task_events.c.at < now - EVENTS_FOR),
+            # What a run that still lives did stays, however long it lives.
+            "partition_ownerships": sa.delete(partition_ownerships).where(
+                sa.func.upper(partition_ownerships.c.during) < now - EVENTS_FOR,
+                partition_ownerships.c.owner_run_id.not_in(sa.select(runs.c.id).where(runs.c.ended_at.is_(None))),
+            ),
+        }
+        removed: dict[str, int] = {}
+        for table, statement in statements.items():
+            removed[table] = (await self._db.execute(statement)).rowcount
+        return removed

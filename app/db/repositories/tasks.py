@@ -1,0 +1,246 @@
+"""Attempts of tasks, their events, and the samples of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+
+from app.db.connection import Connection
+from app.db.repositories.lease_context import LEASE_CONTEXT, lease_context
+from app.db.repositories.runs import checked_uuid, cursor_moment
+from app.db.tables.definitions import pipelines
+from app.db.tables.runs import runs
+from app.db.tables.tasks import run_samples, task_attempts, task_events
+from app.domain.page import Page, decode_cursor, encode_cursor
+from app.domain.series import RunSample, RunTotals
+from app.domain.task import (
+    EventKind,
+    TaskEventRecord,
+    TaskRates,
+    TaskReport,
+    TaskState,
+    TaskStatus,
+    ZombieSighting,
+)
+from app.ports.task_repository import LeaseContext
+
+_T = task_attempts.c
+_UNREMARKABLE = (EventKind.ASSIGNED, EventKind.REVOKED)
+
+_SAMPLE = sa.text(
+    """
+    INSERT INTO run_samples (run_id, at, records_in_per_s, records_out_per_s, commits_per_s, aborts_per_s,
+                             commit_latency_p99_ms, lag_records)
+    SELECT :run_id, date_trunc('second', CAST(:now AS timestamptz)),
+           coalesce(sum((rates->>'records_in_per_s')::float8), 0),
+           coalesce(sum((rates->>'records_out_per_s')::float8), 0),
+           coalesce(sum((rates->>'commits_per_s')::float8), 0),
+           coalesce(sum((rates->>'aborts_per_s')::float8), 0),
+           max((report->>'commit_latency_p99_ms')::float8),
+           sum((SELECT sum(greatest(0, (p->>'end')::bigint
+                                       - coalesce((p->>'committed')::bigint, (p->>'position')::bigint)))
+                FROM jsonb_array_elements(report->'partitions') AS p))
+    FROM (SELECT DISTINCT ON (ordinal, task) rates, report, received_at FROM task_attempts
+          WHERE run_id = :run_id ORDER BY ordinal, task, lease DESC, attempt DESC) AS newest
+    WHERE received_at > CAST(:now AS timestamptz) - CAST(:fresh_for AS interval)
+      AND NOT EXISTS (SELECT FROM run_samples
+                      WHERE run_id = :run_id AND at = date_trunc('second', CAST(:now AS timestamptz)))
+    HAVING count(*) > 0
+    ON CONFLICT DO NOTHING
+    """
+).bindparams(sa.bindparam("run_id", type_=sa.Uuid(as_uuid=False)))
+
+_TOTALS = sa.select(
+    _T.run_id,
+    *(
+        sa.func.sum(_T.report["counters"][name].as_string().cast(sa.BigInteger)).cast(sa.BigInteger).label(name)
+        for name in RunTotals.__struct_fields__
+    ),
+).group_by(_T.run_id)
+
+
+class SqlTasks:
+    def __init__(self, db: Connection) -> None:
+        self._db = db
+
+    async def lease_context(
+        self, *, run_id: str, ordinal: int, lease: int, task: int | None = None, attempt: int | None = None
+    ) -> LeaseContext | None:
+        row = await self._db.row(
+            LEASE_CONTEXT,
+            {"run_id": run_id, "ordinal": ordinal, "lease": lease, "task": task, "attempt": attempt},
+        )
+        return None if row is None else lease_context(row)
+
+    async def record(self, status: TaskStatus, *, is_zombie: bool) -> bool:
+        last = status.last
+        seen_at = status.received_at if is_zombie else None
+        statement = postgresql.insert(task_attempts).values(
+            run_id=last.run_id,
+            ordinal=last.ordinal,
+            task=last.task,
+            lease=last.lease,
+            attempt=last.attempt,
+            sequence=last.sequence,
+            state=last.state,
+            state_since=status.state_since,
+            received_at=status.received_at,
+            report=msgspec.to_builtins(last),
+            rates=msgspec.to_builtins(status.rates),
+            zombie_heartbeats=int(is_zombie),
+            zombie_first_seen_at=seen_at,
+            zombie_last_seen_at=seen_at,
+        )
+        new = statement.excluded
+        written = await self._db.row(
+            statement.on_conflict_do_update(
+                index_elements=["run_id", "ordinal", "task", "lease", "attempt"],
+                set_={
+                    "sequence": new.sequence,
+                    "state": new.state,
+                    "state_since": new.state_since,
+                    "received_at": new.received_at,
+                    "report": new.report,
+                    "rates": new.rates,
+                    "zombie_heartbeats": _T.zombie_heartbeats + new.zombie_heartbeats,
+                    "zombie_first_seen_at": sa.func.coalesce(_T.zombie_first_seen_at, new.zombie_first_seen_at),
+                    "zombie_last_seen_at": sa.func.coalesce(new.zombie_last_seen_at, _T.zombie_last_seen_at),
+                },
+                where=_T.sequence < new.sequence,
+            ).returning(_T.attempt)
+        )
+        return written is not None
+
+    async def add_events(self, events: Sequence[TaskEventRecord]) -> None:
+        if events:
+            await self._db.execute(
+                postgresql.insert(task_events)
+                # In one order everywhere, so that two deliveries of the same events never wait for each other.
+                .values([_event_row(event) for event in sorted(events, key=lambda event: event.event_id)])
+                .on_conflict_do_nothing(index_elements=["run_id", "event_id"])
+            )
+
+    async def states_of_instance(self, *, run_id: str, ordinal: int, lease: int) -> list[TaskState]:
+        rows = await self._db.rows(
+            sa.select(_T.state)
+            .distinct(_T.task)
+            .where(_T.run_id == run_id, _T.ordinal == ordinal, _T.lease == lease)
+            .order_by(_T.task, _T.attempt.desc())
+        )
+        return [TaskState(row.state) for row in rows]
+
+    async def list_statuses(self, run_ids: Sequence[str]) -> list[TaskStatus]:
+        if not run_ids:
+            return []
+        rows = await self._db.rows(
+            sa.select(_T.report, _T.rates, _T.received_at, _T.state_since)
+            .distinct(_T.run_id, _T.ordinal, _T.task)
+            .where(_T.run_id.in_(run_ids))
+            .order_by(_T.run_id, _T.ordinal, _T.task, _T.lease.desc(), _T.attempt.desc())
+        )
+        return [
+            TaskStatus(
+                last=msgspec.convert(row.report, TaskReport),
+                received_at=row.received_at,
+                state_since=row.state_since,
+                rates=msgspec.convert(row.rates, TaskRates),
+            )
+            for row in rows
+        ]
+
+    async def list_events(self, run_id: str, *, after: str | None, limit: int) -> Page[TaskEventRecord]:
+        statement = (
+            sa.select(task_events)
+            .where(task_events.c.run_id == checked_uuid(run_id))
+            .order_by(task_events.c.at.desc(), task_events.c.event_id.desc())
+            .limit(limit + 1)
+        )
+        if after is not None:
+            at, event_id = decode_cursor(after, keys=2)
+            statement = statement.where(
+                sa.tuple_(task_events.c.at, task_events.c.event_id)
+                < sa.tuple_(sa.literal(cursor_moment(at)), sa.literal(event_id))
+            )
+        rows = await self._db.rows(statement)
+        items = tuple(_event(row) for row in rows[:limit])
+        more = len(rows) > limit
+        return Page(
+            items=items, next_cursor=encode_cursor(items[-1].at.isoformat(), items[-1].event_id) if more else None
+        )
+
+    async def recent_events(self, *, pipeline: str | None, limit: int) -> list[tuple[str, TaskEventRecord]]:
+        statement = (
+            sa.select(task_events, pipelines.c.name)
+            .join(runs, runs.c.id == task_events.c.run_id)
+            .join(pipelines, pipelines.c.id == runs.c.pipeline_id)
+            .where(task_events.c.kind.not_in(_UNREMARKABLE))
+            .order_by(task_events.c.at.desc(), task_events.c.event_id.desc())
+            .limit(limit)
+        )
+        if pipeline is not None:
+            statement = statement.where(pipelines.c.name == pipeline)
+        return [(row.name, _event(row)) for row in await self._db.rows(statement)]
+
+    async def list_zombies(self, run_id: str) -> list[ZombieSighting]:
+        rows = await self._db.rows(
+            sa.select(task_attempts)
+            .where(_T.run_id == run_id, _T.zombie_heartbeats > 0)
+            .order_by(_T.zombie_last_seen_at.desc())
+        )
+        return [
+            ZombieSighting(
+                run_id=row.run_id,
+                ordinal=row.ordinal,
+                lease=row.lease,
+                task=row.task,
+                attempt=row.attempt,
+                host=row.report["host"],
+                pid=row.report["pid"],
+                state=TaskState(row.state),
+                first_seen_at=row.zombie_first_seen_at,
+                last_seen_at=row.zombie_last_seen_at,
+                heartbeats=row.zombie_heartbeats,
+            )
+            for row in rows
+        ]
+
+    async def sample(self, run_id: str, *, now: datetime, fresh_for: timedelta) -> bool:
+        result = await self._db.execute(_SAMPLE, {"run_id": run_id, "now": now, "fresh_for": fresh_for})
+        return result.rowcount > 0
+
+    async def series(self, run_ids: Sequence[str], *, since: datetime) -> dict[str, list[RunSample]]:
+        found: dict[str, list[RunSample]] = {run_id: [] for run_id in run_ids}
+        if run_ids:
+            statement = (
+                sa.select(run_samples)
+                .where(run_samples.c.run_id.in_(run_ids), run_samples.c.at >= since)
+                .order_by(run_samples.c.run_id, run_samples.c.at)
+            )
+            for row in await self._db.rows(statement):
+                sample = RunSample(**{name: getattr(row, name) for name in RunSample.__struct_fields__})
+                found[row.run_id].append(sample)
+        return found
+
+    async def totals(self, run_ids: Sequence[str]) -> dict[str, RunTotals]:
+        if not run_ids:
+            return {}
+        rows = await self._db.rows(_TOTALS.where(_T.run_id.in_(run_ids)))
+        return {
+            row.run_id: RunTotals(**{name: getattr(row, name) or 0 for name in RunTotals.__struct_fields__})
+            for row in rows
+        }
+
+
+def _event_row(event: TaskEventRecord) -> dict[str, Any]:
+    return {**msgspec.structs.asdict(event), "partitions": list(event.partitions)}
+
+
+def _event(row: sa.Row[Any]) -> TaskEventRecord:
+    values: dict[str, Any] = {name: getattr(row, name) for name in TaskEventRecord.__struct_fields__}
+    values |= {"kind": EventKind(row.kind), "partitions": tuple(row.partitions)}
+    return TaskEventRecord(**values)

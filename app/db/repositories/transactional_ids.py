@@ -1,0 +1,76 @@
+"""Which pipeline owns which transactional id."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+
+from app.db.connection import Connection
+from app.db.tables.definitions import pipelines, transactional_ids
+from app.domain.errors import ConflictError
+from app.domain.mapping import TransactionalIdOwner
+
+_SELECT = sa.select(transactional_ids, pipelines.c.name).join(pipelines)
+
+
+class SqlTransactionalIds:
+    def __init__(self, db: Connection) -> None:
+        self._db = db
+
+    async def claim(self, *, pipeline: str, kafka_cluster_id: str, ids: Sequence[tuple[str, int, int]]) -> None:
+        if not ids:
+            return
+        owner = sa.select(pipelines.c.id).where(pipelines.c.name == pipeline).scalar_subquery()
+        await self._db.execute(
+            postgresql.insert(transactional_ids)
+            .values(
+                [
+                    {
+                        "kafka_cluster_id": kafka_cluster_id,
+                        "transactional_id": transactional_id,
+                        "pipeline_id": owner,
+                        "ordinal": ordinal,
+                        "task": task,
+                    }
+                    # In one order everywhere, so that two claims never wait for each other.
+                    for transactional_id, ordinal, task in sorted(ids)
+                ]
+            )
+            .on_conflict_do_nothing(index_elements=["kafka_cluster_id", "transactional_id"])
+        )
+        others = await self.owners(kafka_cluster_id=kafka_cluster_id, ids=[name for name, _, _ in ids])
+        for other in others:
+            if other.pipeline != pipeline:
+                raise ConflictError(
+                    f"the transactional id {other.transactional_id} belongs to pipeline {other.pipeline} on this Kafka "
+                    f"cluster: give {pipeline} another prefix",
+                    field="transactional_id_prefix",
+                )
+
+    async def owners(self, *, kafka_cluster_id: str, ids: Collection[str]) -> list[TransactionalIdOwner]:
+        rows = await self._db.rows(
+            _SELECT.where(
+                transactional_ids.c.kafka_cluster_id == kafka_cluster_id,
+                transactional_ids.c.transactional_id.in_(ids),
+            )
+        )
+        return [_owner(row) for row in rows]
+
+    async def of_pipeline(self, pipeline: str) -> list[TransactionalIdOwner]:
+        rows = await self._db.rows(
+            _SELECT.where(pipelines.c.name == pipeline).order_by(transactional_ids.c.ordinal, transactional_ids.c.task)
+        )
+        return [_owner(row) for row in rows]
+
+
+def _owner(row: sa.Row[Any]) -> TransactionalIdOwner:
+    return TransactionalIdOwner(
+        kafka_cluster_id=row.kafka_cluster_id,
+        transactional_id=row.transactional_id,
+        pipeline=row.name,
+        ordinal=row.ordinal,
+        task=row.task,
+    )

@@ -1,0 +1,65 @@
+"""Which task reads which partition under which transactional id: as it is now, and as it was."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+
+from app.db.tables.columns import UUID, integer, metadata, moment, text
+
+partition_mappings = sa.Table(
+    "partition_mappings",
+    metadata,
+    text("kafka_cluster_id", primary_key=True),
+    text("group_id", primary_key=True),
+    text("topic", primary_key=True),
+    integer("partition", primary_key=True),
+    sa.Column("pipeline_id", UUID, sa.ForeignKey("pipelines.id", ondelete="CASCADE"), nullable=False, index=True),
+    text("transactional_id", nullable=True),
+    sa.Column("owner_run_id", UUID),
+    integer("owner_ordinal", nullable=True),
+    integer("owner_lease", nullable=True),
+    integer("owner_task", nullable=True),
+    integer("owner_attempt", nullable=True),
+    text("owner_host", nullable=True),
+    sa.Column("producer_id", sa.BigInteger),
+    integer("epoch", nullable=True),
+    integer("generation", nullable=True),
+    moment("since"),
+    sa.CheckConstraint(
+        "num_nulls(owner_run_id, owner_ordinal, owner_lease, owner_task, owner_attempt, owner_host) IN (0, 6)",
+        name="owner",
+    ),
+    sa.Index("ix_partition_mappings_owner", "owner_run_id", "owner_ordinal", "owner_task"),
+)
+
+partition_ownerships = sa.Table(
+    "partition_ownerships",
+    metadata,
+    sa.Column("id", sa.BigInteger, sa.Identity(always=True), primary_key=True),
+    text("kafka_cluster_id"),
+    text("group_id"),
+    text("topic"),
+    integer("partition"),
+    sa.Column("pipeline_id", UUID, sa.ForeignKey("pipelines.id", ondelete="CASCADE"), nullable=False, index=True),
+    text("transactional_id", nullable=True),
+    sa.Column("owner_run_id", UUID, nullable=False),
+    integer("owner_ordinal"),
+    integer("owner_lease"),
+    integer("owner_task"),
+    integer("owner_attempt"),
+    text("owner_host"),
+    integer("generation", nullable=True),
+    sa.Column("during", postgresql.TSTZRANGE, nullable=False),
+    sa.CheckConstraint("NOT isempty(during)", name="during"),
+    # Two stretches of one partition never overlap; btree_gist is what lets equality stand in a GiST index.
+    postgresql.ExcludeConstraint(
+        ("kafka_cluster_id", "="),
+        ("group_id", "="),
+        ("topic", "="),
+        ("partition", "="),
+        ("during", "&&"),
+        name="ex_partition_ownerships_during",
+        using="gist",
+    ),
+)
