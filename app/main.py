@@ -285,6 +285,8 @@ class _Server:
         now = self._clock.now()
         link: str | None = None
         async with self._database.unit_of_work() as uow:
+            # A new or restored database takes its identity here, before anything is told it.
+            await uow.identity.database_epoch()
             if await tokens.is_first_start(uow):
                 link = await tokens.create_one_time_link(
                     uow,
@@ -302,7 +304,7 @@ class _Server:
                     now=now,
                 )
                 write_private(settings.token_file, secret + "\n")
-                await uow.commit()
+            await uow.commit()
         return Started(
             users_url=self.wiring.users_url,
             workers_url=self.wiring.workers_urls[0],
@@ -394,5 +396,5 @@ def _log_to(settings: Settings) -> None:
         force=True,
     )
     if settings.log_level != "debug":
-        for noisy in ("uvicorn", "sse_starlette", "kafka", "httpx"):
+        for noisy in ("uvicorn", "alembic.runtime.migration", "sse_starlette", "kafka", "httpx"):
             logging.getLogger(noisy).setLevel(logging.WARNING)
