@@ -194,7 +194,7 @@ class Client:
         status = response.status_code
         lines = tuple(f"{p.field}: {p.message}{' (warning)' if p.is_warning else ''}" for p in problem.problems)
         code = _EXIT_CODES.get(status, ExitCode.FAILED)
-        if status == httpx.codes.UNAUTHORIZED:
+        if status == 401:
             said = "this needs a token, and none was found" if self._token is None else problem.detail
             way_out = (
                 f"put a token into FENCELINE_TOKEN or {self._token_file}; on the server's host, "
