@@ -61,6 +61,7 @@ class SubmitLauncher:
         self._environment = dict(os.environ if environment is None else environment)
         self._host = host or socket.gethostname()
         self._children: dict[int, subprocess.Popen[bytes]] = {}
+        self._exit_codes: dict[int, int] = {}
 
     async def submit(self, specification: InstanceSpecification) -> Submitted:
         return await asyncio.to_thread(self._submit, specification)
@@ -73,6 +74,11 @@ class SubmitLauncher:
 
     async def kill(self, instance: Instance) -> None:
         await asyncio.to_thread(self._kill, instance)
+
+    def exit_code(self, jvm_pid: int) -> int | None:
+        """How a driver ended that this very process started; None while it runs, or when another one started it."""
+        child = self._children.get(jvm_pid)
+        return self._exit_codes.get(jvm_pid) if child is None else child.poll()
 
     def _submit(self, specification: InstanceSpecification) -> Submitted:
         files = InstanceFiles.of(
@@ -215,8 +221,11 @@ class SubmitLauncher:
 
     def _reap(self) -> None:
         """Children that have ended stay as zombies until somebody asks how."""
-        for pid in [pid for pid, child in self._children.items() if child.poll() is not None]:
-            del self._children[pid]
+        for pid, child in list(self._children.items()):
+            code = child.poll()
+            if code is not None:
+                self._exit_codes[pid] = code
+                del self._children[pid]
 
 
 def _application_name(run_id: str, ordinal: int, lease: int) -> str:

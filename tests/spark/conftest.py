@@ -1,0 +1,44 @@
+"""An instance as spark-submit starts it, without a server: specification, launcher, and what is left at the end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from app.embedded.java import find_java
+from app.embedded.kafka import KafkaCluster
+from app.embedded.spark import SparkCluster
+from app.spark.launcher import SubmitLauncher
+from tests.support.spark_instances import SparkInstances
+
+
+@pytest.fixture(scope="session")
+def worker_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the package for the executors is built, once."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def spark_instances(
+    kafka: KafkaCluster, spark_cluster: SparkCluster, tmp_path: Path, worker_cache: Path
+) -> Generator[SparkInstances]:
+    """Starts instances on the shared cluster, and kills what a test leaves running."""
+    launcher = SubmitLauncher(
+        state_dir=tmp_path / "state",
+        cache_dir=worker_cache,
+        version="0.0.test",
+        python=sys.executable,
+        java_home=find_java(may_fetch=False).home,
+        master_web_urls={spark_cluster.master_url: spark_cluster.master_web_url},
+    )
+    instances = SparkInstances(
+        launcher=launcher,
+        state_dir=tmp_path / "state",
+        master=spark_cluster.master_url,
+        bootstrap_servers=kafka.bootstrap_servers,
+    )
+    yield instances
+    instances.kill_all()

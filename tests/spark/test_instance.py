@@ -1,0 +1,95 @@
+"""One instance on a real standalone cluster, with no server at all: what it is given, what it does, how it ends."""
+
+from __future__ import annotations
+
+import stat
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from app.domain.observation import MasterWord, ProcessWord
+from app.embedded.spark import SparkCluster
+from app.spark import conf
+from tests.conftest import MakeTopic
+from tests.support.spark_instances import SparkInstances
+from tests.support.waiting import wait_for
+from workers.spark.exit_codes import ExitCode
+
+pytestmark = pytest.mark.slow
+
+
+def fill(bootstrap_servers: str, topic: str, count: int) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap_servers})
+    for number in range(count):
+        producer.produce(topic, key=str(number % 7), value=str(number))
+    assert producer.flush(30) == 0
+
+
+def read_committed(bootstrap_servers: str, topic: str, expected: int, deadline_s: float = 60) -> list[bytes]:
+    """Every value that a read_committed reader finds once there are at least `expected`, in a moment of its own."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": "reader",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest",
+        }
+    )
+    values: list[bytes] = []
+    consumer.subscribe([topic])
+
+    def enough() -> bool:
+        for message in consumer.consume(1000, timeout=0.2):
+            assert message.error() is None, message.error()
+            values.append(message.value() or b"")
+        return len(values) >= expected
+
+    try:
+        wait_for(enough, deadline_s, lambda: f"{expected} records in {topic}, found {len(values)}")
+    finally:
+        consumer.close()
+    return values
+
+
+def test_an_instance_runs_without_a_server_and_drains_on_sigterm(
+    spark_instances: SparkInstances, spark_cluster: SparkCluster, make_topic: MakeTopic
+) -> None:
+    """One life, looked at from all sides: a Spark start costs seconds."""
+    source, sink = make_topic(partitions=2), make_topic(partitions=2)
+    fill(spark_instances.bootstrap_servers, source, 500)
+    definition = spark_instances.definition(source=source, sink=sink, tasks=2)
+    one = spark_instances.submit(spark_instances.specification(definition))
+    specification_file = one.files.specification
+    assert stat.S_IMODE(specification_file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(one.files.folder.stat().st_mode) == 0o700
+
+    values = read_committed(spark_instances.bootstrap_servers, sink, 500)
+    assert sorted(map(int, values)) == list(range(500))
+    assert not specification_file.exists(), "it is removed before the stage begins"
+
+    seen = one.observe()
+    assert (seen.process, seen.master) == (ProcessWord.ALIVE, MasterWord.NOT_ASKED)
+    executors = spark_cluster.executors(one.application_id)
+    assert len(executors) == 2, "one executor a task"
+    wanted = conf.effective(
+        definition,
+        application_name=f"fenceline {one.specification.run_id}-0-1",
+        python=one.effective_conf()["spark.pyspark.python"],
+        local_dir=str(one.files.local_dir),
+    )
+    effective = one.effective_conf()
+    # Spark puts options of its own before ours.
+    assert {key: effective[key][-len(value) :] for key, value in wanted.conf.items()} == wanted.conf
+    assert effective["spark.master"] == wanted.master
+
+    one.sigterm()
+    ended = one.wait_until_gone(30)
+    assert ended.outcome is not None
+    assert (ended.outcome.kind, ended.outcome.message) == ("drained", "drained on SIGTERM")
+    assert one.exit_code() == ExitCode.DRAINED
+    wait_for(
+        lambda: one.observe().master is MasterWord.FINISHED,
+        15,
+        lambda: f"the master's word, now {one.observe().master}",
+    )

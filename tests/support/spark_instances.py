@@ -1,0 +1,168 @@
+"""Instances of a pipeline on a real Spark cluster without a server: started, looked at, stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
+from msgspec.structs import replace
+
+from app.domain import transactional_id
+from app.domain.instance import Instance, InstanceState
+from app.domain.observation import Observation, ProcessWord
+from app.domain.pipeline import PipelineDefinition, SparkSettings
+from app.spark.instance_files import InstanceFiles
+from app.spark.launcher import SubmitLauncher
+from app.wire.specification import InstanceSpecification, TaskIdentity
+from tests.support.topics import unique_name
+from tests.support.waiting import wait_for
+
+
+@dataclass
+class StartedInstance:
+    """One submitted instance; `instance` is the row that a server would keep."""
+
+    specification: InstanceSpecification
+    instance: Instance
+    files: InstanceFiles
+    launcher: SubmitLauncher
+
+    def observe(self) -> Observation:
+        return asyncio.run(self.launcher.observe(self.instance, self.specification.definition))
+
+    def sigterm(self) -> None:
+        asyncio.run(self.launcher.stop(self.instance))
+
+    def kill(self) -> None:
+        asyncio.run(self.launcher.kill(self.instance))
+
+    def log(self) -> str:
+        try:
+            return self.files.log.read_text(errors="replace")
+        except FileNotFoundError:
+            return ""
+
+    @property
+    def application_id(self) -> str:
+        """As the driver wrote it into its log; waits until it is there."""
+        pattern = re.compile(r"workers\.spark\.driver: application (\S+) for run")
+        found = wait_for(lambda: pattern.search(self.log()), 60, lambda: f"an application id in:\n{self.log()[-3000:]}")
+        assert found is not None
+        return found[1]
+
+    def effective_conf(self) -> dict[str, str]:
+        """What Spark read back, from the driver's log."""
+        return dict(re.findall(r"workers\.spark\.driver: conf (\S+?)=(.*)", self.log()))
+
+    def wait_until_gone(self, deadline_s: float = 60) -> Observation:
+        wait_for(
+            lambda: self.observe().process is ProcessWord.GONE,
+            deadline_s,
+            lambda: f"the driver's end; its log ends with:\n{self.log()[-3000:]}",
+        )
+        return self.observe()
+
+    def exit_code(self) -> int | None:
+        """Of spark-submit, which passes the Python driver's on."""
+        assert self.instance.jvm_pid is not None
+        return self.launcher.exit_code(self.instance.jvm_pid)
+
+
+@dataclass
+class SparkInstances:
+    """Makes specifications and submits them."""
+
+    launcher: SubmitLauncher
+    state_dir: Path
+    master: str
+    bootstrap_servers: str
+    started: list[StartedInstance] = field(default_factory=list[StartedInstance])
+
+    def definition(self, *, source: str, sink: str, group: str | None = None, tasks: int = 1) -> PipelineDefinition:
+        return PipelineDefinition(
+            cluster="embedded",
+            source_topics=(source,),
+            sink_topic=sink,
+            group_id=group or unique_name("group"),
+            tasks_per_instance=tasks,
+            spark=SparkSettings(master=self.master),
+        )
+
+    def specification(
+        self,
+        definition: PipelineDefinition,
+        *,
+        run_id: str | None = None,
+        pipeline: str = "p",
+        ordinal: int = 0,
+        lease: int = 1,
+        server_urls: Sequence[str] = (),
+        database_epoch: str = "epoch",
+    ) -> InstanceSpecification:
+        return InstanceSpecification(
+            fenceline_version="0.0.test",
+            pipeline=pipeline,
+            revision=1,
+            run_id=run_id or unique_name("run"),
+            ordinal=ordinal,
+            lease=lease,
+            database_epoch=database_epoch,
+            definition=definition,
+            client_config={"bootstrap.servers": self.bootstrap_servers},
+            tasks=tuple(
+                TaskIdentity(
+                    task=task,
+                    transactional_id=transactional_id.for_task(
+                        prefix="fl", pipeline=pipeline, instance=ordinal, task=task
+                    ),
+                )
+                for task in range(definition.tasks_per_instance)
+            ),
+            server_urls=tuple(server_urls),
+            run_token="token",
+        )
+
+    def submit(self, specification: InstanceSpecification) -> StartedInstance:
+        submitted = asyncio.run(self.launcher.submit(specification))
+        now = datetime.now(UTC)
+        started = StartedInstance(
+            specification=specification,
+            instance=Instance(
+                run_id=specification.run_id,
+                ordinal=specification.ordinal,
+                lease=specification.lease,
+                revision=1,
+                state=InstanceState.SUBMITTING,
+                since=now,
+                leased_at=now,
+                host=submitted.host,
+                jvm_pid=submitted.jvm_pid,
+                process_started_at=submitted.started_at,
+            ),
+            files=InstanceFiles.of(
+                self.state_dir,
+                run_id=specification.run_id,
+                ordinal=specification.ordinal,
+                lease=specification.lease,
+            ),
+            launcher=self.launcher,
+        )
+        self.started.append(started)
+        return started
+
+    def kill_all(self) -> None:
+        for one in self.started:
+            one.kill()
+        for one in self.started:
+            one.instance = replace(one.instance, jvm_pid=None)
+            one.wait_until_gone(20)
+
+
+def python_children(pid: int) -> list[psutil.Process]:
+    """The living Python processes below `pid`."""
+    return [child for child in psutil.Process(pid).children(recursive=True) if "python" in child.name()]
