@@ -248,19 +248,22 @@ class TaskLoop:
 
     def _may_process(self, messages: list[Message], moved: Mapping[Partition, int]) -> bool:
         """Commit the notes that must stand before this batch is processed (rule 7); False: poll it again, smaller."""
-        unvetted = self._suspicion.unvetted(moved)
-        if unvetted:
-            self._settling.note_starts(messages)
-            for partition, found in self._membership.committed(unvetted, timeout_s=_READ_COMMITTED_S).items():
-                self._suspicion.vet(partition, found)
-        if not unvetted and not self._suspicion.is_active:
+        is_first = bool(self._suspicion.unvetted(moved))
+        if not is_first and not self._suspicion.is_active:
             return True
+        starts = _first_offsets(messages)
+        if is_first:
+            self._settling.note_starts(messages)
+            unvetted = self._suspicion.unvetted(self._membership.ownership.owned)
+            for partition, found in self._membership.committed(unvetted, timeout_s=_READ_COMMITTED_S).items():
+                if found.offset is not None or partition in starts:
+                    self._suspicion.vet(partition, found)
+                    starts.setdefault(partition, found.offset or 0)
         if self._suspicion.is_active and len(messages) > self._suspicion.limit:
             self._commit()
             self._settling.require(rewind=True)
             return False
         marks = self._suspicion.marks(moved)
-        starts = _first_offsets(messages)
         marked = {partition: starts[partition] for partition in marks if partition in starts}
         if marked:
             self._checkpoints.commit_marks(marked, marks)

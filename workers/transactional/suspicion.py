@@ -52,14 +52,14 @@ class Suspicion:
     def marks(self, positions: Mapping[Partition, int]) -> dict[Partition, str]:
         """The notes "trial begun" to commit before a batch that ends at `positions` is processed, where one is due.
 
-        Under a limit a note is due for every batch, and says where the batch ends: if nobody comes back from it, the
-        suspect lies before that.
+        Without a limit it is due once for each partition, whether the batch has records of it or not: all are marked
+        together. Under a limit it is due for every batch, and says where the batch ends: if nobody comes back from it,
+        the suspect lies before that.
         """
         due: dict[Partition, str] = {}
-        for partition, position in positions.items():
-            trial = self._trials.get(partition)
-            if trial is not None and partition not in self._condemned:
-                until = position if trial.limit else trial.until
+        for partition, trial in self._trials.items():
+            if partition not in self._condemned and (partition in positions or not trial.limit):
+                until = positions[partition] if trial.limit else trial.until
                 due[partition] = Trial(limit=trial.limit, begun=trial.begun + 1, until=until).note()
         return due
 

@@ -1,0 +1,56 @@
+"""Pipelines on the shared broker."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from app.embedded.kafka import KafkaCluster
+from tests.support.pipelines import TestPipeline
+from tests.support.tasks import TaskProcess
+from tests.support.topics import delete_topics
+from workers.transactional.control import TaskSpecification
+
+
+class MakePipeline(Protocol):
+    def __call__(
+        self, *, partitions: int = 2, sink_config: dict[str, str] | None = None, **settings: Any
+    ) -> TestPipeline: ...
+
+
+@pytest.fixture
+def make_pipeline(kafka: KafkaCluster) -> Generator[MakePipeline]:
+    """Fresh pipelines on `kafka`; `settings` are fields of the definition. Their topics go when the test is over."""
+    made: list[TestPipeline] = []
+
+    def make(*, partitions: int = 2, sink_config: dict[str, str] | None = None, **settings: Any) -> TestPipeline:
+        pipeline = TestPipeline.create(
+            kafka.bootstrap_servers, partitions=partitions, sink_config=sink_config, **settings
+        )
+        made.append(pipeline)
+        return pipeline
+
+    yield make
+    delete_topics(kafka.bootstrap_servers, [topic for pipeline in made for topic in (pipeline.source, pipeline.sink)])
+
+
+class StartProcess(Protocol):
+    def __call__(self, specification: TaskSpecification, *, transform: str = "identity") -> TaskProcess: ...
+
+
+@pytest.fixture
+def start_process(tmp_path: Path) -> Generator[StartProcess]:
+    """Tasks as processes; whatever still runs at the end is killed, frozen or not."""
+    started: list[TaskProcess] = []
+
+    def start(specification: TaskSpecification, *, transform: str = "identity") -> TaskProcess:
+        process = TaskProcess(specification, tmp_path / f"process-{len(started)}", transform=transform)
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.close()

@@ -1,0 +1,134 @@
+"""Rule 9, and what a pause is: partitions paused, membership kept, nothing open."""
+
+import time
+
+import pytest
+
+from app.domain.pipeline import GroupProtocol, ProcessingGuarantee
+from app.wire.heartbeat import DesiredTaskState, TaskState
+from tests.exactly_once.conftest import MakePipeline, StartProcess
+from tests.support import verifier
+from tests.support.tasks import running
+from tests.support.waiting import wait_for
+from workers.transactional.control import TaskEnd
+
+
+@pytest.mark.parametrize("protocol", list(GroupProtocol))
+@pytest.mark.parametrize("guarantee", [ProcessingGuarantee.EXACTLY_ONCE_V2, ProcessingGuarantee.AT_LEAST_ONCE])
+def test_drained_pipeline_is_whole_and_nothing_is_left_open(
+    make_pipeline: MakePipeline, protocol: GroupProtocol, guarantee: ProcessingGuarantee
+) -> None:
+    pipeline = make_pipeline(group_protocol=protocol, processing_guarantee=guarantee, partitions=3)
+    pipeline.feed(2_000)
+    with running(pipeline.specification()) as task:
+        task.wait_for_records(6_000)
+        result = task.drain()
+    assert result.end is TaskEnd.DRAINED
+    assert result.counters.records_in == result.counters.records_out == 6_000
+    assert result.counters.transactions_aborted == 0
+    pipeline.assert_whole()
+    assert verifier.group_members(pipeline.bootstrap_servers, pipeline.definition.group_id) == 0
+
+
+def test_drain_commits_a_checkpoint_long_before_its_interval_is_over(make_pipeline: MakePipeline) -> None:
+    pipeline = make_pipeline(commit_interval_ms=60_000, transaction_timeout_ms=90_000, partitions=1)
+    pipeline.feed(1_000)
+    with running(pipeline.specification()) as task:
+        task.wait_for_position(1_000)
+        assert task.control.last.counters.records_in == 0
+        assert verifier.has_open_transaction(pipeline.bootstrap_servers, pipeline.sink)
+        began_at = time.monotonic()
+        task.drain()
+        took_s = time.monotonic() - began_at
+    assert took_s < 2.0
+    pipeline.assert_whole()
+
+
+def test_killed_task_leaves_what_a_drain_would_not(make_pipeline: MakePipeline, start_process: StartProcess) -> None:
+    """The negative control of the drain: the verifier sees the open transaction and the member that never left."""
+    pipeline = make_pipeline(commit_interval_ms=60_000, transaction_timeout_ms=90_000)
+    pipeline.feed(500)
+    process = start_process(pipeline.specification())
+    process.wait_for_position(1_000)
+    process.kill()
+    assert verifier.has_open_transaction(pipeline.bootstrap_servers, pipeline.sink)
+    assert verifier.group_members(pipeline.bootstrap_servers, pipeline.definition.group_id) == 1
+    # Its successor ends the transaction, so that no other test waits for it.
+    with running(pipeline.specification(attempt=1)) as task:
+        task.wait_for_position(1_000)
+    pipeline.assert_whole()
+
+
+@pytest.mark.parametrize("protocol", list(GroupProtocol))
+def test_paused_task_stays_a_member_with_nothing_open_and_reads_on_when_resumed(
+    make_pipeline: MakePipeline, protocol: GroupProtocol
+) -> None:
+    pipeline = make_pipeline(group_protocol=protocol)
+    pipeline.feed(300)
+    with running(pipeline.specification()) as task:
+        task.wait_for_records(600)
+        task.control.wanted = DesiredTaskState.PAUSE
+        began_at = time.monotonic()
+        task.wait_until(lambda seen: seen.state is TaskState.PAUSED, "the pause")
+        assert time.monotonic() - began_at < 1.0
+        before = task.control.last
+        pipeline.feed(300)
+        published = len(task.control.snapshots)
+        wait_for(lambda: len(task.control.snapshots) >= published + 3, 10, "three more snapshots while paused")
+        seen = task.control.last
+        assert seen.counters.records_in == 600
+        assert (seen.member_id, seen.generation) == (before.member_id, before.generation)
+        assert not verifier.has_open_transaction(pipeline.bootstrap_servers, pipeline.sink)
+        task.control.wanted = DesiredTaskState.RUN
+        task.wait_for_records(1_200)
+        task.drain()
+    pipeline.assert_whole()
+
+
+def test_task_that_is_paused_from_the_start_reads_nothing(make_pipeline: MakePipeline) -> None:
+    pipeline = make_pipeline()
+    pipeline.feed(100)
+    with running(pipeline.specification()) as task:
+        task.control.wanted = DesiredTaskState.PAUSE
+        task.wait_until(
+            lambda seen: len(seen.partitions) == 2 and seen.state is TaskState.PAUSED, "assigned and paused"
+        )
+        assert task.control.last.counters.records_in == 0
+        task.control.wanted = DesiredTaskState.RUN
+        task.wait_for_records(200)
+        task.drain()
+    pipeline.assert_whole()
+
+
+def test_committed_offsets_reach_the_end_past_transaction_markers(make_pipeline: MakePipeline) -> None:
+    """A source that is itself written in transactions ends with a marker, which is nobody's record."""
+    pipeline = make_pipeline(partitions=1)
+    pipeline.feed(10)
+    upstream = make_pipeline(partitions=1)
+    upstream.feed(10)
+    with running(upstream.specification()) as task:
+        task.wait_for_records(10)
+        task.drain()
+    chained = make_pipeline(partitions=1)
+    chained.definition = type(chained.definition)(
+        cluster="test",
+        source_topics=(upstream.sink,),
+        group_id=chained.definition.group_id,
+        sink_topic=chained.sink,
+    )
+    chained.fed = upstream.fed
+    with running(chained.specification()) as task:
+        task.wait_for_records(10)
+        end = verifier.end_offsets(chained.bootstrap_servers, upstream.sink, verifier.READ_COMMITTED)[0]
+        wait_for(
+            lambda: (
+                verifier.committed_offsets(chained.bootstrap_servers, chained.definition.group_id).get(
+                    (upstream.sink, 0)
+                )
+                == end
+            ),
+            10,
+            f"the committed offset at the end, {end}, one behind the last record for the marker",
+        )
+        task.drain()
+    chained.assert_whole()

@@ -1,0 +1,79 @@
+"""`python -m tests.support.task_process SPECIFICATION TRANSFORM`: one attempt, reporting in JSON lines on stdout.
+
+TRANSFORM is `identity`, or `deadly`: identity that ends the process at once when it meets a value with POISON in it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+from confluent_kafka import Message
+
+from app.wire.heartbeat import DesiredTaskState, EventKind
+from tests.support.tasks import RecordedEvent, Report
+from workers.transactional.control import TaskSnapshot, TaskSpecification
+from workers.transactional.task import run_task
+from workers.transforms import Processed, Transform
+from workers.transforms.identity import IdentityTransform, as_output
+
+POISON = b"POISON"
+
+
+class DeadlyTransform:
+    """What native code does with a record that it cannot stand."""
+
+    is_identity = False
+
+    def process(self, messages: list[Message]) -> Processed:
+        if any(POISON in (message.value() or b"") for message in messages):
+            os._exit(9)
+        return Processed([as_output(message) for message in messages], [])
+
+
+class PrintingControl:
+    """Reports everything; drained by SIGTERM; there is no server to ask."""
+
+    def __init__(self) -> None:
+        self._wanted = DesiredTaskState.RUN
+        signal.signal(signal.SIGTERM, lambda _number, _frame: self._drain())
+
+    def _drain(self) -> None:
+        self._wanted = DesiredTaskState.DRAIN
+
+    def desired(self) -> DesiredTaskState:
+        return self._wanted
+
+    def publish(self, snapshot: TaskSnapshot) -> None:
+        say(Report(snapshot=snapshot))
+
+    def event(
+        self, kind: EventKind, message: str, *, partitions: tuple[str, ...] = (), generation: int | None = None
+    ) -> None:
+        say(Report(event=RecordedEvent(kind, message, partitions, time.monotonic())))
+
+    def ask_is_current(self, *, timeout_s: float) -> bool | None:
+        return None
+
+
+def say(report: Report) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def main() -> None:
+    specification = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=TaskSpecification)
+    transform: Transform = DeadlyTransform() if sys.argv[2] == "deadly" else IdentityTransform()
+    try:
+        say(Report(result=run_task(specification, PrintingControl(), transform=transform)))
+    except Exception as error:
+        say(Report(error=f"{type(error).__name__}: {error}"))
+        raise
+
+
+if __name__ == "__main__":
+    main()
