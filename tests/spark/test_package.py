@@ -1,0 +1,138 @@
+"""What travels to executors: nothing else, always the same bytes, and enough to run."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from app.embedded.kafka import KafkaCluster
+from app.spark import package
+from tests.conftest import MakeTopic
+from tests.support.topics import unique_name
+
+LOOP_IN_AN_EMPTY_ENVIRONMENT = """\
+import importlib, pkgutil, sys, threading
+from confluent_kafka import Consumer, Producer
+
+import app.domain, app.wire, workers
+for room in (app.domain, app.wire, workers):
+    for module in pkgutil.walk_packages(room.__path__, room.__name__ + "."):
+        # Pipeline files are read by the server and the command line only, which have a YAML library.
+        if not module.name.startswith("workers.spark") and module.name != "app.domain.pipeline_file":
+            importlib.import_module(module.name)
+assert "pyspark" not in sys.modules
+
+from app.domain.pipeline import PipelineDefinition
+from app.wire.heartbeat import DesiredTaskState
+from workers import versions
+from workers.transactional.control import TaskSpecification
+from workers.transactional.task import run_task
+from workers.transforms.build import build
+
+bootstrap, source, sink, name = sys.argv[1:]
+producer = Producer({"bootstrap.servers": bootstrap})
+for number in range(20):
+    producer.produce(source, value=str(number))
+assert producer.flush(30) == 0
+
+
+class UntilAllAreThrough:
+    def __init__(self):
+        self.committed = 0
+    def desired(self):
+        return DesiredTaskState.DRAIN if self.committed >= 20 else DesiredTaskState.RUN
+    def publish(self, snapshot):
+        if snapshot.counters.transactions_committed:
+            self.committed = snapshot.counters.records_in
+    def event(self, kind, message, *, partitions=(), generation=None):
+        print(kind, message, file=sys.stderr)
+    def ask_is_current(self, *, timeout_s):
+        return None
+
+
+definition = PipelineDefinition(cluster="c", source_topics=(source,), group_id=name, sink_topic=sink)
+result = run_task(
+    TaskSpecification(
+        pipeline="p", run_id="r", ordinal=0, lease=1, task=0, attempt=0, definition=definition,
+        client_config={"bootstrap.servers": bootstrap}, transactional_id=name,
+    ),
+    UntilAllAreThrough(),
+    transform=build(definition.transform, source=None),
+)
+reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "r-" + name, "auto.offset.reset": "earliest",
+                   "isolation.level": "read_committed"})
+reader.subscribe([sink])
+values = []
+while len(values) < 20:
+    message = reader.poll(20)
+    assert message is not None, f"only {len(values)} records came out"
+    values.append(int(message.value()))
+reader.close()
+assert values == list(range(20)), values
+print(result.end, versions.of_this_process().fenceline)
+"""
+
+
+def test_it_holds_the_workers_rooms_and_nothing_else(tmp_path: Path) -> None:
+    names = zipfile.ZipFile(package.build(version="1", into=tmp_path).archive).namelist()
+    assert {name.split("/")[0] for name in names} == {"app", "workers"}
+    rooms = {"/".join(name.split("/")[:2]) for name in names if name.startswith("app/")}
+    assert rooms == {"app/__init__.py", "app/domain", "app/wire"}
+    assert {"workers/transactional/task.py", "workers/spark/driver.py", "workers/package.json"} <= set(names)
+
+
+def test_the_same_sources_give_the_same_bytes(tmp_path: Path) -> None:
+    one = package.build(version="1", into=tmp_path / "a")
+    other = package.build(version="1", into=tmp_path / "b")
+    assert one.archive.read_bytes() == other.archive.read_bytes()
+
+
+def test_a_changed_source_or_version_is_another_package(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    for name in ("app/domain", "app/wire", "workers"):
+        shutil.copytree(package.source_root() / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(package.source_root() / "app/__init__.py", root / "app/__init__.py")
+    before = package.build(version="1", into=tmp_path, root=root)
+    assert package.build(version="2", into=tmp_path, root=root).digest != before.digest
+    (root / "workers/reporting.py").write_text("# changed\n")
+    assert package.build(version="1", into=tmp_path, root=root).digest != before.digest
+
+
+def test_a_package_that_is_there_is_not_written_again(tmp_path: Path) -> None:
+    first = package.build(version="1", into=tmp_path)
+    written = first.archive.stat().st_mtime_ns
+    assert package.build(version="1", into=tmp_path).archive.stat().st_mtime_ns == written
+
+
+@pytest.mark.slow
+def test_the_loop_runs_from_the_package_with_the_workers_lock_alone(
+    kafka: KafkaCluster, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    uv = shutil.which("uv") or str(package.source_root() / "build/uv/bin/uv")
+    python = tmp_path / "venv/bin/python"
+    subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(tmp_path / "venv")], check=True)
+    subprocess.run(
+        [uv, "pip", "sync", "--quiet", "--python", str(python), "--require-hashes", "requirements/worker.lock"],
+        check=True,
+        cwd=package.source_root(),
+    )
+    archive = package.build(version="7.8.9", into=tmp_path).archive
+    ended = subprocess.run(
+        [
+            *(str(python), "-c", LOOP_IN_AN_EMPTY_ENVIRONMENT),
+            *(kafka.bootstrap_servers, make_topic(), make_topic(), unique_name("package")),
+        ],
+        env={"PYTHONPATH": str(archive)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.split() == ["drained", "7.8.9"]
