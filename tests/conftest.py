@@ -7,7 +7,6 @@ Services are the real ones, started once a run and only when a test asks: `kafka
 import os
 import random
 import secrets
-from collections import defaultdict
 from collections.abc import Generator
 from typing import Protocol, cast
 
@@ -17,6 +16,7 @@ from app.embedded.kafka import KafkaCluster
 from app.embedded.postgres import EmbeddedPostgres
 from app.embedded.spark import SparkCluster
 from tests.support.brokers import TEST_BROKER_SETTINGS
+from tests.support.collection import cost, not_drawn
 from tests.support.databases import create_database, drop_database
 from tests.support.topics import create_topic, delete_topics, unique_name
 
@@ -40,41 +40,11 @@ def pytest_report_header(config: pytest.Config) -> str:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Draw the cases of sampled tests, then put the quickest kind of test first."""
     if not config.getoption("--all"):
-        dropped = _not_drawn(items, random.Random(config.getoption("--seed")))
+        dropped = not_drawn(items, random.Random(config.getoption("--seed")))
         if dropped:
             config.hook.pytest_deselected(items=dropped)
             items[:] = [item for item in items if item not in dropped]
-    items.sort(key=_cost)
-
-
-def _not_drawn(items: list[pytest.Item], rng: random.Random) -> list[pytest.Item]:
-    """Of each parametrised test marked `faults(keep=N)`, all but N cases drawn at random."""
-    families: defaultdict[str, list[pytest.Item]] = defaultdict(list)
-    keep: dict[str, int] = {}
-    for item in items:
-        marker = item.get_closest_marker("faults")
-        if marker is not None and "keep" in marker.kwargs:
-            family = item.nodeid.partition("[")[0]
-            families[family].append(item)
-            keep[family] = int(marker.kwargs["keep"])
-    return [
-        case
-        for family, cases in sorted(families.items())
-        for case in rng.sample(cases, max(0, len(cases) - keep[family]))
-    ]
-
-
-def _cost(item: pytest.Item) -> tuple[bool, ...]:
-    """Sorts pure tests first, then database, broker, Spark and browser, so that a run fails early."""
-    fixtures: set[str] = set(getattr(item, "fixturenames", ()))
-    return (
-        item.get_closest_marker("browser") is not None,
-        "spark_cluster" in fixtures,
-        item.get_closest_marker("faults") is not None,
-        bool(fixtures & {"kafka", "kafka_cluster3"}),
-        item.get_closest_marker("slow") is not None,
-        bool(fixtures & {"postgres_server_url"}),
-    )
+    items.sort(key=cost)
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,66 @@
+"""What a run samples is drawn by its seed, and the quick tests come first."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+TESTS = """
+import pytest
+
+@pytest.mark.browser
+def test_page(): ...
+
+def test_on_spark(spark_cluster): ...
+
+@pytest.mark.faults(keep=2)
+@pytest.mark.parametrize("n", range(10))
+def test_sampled(kafka, n): ...
+
+@pytest.mark.faults
+@pytest.mark.parametrize("n", range(3))
+def test_whole(kafka, n): ...
+
+def test_on_broker(make_topic): ...
+
+def test_on_database(make_database): ...
+
+def test_pure(): ...
+"""
+
+
+def collected(folder: Path, *arguments: str) -> list[str]:
+    """Names of the tests in the order in which a run with these arguments would run them."""
+    (folder / "conftest.py").write_text("from tests.conftest import *\n", encoding="utf-8")
+    (folder / "test_some.py").write_text(TESTS, encoding="utf-8")
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n  browser\n  faults\n", encoding="utf-8")
+    argv = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *arguments, str(folder)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, cwd=folder, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return re.findall(r"::(\S+)", done.stdout)
+
+
+def test_quick_kinds_of_tests_come_first(tmp_path: Path) -> None:
+    names = [re.sub(r"\[.*", "", name) for name in collected(tmp_path, "--seed", "1")]
+    assert list(dict.fromkeys(names)) == [
+        "test_pure",
+        "test_on_database",
+        "test_on_broker",
+        "test_sampled",
+        "test_whole",
+        "test_on_spark",
+        "test_page",
+    ]
+
+
+def test_seed_decides_what_is_drawn(tmp_path: Path) -> None:
+    draws = {seed: collected(tmp_path, "--seed", str(seed)) for seed in (1, 2)}
+    for names in draws.values():
+        assert sum(name.startswith("test_sampled") for name in names) == 2
+        assert sum(name.startswith("test_whole") for name in names) == 3
+    assert collected(tmp_path, "--seed", "1") == draws[1]
+    assert draws[1] != draws[2]
+
+
+def test_all_samples_nothing(tmp_path: Path) -> None:
+    assert sum(name.startswith("test_sampled") for name in collected(tmp_path, "--all", "--seed", "1")) == 10
