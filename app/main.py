@@ -219,7 +219,7 @@ class _Server:
             settings=settings,
             clock=self._clock,
             unit_of_work=database.unit_of_work,
-            brokers=KafkaBrokers(),
+            brokers=KafkaBrokers(secrets_dir=settings.secrets_dir),
             changes=self._changes,
             login_limit=LoginLimit(failures_per_minute=settings.login_failures_per_minute),
             health=self._health,

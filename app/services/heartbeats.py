@@ -70,10 +70,11 @@ async def receive_heartbeat(
     if events:
         await uow.tasks.add_events(events)
     if written and not is_zombie:
-        if _ownership_changed(own, report) or report.sequence % RETAKE_EVERY == 0:
-            await _follow_ownership(uow, context, report, now=now)
+        # The instance's row before the mappings: the order in which an ending instance locks them.
         if state_changed or context.instance_state is InstanceState.UNREACHABLE:
             await _follow_state(uow, context, report, now=now)
+        if _ownership_changed(own, report) or report.sequence % RETAKE_EVERY == 0:
+            await _follow_ownership(uow, context, report, now=now)
     sampled = await uow.tasks.sample(report.run_id, now=now, fresh_for=FRESH_FOR)
     if sampled or state_changed or events:
         uow.notify("run", report.run_id)
