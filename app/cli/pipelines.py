@@ -183,9 +183,11 @@ def diff(
         print_json(result)
         return
     say(f"{name}: revision {first} → {last}")
-    for difference in result["differences"]:
-        say(f"  {difference['sentence']}")
-    if not result["differences"]:
+    for change in result["changes"]:
+        say(f"  {change['sentence']}")
+        if change["consequence"]:
+            say(f"    {change['consequence']}")
+    if not result["changes"]:
         say("  nothing differs")
 
 

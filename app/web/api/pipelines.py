@@ -14,10 +14,10 @@ from app.web.api.documented import refusals
 from app.web.api.idempotency import OnceDep
 from app.web.api.paging import After, Limit
 from app.web.api.schemas.pipelines import (
+    Change,
     ChangeGiven,
     DefinitionGiven,
     Diff,
-    Difference,
     Pipeline,
     PipelineGiven,
     PipelinePage,
@@ -171,12 +171,12 @@ async def diff_revisions(
     after: Annotated[int, Query(alias="to", ge=1, lt=2**31)],
 ) -> Diff:
     """What two revisions differ in, a sentence for each difference."""
-    differences = await pipelines.diff_revisions(uow, name, before, after)
+    changes = await pipelines.diff_revisions(uow, name, before, after)
     return Diff(
         pipeline=name,
         from_revision=before,
         to_revision=after,
-        differences=[Difference.of(item) for item in differences],
+        changes=[Change.of(item) for item in changes],
     )
 
 

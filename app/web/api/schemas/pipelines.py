@@ -115,20 +115,24 @@ class RevisionList(Answer):
     items: list[Revision]
 
 
-class Difference(Answer):
-    """One field that differs, and the same as a sentence."""
+class Change(Answer):
+    """One field that differs, and the same as a sentence.
 
-    path: str
+    consequence: what it means for records that are in the topics already, where that is not obvious.
+    """
+
+    field: str
     before: JsonValue
     after: JsonValue
     sentence: str
+    consequence: str | None
 
 
 class Diff(Answer):
     pipeline: str
     from_revision: int
     to_revision: int
-    differences: list[Difference]
+    changes: list[Change]
 
 
 class TransformSource(Answer):

@@ -1,0 +1,73 @@
+"""A server's web side without its process: real services on a real database, talked to in memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import httpx
+
+from app.db.changes import ChangeFeed
+from app.db.database import Database
+from app.domain.access import COMMAND_LINE, Role
+from app.kafka.admin import KafkaBrokers
+from app.ports.clock import SystemClock
+from app.services import tokens
+from app.settings import Settings
+from app.web.dependencies import PartHealth, Wiring
+from app.web.security.login_limit import LoginLimit
+
+USERS_URL = "http://127.0.0.1:8700"
+WORKERS_URL = "http://127.0.0.1:8701"
+
+
+def settings_for_test(folder: Path, **more: object) -> Settings:
+    """Settings that touch nothing of the user who runs the tests."""
+    return Settings.model_validate({"state_dir": folder / "state", "cache_dir": folder / "cache", **more})
+
+
+@asynccontextmanager
+async def wired(database_url: str, settings: Settings) -> AsyncGenerator[Wiring]:
+    """A wiring whose database is migrated already; the change feed is not started."""
+    database = Database(database_url, pool_size=5)
+
+    async def health() -> Sequence[PartHealth]:
+        return [PartHealth(name="postgres", is_ready=True)]
+
+    try:
+        yield Wiring(
+            settings=settings,
+            clock=SystemClock(),
+            unit_of_work=database.unit_of_work,
+            brokers=KafkaBrokers(),
+            changes=ChangeFeed(database.url),
+            login_limit=LoginLimit(failures_per_minute=settings.login_failures_per_minute),
+            health=health,
+            users_url=USERS_URL,
+            workers_urls=(WORKERS_URL,),
+            version=version("fenceline"),
+        )
+    finally:
+        await database.close()
+
+
+async def token_of(wiring: Wiring, role: Role, *, name: str | None = None) -> str:
+    """A new token of that role."""
+    async with wiring.unit_of_work() as uow:
+        _, secret = await tokens.create_token(
+            uow, name=name or f"a-{role}", role=role, by=COMMAND_LINE, why=None, now=datetime.now(UTC)
+        )
+        await uow.commit()
+        return secret
+
+
+def client_of(
+    app: object, *, url: str = USERS_URL, token: str | None = None, client: str = "127.0.0.1"
+) -> httpx.AsyncClient:
+    """Talks to the application in memory, as `client` does over the network."""
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    transport = httpx.ASGITransport(app=app, client=(client, 40_000))  # pyright: ignore[reportArgumentType] - any ASGI application
+    return httpx.AsyncClient(transport=transport, base_url=url, headers=headers)

@@ -1,0 +1,182 @@
+"""What OpenAPI shows has the names and defaults of the domain: neither side can change alone."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+import msgspec
+import pytest
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+from app.domain import access, cluster, command, instance, mapping, offset_reset, pipeline, pipeline_record, run, task
+from app.domain.revision import Change
+from app.ports import brokers
+from app.services.pipelines import SavedPipeline
+from app.web.api.schemas import access as access_schemas
+from app.web.api.schemas import clusters, definition, offsets, pipelines, runs
+from app.web.api.schemas.base import Answer, Body, Given
+
+GIVEN: list[tuple[type[BaseModel], type[msgspec.Struct]]] = [
+    (definition.Definition, pipeline.PipelineDefinition),
+    (definition.ErrorHandling, pipeline.ErrorHandling),
+    (definition.SparkSettings, pipeline.SparkSettings),
+    (definition.IdentityTransform, pipeline.Identity),
+    (definition.StepsTransform, pipeline.Steps),
+    (definition.PythonTransform, pipeline.PythonFunction),
+    (definition.FilterStep, pipeline.Filter),
+    (definition.ConditionStep, pipeline.Condition),
+    (definition.ProjectStep, pipeline.Project),
+    (definition.RenameStep, pipeline.Rename),
+    (definition.SetStep, pipeline.SetField),
+    (definition.RouteStep, pipeline.Route),
+    (offsets.OffsetTarget, offset_reset.OffsetTarget),
+    (offsets.PartitionOffset, offset_reset.PartitionOffset),
+]
+"""What comes in: names and defaults are the same on both sides."""
+
+ANSWERS: list[tuple[type[BaseModel], type[msgspec.Struct], set[str]]] = [
+    (clusters.Cluster, cluster.Cluster, set()),
+    (clusters.ClusterDescription, brokers.ClusterDescription, set()),
+    (clusters.Broker, brokers.Broker, set()),
+    (pipelines.Pipeline, pipeline_record.Pipeline, set()),
+    (pipelines.Revision, pipeline_record.Revision, set()),
+    (pipelines.TransformSource, pipeline_record.TransformSource, {"source"}),
+    (pipelines.SavedPipeline, SavedPipeline, set()),
+    (pipelines.Problem, pipeline.Problem, set()),
+    (pipelines.Change, Change, set()),
+    (pipelines.RunSummary, run.RunSummary, set()),
+    (runs.Run, run.Run, set()),
+    (runs.Instance, instance.Instance, {"log_path", "token_issued"}),
+    (runs.InstanceOutcome, instance.InstanceOutcome, set()),
+    (runs.TaskStatus, task.TaskStatus, set()),
+    (runs.TaskReport, task.TaskReport, set()),
+    (runs.TaskRates, task.TaskRates, set()),
+    (runs.Counters, task.Counters, set()),
+    (runs.PartitionProgress, task.PartitionProgress, set()),
+    (runs.TaskEvent, task.TaskEventRecord, set()),
+    (runs.PartitionMapping, mapping.PartitionMapping, set()),
+    (runs.PartitionOwner, mapping.PartitionOwner, set()),
+    (runs.PartitionOwnership, mapping.PartitionOwnership, set()),
+    (runs.TransactionalIdOwner, mapping.TransactionalIdOwner, set()),
+    (offsets.OffsetChange, offset_reset.OffsetChange, set()),
+    (access_schemas.Principal, access.Principal, set()),
+    (access_schemas.Token, access.Token, set()),
+    (access_schemas.Command, command.Command, set()),
+]
+"""What goes out, with what is kept back on purpose. Properties of a record may be added."""
+
+
+def _struct_defaults(record: type[msgspec.Struct]) -> dict[str, Any]:
+    """Field → default as JSON data; PydanticUndefined where there is none. The tag of a union is a field too."""
+    found: dict[str, Any] = {}
+    config = record.__struct_config__
+    if config.tag_field is not None:
+        found[config.tag_field] = PydanticUndefined
+    for field in msgspec.structs.fields(record):
+        if field.default is not msgspec.NODEFAULT:
+            found[field.encode_name] = _plain(field.default)
+        elif field.default_factory is not msgspec.NODEFAULT:
+            found[field.encode_name] = _plain(field.default_factory())
+        else:
+            found[field.encode_name] = PydanticUndefined
+    return found
+
+
+def _plain(value: Any) -> Any:
+    return msgspec.json.decode(msgspec.json.encode(value))
+
+
+def _model_defaults(model: type[BaseModel]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, field in model.model_fields.items():
+        default = field.get_default(call_default_factory=True)
+        if isinstance(default, BaseModel):
+            default = default.model_dump(mode="json")
+        elif isinstance(default, enum.Enum):
+            default = default.value
+        found[name] = default
+    return found
+
+
+@pytest.mark.parametrize(("model", "record"), GIVEN, ids=lambda value: value.__name__)
+def test_what_comes_in_mirrors_its_record(model: type[BaseModel], record: type[msgspec.Struct]) -> None:
+    assert _model_defaults(model) == _struct_defaults(record)
+
+
+@pytest.mark.parametrize(("model", "record", "kept_back"), ANSWERS, ids=lambda value: getattr(value, "__name__", ""))
+def test_what_goes_out_mirrors_its_record(
+    model: type[BaseModel], record: type[msgspec.Struct], kept_back: set[str]
+) -> None:
+    names = {field.encode_name for field in msgspec.structs.fields(record)}
+    derived = {name for name in dir(record) if isinstance(getattr(record, name), property)}
+    assert kept_back <= names
+    assert names - kept_back <= set(model.model_fields) <= names - kept_back | derived
+
+
+def test_every_schema_is_compared_or_is_made_here() -> None:
+    """A new schema cannot be forgotten above."""
+    compared = {model for model, _ in GIVEN} | {model for model, _, _ in ANSWERS}
+    lists = {model for model in _below(Answer) if {"items"} <= set(model.model_fields) <= {"items", "next_cursor"}}
+    made_here = {
+        pipelines.Validation,
+        pipelines.Diff,
+        access_schemas.NewToken,
+        Body,
+        # Bodies of commands: they carry arguments of a service, not a record.
+        clusters.ClusterGiven,
+        pipelines.PipelineGiven,
+        pipelines.ChangeGiven,
+        pipelines.DefinitionGiven,
+        runs.Reason,
+        runs.RestartGiven,
+        offsets.OffsetResetGiven,
+        offsets.ExpectedOffset,
+        access_schemas.TokenGiven,
+    }
+    assert set(_below(Given)) | set(_below(Answer)) == compared | lists | made_here
+
+
+def _below(model: type[BaseModel]) -> list[type[BaseModel]]:
+    found: list[type[BaseModel]] = []
+    for child in model.__subclasses__():
+        found += [child, *_below(child)]
+    return found
+
+
+def test_a_definition_at_its_fullest_survives_the_edge() -> None:
+    """Every kind of step, and every field off its default, arrives in the domain as it was sent."""
+    sent = {
+        "cluster": "c",
+        "source_topics": ["a", "b"],
+        "group_id": "g",
+        "sink_topic": "s",
+        "start_position": "latest",
+        "group_protocol": "consumer",
+        "transactional_id_prefix": "x",
+        "transform": {
+            "kind": "steps",
+            "steps": [
+                {"op": "filter", "field": "a.b", "operator": "in", "value": [1, "2", None, True, 1.5]},
+                {"op": "condition", "expression": "record.a > 1"},
+                {"op": "project", "fields": ["a", "b"]},
+                {"op": "rename", "field": "a", "to": "b"},
+                {"op": "set", "field": "a", "value": {"deep": [1]}},
+                {"op": "route", "field": "a", "operator": "eq", "value": "x", "topic": "t"},
+            ],
+        },
+        "errors": {"policy": "dead_letter", "dead_letter_topic": "d", "max_bad": 1, "window_records": 2},
+        "processing_guarantee": "at_least_once",
+        "offset_fencing": "group_only",
+        "commit_interval_ms": 1,
+        "transaction_timeout_ms": 2,
+        "session_timeout_ms": 3,
+        "instances": 4,
+        "tasks_per_instance": 5,
+        "spark": {"master": "local[2]", "executor_memory_mb": 6, "conf": {"k": "v"}},
+        "consumer_overrides": {"a": "1"},
+        "producer_overrides": {"b": "2"},
+    }
+    taken = definition.Definition.model_validate(sent).to_domain()
+    assert msgspec.json.decode(msgspec.json.encode(taken)) == sent
