@@ -62,7 +62,7 @@ _COORDINATOR_MOVES = frozenset(
         KafkaError.NOT_COORDINATOR,
     }
 )
-"""They pass: the first group of a new cluster, or a broker that just took over. The client itself does not ask again."""
+"""They pass: the first group of a new cluster, or a broker that just took over. The client does not ask again."""
 _COORDINATOR_PAUSE_S = 0.1
 _REFUSED_TO_SAY = frozenset(
     {
