@@ -96,7 +96,8 @@ def _with_line(problem: Problem, lines: dict[str, int]) -> Problem:
     field = problem.field
     while field and field not in lines:
         field = field.rpartition(".")[0]
-    line = lines.get(field)
+    # What is missing at the top is on no line.
+    line = lines.get(field) if field else None
     return problem if line is None else msgspec.structs.replace(problem, message=f"line {line}: {problem.message}")
 
 
@@ -164,8 +165,13 @@ for _class in (_Loader, _Dumper):
         cast(Any, _class).add_implicit_resolver(_tag, _pattern, _first)
 
 
+_OTHER_BREAKS = re.compile("[\r\x85\u2028\u2029]")
+
+
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    node: yaml.ScalarNode = cast(Any, dumper).represent_scalar(_TEXT, text, style="|" if "\n" in text else None)
+    # Left to itself PyYAML writes the other line breaks of Unicode as they are, and then reads them as blanks.
+    style = '"' if _OTHER_BREAKS.search(text) else "|" if "\n" in text else None
+    node: yaml.ScalarNode = cast(Any, dumper).represent_scalar(_TEXT, text, style=style)
     return node
 
 
