@@ -1,17 +1,19 @@
 """The services every test may ask for, the order of tests, and what a run samples.
 
 Services are the real ones, started once a run and only when a test asks: `kafka` (one broker), `kafka_cluster3`,
-`postgres_url` and `make_database`, `spark_cluster`.
+`postgres_url`, `make_database` and `database`, `spark_cluster`.
 """
 
 import os
 import random
 import secrets
-from collections.abc import Generator
+from collections.abc import AsyncGenerator, Generator
 from typing import Protocol, cast
 
 import pytest
 
+from app.db import migrations
+from app.db.database import Database
 from app.embedded.kafka import KafkaCluster
 from app.embedded.postgres import EmbeddedPostgres
 from app.embedded.spark import SparkCluster
@@ -125,6 +127,23 @@ def make_database(postgres_server_url: str) -> Generator[MakeDatabase]:
     yield make
     for url in made:
         drop_database(postgres_server_url, url)
+
+
+@pytest.fixture(scope="session")
+async def migrated_url(postgres_server_url: str) -> AsyncGenerator[str]:
+    """A template with the schema and no rows, for `make_database(template=…)`; nobody stays connected to it."""
+    url = create_database(postgres_server_url)
+    await migrations.upgrade(url)
+    yield url
+    drop_database(postgres_server_url, url)
+
+
+@pytest.fixture
+async def database(migrated_url: str, make_database: MakeDatabase) -> AsyncGenerator[Database]:
+    """A migrated database of the test's own, without rows."""
+    made = Database(make_database(template=migrated_url))
+    yield made
+    await made.close()
 
 
 class MakeTopic(Protocol):

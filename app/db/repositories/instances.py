@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
 
 from app.db.connection import Connection
 from app.db.tables.runs import instances
@@ -27,7 +28,7 @@ _newest_task_word = (
 _SELECT = sa.select(
     instances, sa.func.greatest(instances.c.last_heartbeat_at, _newest_task_word).label("newest_word_at")
 )
-_CURRENT = _SELECT.distinct(instances.c.run_id, instances.c.ordinal).order_by(
+_CURRENT = _SELECT.ext(postgresql.distinct_on(instances.c.run_id, instances.c.ordinal)).order_by(
     instances.c.run_id, instances.c.ordinal, instances.c.lease.desc()
 )
 

@@ -128,7 +128,7 @@ class SqlTasks:
     async def states_of_instance(self, *, run_id: str, ordinal: int, lease: int) -> list[TaskState]:
         rows = await self._db.rows(
             sa.select(_T.state)
-            .distinct(_T.task)
+            .ext(postgresql.distinct_on(_T.task))
             .where(_T.run_id == run_id, _T.ordinal == ordinal, _T.lease == lease)
             .order_by(_T.task, _T.attempt.desc())
         )
@@ -139,7 +139,7 @@ class SqlTasks:
             return []
         rows = await self._db.rows(
             sa.select(_T.report, _T.rates, _T.received_at, _T.state_since)
-            .distinct(_T.run_id, _T.ordinal, _T.task)
+            .ext(postgresql.distinct_on(_T.run_id, _T.ordinal, _T.task))
             .where(_T.run_id.in_(run_ids))
             .order_by(_T.run_id, _T.ordinal, _T.task, _T.lease.desc(), _T.attempt.desc())
         )
