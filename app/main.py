@@ -162,9 +162,11 @@ async def _serve(settings: Settings, announce: Callable[[Started], None]) -> Non
             stack.callback(postgres.stop)
         database = Database(settings.database_url or postgres_url(postgres))
         stack.push_async_callback(database.close)
+        brokers = KafkaBrokers(environment=os.environ, secrets_dir=settings.secrets_dir)
         server = _Server(
             settings,
             database=database,
+            brokers=brokers,
             users_url=settings.public_url or _url_of(users, settings),
             workers_url=settings.workers_url or _url_of(workers, settings),
         )
@@ -208,7 +210,9 @@ def postgres_url(postgres: EmbeddedPostgres | None) -> str:
 class _Server:
     """The parts of one server process, and what they do beside answering requests."""
 
-    def __init__(self, settings: Settings, *, database: Database, users_url: str, workers_url: str) -> None:
+    def __init__(
+        self, settings: Settings, *, database: Database, brokers: KafkaBrokers, users_url: str, workers_url: str
+    ) -> None:
         self._settings = settings
         self._database = database
         self._clock = SystemClock()
@@ -219,7 +223,7 @@ class _Server:
             settings=settings,
             clock=self._clock,
             unit_of_work=database.unit_of_work,
-            brokers=KafkaBrokers(secrets_dir=settings.secrets_dir),
+            brokers=KafkaBrokers(environment=os.environ, secrets_dir=settings.secrets_dir),
             changes=self._changes,
             login_limit=LoginLimit(failures_per_minute=settings.login_failures_per_minute),
             health=self._health,

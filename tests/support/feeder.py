@@ -1,0 +1,51 @@
+"""Feeds a pipeline's source at a steady rate from a thread, so that every fault hits records on their way."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from confluent_kafka import Producer
+
+from tests.support.pipelines import PADDING, TestPipeline
+from tests.support.verifier import make_id
+
+
+class Feeder:
+    """`records_per_s` over all partitions; what it wrote is added to the pipeline's `fed` in batches."""
+
+    def __init__(self, pipeline: TestPipeline, *, records_per_s: int) -> None:
+        self._pipeline = pipeline
+        self._interval_s = 0.05
+        self._each = max(1, round(records_per_s * self._interval_s / pipeline.partitions))
+        self._next = 0
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="feeder", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop after the batch that is being written."""
+        self._stopping.set()
+        self._thread.join(30)
+        assert not self._thread.is_alive(), "the feeder did not stop: does the broker answer?"
+
+    def fed(self) -> list[str]:
+        """All ids that the source has for certain, up to now."""
+        return list(self._pipeline.fed)
+
+    def _run(self) -> None:
+        producer = Producer({"bootstrap.servers": self._pipeline.bootstrap_servers, "linger.ms": 1})
+        due = time.monotonic()
+        while not self._stopping.is_set():
+            ids: list[str] = []
+            for partition in range(self._pipeline.partitions):
+                for sequence in range(self._next, self._next + self._each):
+                    ids.append(make_id(partition, sequence))
+                    producer.produce(self._pipeline.source, ids[-1].encode() + PADDING, partition=partition)
+            self._next += self._each
+            assert producer.flush(30) == 0
+            self._pipeline.fed.extend(ids)
+            due += self._interval_s
+            self._stopping.wait(max(0.0, due - time.monotonic()))

@@ -1,0 +1,116 @@
+"""The real server as a child process: started, killed, started again on the same ports, spoken to over REST."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+
+from app.domain.pipeline import PipelineDefinition
+from app.embedded.ports import free_ports
+from app.embedded.processes import ChildProcess
+from app.spark import driver_processes
+from tests.support.waiting import wait_for
+
+Json = dict[str, Any]
+
+
+@dataclass
+class ServerProcess:
+    """`fenceline serve` with its own state folder. Drivers that it starts outlive it; `end_drivers` ends them."""
+
+    state_dir: Path
+    cache_dir: Path
+    database_url: str
+    settings: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def __post_init__(self) -> None:
+        self._users_port, workers_port = free_ports(2)
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("FENCELINE_")}
+        self.process = ChildProcess(
+            name="Fenceline server",
+            argv=[
+                *(sys.executable, "-c", "import sys; from app.cli import main; sys.argv[0] = 'fenceline'; main()"),
+                *("serve", "--users-port", str(self._users_port), "--workers-port", str(workers_port)),
+            ],
+            log_path=self.state_dir.with_name("server.log"),
+            env={
+                **inherited,
+                "FENCELINE_DATABASE_URL": self.database_url,
+                "FENCELINE_STATE_DIR": str(self.state_dir),
+                "FENCELINE_CACHE_DIR": str(self.cache_dir),
+                **self.settings,
+            },
+        )
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._users_port}"
+
+    def start(self) -> None:
+        """Start it and wait until it is ready."""
+        self.process.start()
+        self.process.wait_until(self._is_ready, timeout_s=90, what="answering /readyz")
+
+    def kill(self) -> None:
+        """SIGKILL the server alone; drivers have sessions of their own and go on."""
+        self.process.kill(whole_tree=False)
+
+    def get(self, path: str) -> Json:
+        return self._request("GET", path, None)
+
+    def post(self, path: str, body: Json | None = None) -> Json:
+        return self._request("POST", path, body)
+
+    def put(self, path: str, body: Json) -> Json:
+        return self._request("PUT", path, body)
+
+    def create_pipeline(self, name: str, definition: PipelineDefinition) -> None:
+        self.post("/pipelines", {"name": name, "definition": msgspec.to_builtins(definition)})
+
+    def wait_for_run(self, run_id: str, state: str, deadline_s: float) -> Json:
+        """The run once it is in `state`."""
+        seen: Json = {}
+
+        def is_there() -> bool:
+            seen.update(self.get(f"/runs/{run_id}"))
+            return seen["state"] == state
+
+        def describe() -> str:
+            instances = [
+                (one["ordinal"], one["lease"], one["state"], one["reason"]) for one in seen.get("instances", [])
+            ]
+            return f"run {state}; it is {seen.get('state')} with {instances}\n{self.process.log_tail()}"
+
+        wait_for(is_there, deadline_s, describe)
+        return seen
+
+    def end_drivers(self) -> None:
+        """Kill every driver that belongs to this server's state folder."""
+        for process in driver_processes.search(self.state_dir):
+            process.kill()
+
+    def _is_ready(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/readyz", timeout=5, trust_env=False).status_code == 200
+        except httpx.HTTPError:
+            return False
+
+    def _request(self, method: str, path: str, body: Json | None) -> Json:
+        token = (self.state_dir / "token").read_text().strip()
+        answer = httpx.request(
+            method,
+            f"{self.url}/api/v1{path}",
+            json=body,
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=30,
+            trust_env=False,
+        )
+        assert answer.status_code < 300, f"{method} {path}: {answer.status_code} {answer.text}"
+        return msgspec.json.decode(answer.content) if answer.content else {}
