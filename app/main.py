@@ -163,6 +163,7 @@ async def _serve(settings: Settings, announce: Callable[[Started], None]) -> Non
         database = Database(settings.database_url or postgres_url(postgres))
         stack.push_async_callback(database.close)
         brokers = KafkaBrokers(environment=os.environ, secrets_dir=settings.secrets_dir)
+        stack.push_async_callback(brokers.close)
         server = _Server(
             settings,
             database=database,
@@ -223,7 +224,7 @@ class _Server:
             settings=settings,
             clock=self._clock,
             unit_of_work=database.unit_of_work,
-            brokers=KafkaBrokers(environment=os.environ, secrets_dir=settings.secrets_dir),
+            brokers=brokers,
             changes=self._changes,
             login_limit=LoginLimit(failures_per_minute=settings.login_failures_per_minute),
             health=self._health,

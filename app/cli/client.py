@@ -13,7 +13,7 @@ import httpx
 import msgspec
 
 from app import state_files
-from app.settings import Settings, SettingsError, load
+from app.settings import Settings, SettingsError, is_loopback, load
 
 T = TypeVar("T")
 _TIMEOUT = httpx.Timeout(30.0, connect=5.0)
@@ -89,7 +89,11 @@ class Client:
         headers = {"Accept": "application/json"}
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
-        self._http = httpx.Client(base_url=url, headers=headers, timeout=_TIMEOUT, transport=transport)
+        # A proxy of the environment is for addresses elsewhere.
+        is_here = is_loopback(httpx.URL(url).host)
+        self._http = httpx.Client(
+            base_url=url, headers=headers, timeout=_TIMEOUT, transport=transport, trust_env=not is_here
+        )
 
     @classmethod
     def of(cls, settings: Settings) -> Client:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -33,6 +34,7 @@ def settings_for_test(folder: Path, **more: object) -> Settings:
 async def wired(database_url: str, settings: Settings) -> AsyncGenerator[Wiring]:
     """A wiring whose database is migrated already; the change feed is not started."""
     database = Database(database_url, pool_size=5)
+    brokers = KafkaBrokers(environment=os.environ, secrets_dir=settings.secrets_dir)
 
     async def health() -> Sequence[PartHealth]:
         return [PartHealth(name="postgres", is_ready=True)]
@@ -42,7 +44,7 @@ async def wired(database_url: str, settings: Settings) -> AsyncGenerator[Wiring]
             settings=settings,
             clock=SystemClock(),
             unit_of_work=database.unit_of_work,
-            brokers=KafkaBrokers(),
+            brokers=brokers,
             changes=ChangeFeed(database.url),
             login_limit=LoginLimit(failures_per_minute=settings.login_failures_per_minute),
             health=health,
@@ -51,6 +53,7 @@ async def wired(database_url: str, settings: Settings) -> AsyncGenerator[Wiring]
             version=version("fenceline"),
         )
     finally:
+        await brokers.close()
         await database.close()
 
 

@@ -17,7 +17,7 @@ from app.web.dependencies import Uow, WiringDep, may
 
 router = APIRouter(prefix="/transform-sources", tags=["transform sources"])
 _MEDIA_TYPES = frozenset({"text/x-python", "text/plain"})
-_BODY = {"requestBody": {"required": True, "content": {"text/x-python": {"schema": {"type": "string"}}}}}
+_BODY = {"requestBody": {"required": True, "content": {"text/x-python": {}}}}
 
 
 @router.post("", status_code=201, response_model=TransformSource, responses=refusals(413, 415), openapi_extra=_BODY)

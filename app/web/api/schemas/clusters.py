@@ -15,7 +15,7 @@ class ClusterGiven(Body):
     """A Kafka cluster to register; its brokers must answer now, because their cluster id is kept."""
 
     name: Name
-    bootstrap_servers: Annotated[str, Field(min_length=1, examples=["127.0.0.1:9092"])]
+    bootstrap_servers: Annotated[str, Field(min_length=1, description="As host:port, several separated by commas.")]
     client_config: Annotated[
         dict[str, str],
         Field(

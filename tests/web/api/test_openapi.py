@@ -1,0 +1,142 @@
+"""The server against its own OpenAPI: no 5xx, and no answer that the description does not know.
+
+The examples are drawn by the run's seed (`pytest --seed N` repeats them).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Generator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from app.domain.access import Role
+from app.embedded.kafka import KafkaCluster
+from app.web.application import create_users_app
+from app.web.listeners import Listener, address_of, bind
+from tests.support.databases import create_database, drop_database
+from tests.support.topics import create_topic, unique_name
+from tests.support.waiting import wait_for
+from tests.support.wiring import settings_for_test, token_of, wired
+
+EXAMPLES = 10
+SEEDED = "seeded"
+
+
+class Live:
+    """The application on a real socket, in a thread of its own; without loops, so that a run stays as it is."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.token = ""
+        self.error: BaseException | None = None
+        self._stop: Listener | None = None
+
+    def serve(self, database_url: str, folder: Path) -> None:
+        async def main() -> None:
+            settings = settings_for_test(folder, python_transforms=True)
+            async with wired(database_url, settings) as wiring:
+                self.token = await token_of(wiring, Role.ADMINISTRATOR)
+                bound = bind("127.0.0.1", 0, setting="users_port")
+                listener = Listener(create_users_app(wiring), bound, certificate=None, key=None, log_level="warning")
+                host, port = address_of(bound)
+                self._stop = listener
+                self.url = f"http://{host}:{port}"
+                await listener.serve()
+
+        try:
+            asyncio.run(main())
+        except BaseException as error:
+            self.error = error
+            raise
+
+    def stop(self) -> None:
+        if self._stop is not None:
+            self._stop.stop()
+
+    def client(self) -> httpx.Client:
+        return httpx.Client(
+            base_url=self.url, headers={"Authorization": f"Bearer {self.token}"}, timeout=30, trust_env=False
+        )
+
+
+@pytest.fixture(scope="module")
+def live(
+    migrated_url: str, postgres_server_url: str, kafka: KafkaCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Generator[Live]:
+    """The application with a cluster, a pipeline of three revisions, and a run of it."""
+    database_url = create_database(postgres_server_url, template=migrated_url)
+    made = Live()
+    thread = threading.Thread(target=made.serve, args=(database_url, tmp_path_factory.mktemp("live")), daemon=True)
+    thread.start()
+    wait_for(lambda: made.url or made.error, deadline_s=30, describe="the application on a socket")
+    assert made.error is None
+    try:
+        _seed(made, kafka.bootstrap_servers)
+        yield made
+    finally:
+        made.stop()
+        thread.join(timeout=20)
+        drop_database(postgres_server_url, database_url)
+
+
+def _seed(live: Live, bootstrap_servers: str) -> None:
+    source, sink = unique_name("api"), unique_name("api")
+    for topic in (source, sink):
+        create_topic(bootstrap_servers, topic, partitions=2)
+    definition = {"cluster": SEEDED, "source_topics": [source], "sink_topic": sink, "group_id": source}
+    with live.client() as client:
+        for method, path, body in (
+            ("POST", "/clusters", {"name": SEEDED, "bootstrap_servers": bootstrap_servers}),
+            ("POST", "/pipelines", {"name": SEEDED, "definition": definition}),
+            ("PUT", f"/pipelines/{SEEDED}", {"definition": {**definition, "commit_interval_ms": 200}}),
+            ("PUT", f"/pipelines/{SEEDED}", {"definition": {**definition, "tasks_per_instance": 2}}),
+            ("POST", f"/pipelines/{SEEDED}/runs", {}),
+        ):
+            response = client.request(method, f"/api/v1{path}", json=body)
+            assert response.is_success, f"{method} {path}: {response.text}"
+
+
+def _check(live: Live, seed: int, folder: Path, *arguments: str, parameters: dict[str, str] | None = None) -> None:
+    """Run schemathesis with all of its checks over every operation. Raises AssertionError with what it found."""
+    configuration = folder / "schemathesis.toml"
+    lines = [f"{name} = {json.dumps(value)}" for name, value in (parameters or {}).items()]
+    configuration.write_text("\n".join(["[parameters]", *lines]) + "\n")
+    # As a process: its pytest plugin does not know pytest 9.2 yet.
+    command = [sys.executable, "-c", "from schemathesis.cli import schemathesis; schemathesis()"]
+    options = ["run", f"{live.url}/api/v1/openapi.json", "--max-examples", str(EXAMPLES), "--seed", str(seed)]
+    ended = subprocess.run(
+        [
+            *(*command, "--config-file", str(configuration), "--no-color", *options, *arguments),
+            *("--continue-on-failure", "--warnings", "off", "--header", f"Authorization: Bearer {live.token}"),
+            # What only the rules of app/domain, other rows or the brokers refuse, no schema can tell beforehand.
+            *("--exclude-checks", "positive_data_acceptance"),
+        ],
+        cwd=folder,
+        env={**os.environ, "NO_PROXY": "127.0.0.1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert ended.returncode == 0, f"schemathesis with --seed {seed}:\n{ended.stdout[-12_000:]}{ended.stderr[-2_000:]}"
+
+
+@pytest.mark.slow
+def test_any_request_is_answered_as_described(live: Live, seed: int, tmp_path: Path) -> None:
+    _check(live, seed, tmp_path, "--phases", "examples,coverage,fuzzing")
+
+
+def test_what_is_there_is_answered_as_described(live: Live, seed: int, tmp_path: Path) -> None:
+    """Questions only, about what was seeded: so their answers have something in them."""
+    with live.client() as client:
+        run_id = client.get(f"/api/v1/pipelines/{SEEDED}").json()["current_run"]["id"]
+    seeded = {"path.name": SEEDED, "path.run_id": run_id}
+    _check(live, seed, tmp_path, "--include-method", "GET", "--phases", "fuzzing", parameters=seeded)
