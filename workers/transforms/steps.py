@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-import orjson
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
 from app.domain.comparison import kind_of
@@ -14,9 +13,10 @@ from app.domain.pipeline import Step
 from app.domain.steps import StepError, compile_steps
 from workers.transforms import Failure, Output, Processed, TransformError
 
-# orjson reads an integer beyond 64 bits as a float, so that an id would change in silence; msgspec refuses it.
+# orjson is no faster here, and reads an integer beyond 64 bits as a float: an id would change in silence.
 _decode = msgspec.json.Decoder().decode
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, TypeError, RecursionError)
+_encode = msgspec.json.Encoder().encode
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class NotJsonError(Exception):
@@ -58,7 +58,7 @@ class StepsTransform:
                     if result is None:
                         continue
                     kept, topic = result
-                    value = orjson.dumps(kept)
+                    value = _encode(kept)
             except StepError as error:
                 failures.append(Failure(index, error))
                 continue
