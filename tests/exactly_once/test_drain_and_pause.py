@@ -90,9 +90,8 @@ def test_task_that_is_paused_from_the_start_reads_nothing(make_pipeline: MakePip
     pipeline.feed(100)
     with running(pipeline.specification()) as task:
         task.control.wanted = DesiredTaskState.PAUSE
-        task.wait_until(
-            lambda seen: len(seen.partitions) == 2 and seen.state is TaskState.PAUSED, "assigned and paused"
-        )
+        task.wait_for_partitions(2)
+        assert task.control.last.state is TaskState.PAUSED
         assert task.control.last.counters.records_in == 0
         task.control.wanted = DesiredTaskState.RUN
         task.wait_for_records(200)

@@ -47,7 +47,7 @@ class TestPipeline:
             "source_topics": (source,),
             "group_id": f"{name}.group",
             "sink_topic": sink,
-            "session_timeout_ms": 6_000,
+            "session_timeout_ms": 4_000,
             **settings,
         }
         return cls(bootstrap_servers, PipelineDefinition(**chosen), partitions)

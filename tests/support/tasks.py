@@ -21,7 +21,7 @@ from workers.transactional.task import run_task
 from workers.transforms import Transform
 from workers.transforms.identity import IdentityTransform
 
-DEADLINE_S = 40.0
+DEADLINE_S = 25.0
 
 
 class RecordedEvent(msgspec.Struct, frozen=True):

@@ -20,6 +20,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # pyright: ignore[rep
 from tests.support.waiting import wait_for
 
 READ_COMMITTED = IsolationLevel.READ_COMMITTED
+READ_UNCOMMITTED = IsolationLevel.READ_UNCOMMITTED
 _TIMEOUT_S = 30.0
 
 

@@ -21,6 +21,7 @@ from workers.transactional.errors import (
     PipelineStopError,
     ProducerLostError,
     RefusedError,
+    RetriableError,
     SupersededError,
     TaskFailedError,
     translated,
@@ -40,6 +41,7 @@ _LONGEST_POLL_S = 0.2
 _SETTLING_POLL_S = 0.02
 _IDLE_LOOK_S = 1.0
 _READ_COMMITTED_S = 5.0
+_LEARN_COMMITTED_S = 0.2
 _IDENTITY_S = 2.0
 _VISIBLE_WAIT_S = 1.0
 
@@ -86,7 +88,7 @@ class TaskLoop:
         self._clock = clock
         self._settling = Settling(membership, make_producer, clock=clock)
         self._batch_size = BatchSize(target_s=commit_interval_s)
-        self._positions: dict[Partition, int] = {}
+        self._positions: dict[Partition, tuple[int, int]] = {}
         self._owned: frozenset[Partition] = frozenset()
         self._changes_seen = 0
         self._looked_when_idle_at = clock()
@@ -203,7 +205,7 @@ class TaskLoop:
             self._settling.require(producer=True)
 
     def _note_changes(self) -> None:
-        """After callbacks: forget what was known of partitions that are gone, and look at every position again."""
+        """After callbacks: forget what was known of partitions that are gone."""
         ownership = self._membership.ownership
         if ownership.changes == self._changes_seen:
             return
@@ -213,7 +215,6 @@ class TaskLoop:
         self._suspicion.forget(gone)
         self._settling.forget(gone)
         self._progress.forget(gone)
-        self._positions.clear()
         self._processing.look_up_again()
 
     def _process(self, messages: list[Message]) -> None:
@@ -223,8 +224,7 @@ class TaskLoop:
         condemned = self._suspicion.condemned(_partition_of(messages[0])) if len(messages) == 1 else None
         bytes_before = self._tally.open.bytes_in
         began_at = self._clock()
-        self._checkpoints.add(moved, records=len(messages))
-        self._positions.update(moved)
+        self._add(moved, records=len(messages))
         self._processing.run(messages, self._checkpoints.live_producer, self._tally.open, condemned=condemned)
         self._batch_size.processed(
             records=len(messages),
@@ -234,8 +234,14 @@ class TaskLoop:
 
     def _moved(self) -> dict[Partition, int]:
         """The positions that polling has changed since they were last made part of a checkpoint."""
-        known = self._positions
-        return {name: offset for name, offset in self._membership.positions().items() if known.get(name) != offset}
+        known, number = self._positions, self._membership.ownership.number
+        found = self._membership.positions()
+        return {name: offset for name, offset in found.items() if known.get(name) != (number(name), offset)}
+
+    def _add(self, positions: Mapping[Partition, int], *, records: int) -> None:
+        self._checkpoints.add(positions, records=records)
+        number = self._membership.ownership.number
+        self._positions.update({name: (number(name), offset) for name, offset in positions.items()})
 
     def _look_when_idle(self) -> None:
         """Nothing came, but positions may have moved past transaction markers and aborted records: commit that."""
@@ -243,8 +249,21 @@ class TaskLoop:
         garbage.collect_young()
         moved = self._moved()
         if moved:
-            self._checkpoints.add(moved, records=0)
-            self._positions.update(moved)
+            self._add(moved, records=0)
+        self._learn_committed()
+
+    def _learn_committed(self) -> None:
+        """For the heartbeat: where partitions stand that have delivered nothing since they were assigned."""
+        unknown = self._progress.unknown(self._membership.ownership.owned)
+        if not unknown:
+            return
+        try:
+            found = self._membership.committed(unknown, timeout_s=_LEARN_COMMITTED_S)
+        except RetriableError:
+            # Undecided offsets of a transaction, or a broker that is slow: not known yet, and nothing depends on it.
+            return
+        for partition, committed in found.items():
+            self._progress.found(partition, committed.offset)
 
     def _may_process(self, messages: list[Message], moved: Mapping[Partition, int]) -> bool:
         """Commit the notes that must stand before this batch is processed (rule 7); False: poll it again, smaller."""
@@ -256,6 +275,7 @@ class TaskLoop:
             self._settling.note_starts(messages)
             unvetted = self._suspicion.unvetted(self._membership.ownership.owned)
             for partition, found in self._membership.committed(unvetted, timeout_s=_READ_COMMITTED_S).items():
+                self._progress.found(partition, found.offset)
                 if found.offset is not None or partition in starts:
                     self._suspicion.vet(partition, found)
                     starts.setdefault(partition, found.offset or 0)

@@ -26,7 +26,7 @@ class Progress:
         self._tally = tally
         self._state = TaskState.STARTING
         self._published_at = float("-inf")
-        self._committed: dict[Partition, int] = {}
+        self._committed: dict[Partition, int | None] = {}
         self._partitions: tuple[PartitionProgress, ...] = ()
         self._member_id: str | None = None
         self._generation: int | None = None
@@ -43,6 +43,14 @@ class Progress:
 
     def committed(self, positions: Mapping[Partition, int]) -> None:
         self._committed.update(positions)
+
+    def found(self, partition: Partition, offset: int | None) -> None:
+        """What the group has committed for a partition before this task has; None: nothing."""
+        self._committed.setdefault(partition, offset)
+
+    def unknown(self, partitions: Iterable[Partition]) -> list[Partition]:
+        """Those of which it is not known what is committed."""
+        return [partition for partition in partitions if partition not in self._committed]
 
     def forget(self, partitions: Iterable[Partition]) -> None:
         for partition in partitions:

@@ -1,0 +1,154 @@
+"""Rule 3: after an abort the position is the committed offset. And rule 2: a callback that fails loses nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Message, TopicPartition
+
+from app.wire.heartbeat import EventKind
+from tests.exactly_once.conftest import MakePipeline
+from tests.support.pipelines import TestPipeline
+from tests.support.tasks import running
+from tests.support.waiting import wait_for
+from workers.transactional.checkpoints import Checkpoints
+from workers.transactional.errors import AbortableError
+from workers.transactional.settling import Settling
+from workers.transactional.transactional_producer import TransactionalProducer
+
+
+def failing_every_third_time(method: Callable[..., None]) -> Callable[..., None]:
+    """`method`, but each third call raises an abortable error instead."""
+    calls = 0
+
+    def sometimes(self: object, *args: Any, **kwargs: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls % 3 == 0:
+            raise AbortableError("refused for the test")
+        method(self, *args, **kwargs)
+
+    return sometimes
+
+
+def run_with_aborts(pipeline: TestPipeline, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Process four waves of records while each third checkpoint fails at its offsets; returns the aborts."""
+    with monkeypatch.context() as patch, running(pipeline.specification(commit_interval_ms=20)) as task:
+        task.wait_for_partitions(2)
+        patch.setattr(
+            TransactionalProducer, "send_offsets", failing_every_third_time(TransactionalProducer.send_offsets)
+        )
+        for wave in range(1, 5):
+            pipeline.feed(2_000)
+            task.wait_until(
+                lambda seen: all(p.position == len(pipeline.fed) // 2 for p in seen.partitions), f"wave {wave} read"
+            )
+        patch.undo()
+        task.wait_until(lambda seen: seen.open_transaction_age_ms is None, "nothing open")
+        task.drain()
+        return task.control.last.counters.transactions_aborted
+
+
+def test_aborted_checkpoints_are_read_again_from_the_committed_offset(
+    make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = make_pipeline()
+    assert run_with_aborts(pipeline, monkeypatch) > 0
+    pipeline.assert_whole()
+
+
+def stay(_self: Settling) -> None:
+    """In place of going back."""
+
+
+def test_without_going_back_an_abort_loses_records(
+    make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The negative control: the consumer's position has passed records that were never committed."""
+    pipeline = make_pipeline()
+    monkeypatch.setattr(Settling, "_rewind", stay)
+    assert run_with_aborts(pipeline, monkeypatch) > 0
+    audit = pipeline.audit()
+    assert audit.lost
+    assert not audit.duplicated
+
+
+def test_callback_that_fails_inside_consume_loses_nothing(
+    make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = make_pipeline(partitions=4)
+
+    def fail(_self: Checkpoints) -> None:
+        raise AbortableError("failed inside the callback, for the test")
+
+    with running(pipeline.specification()) as first:
+        pipeline.feed(2_000)
+        first.wait_for_records(1)
+        with monkeypatch.context() as patch:
+            patch.setattr(Checkpoints, "end_for_revoke", fail)
+            with running(pipeline.specification(task=1)) as second:
+                pipeline.feed(2_000)
+                second.wait_for_partitions(2)
+                pipeline.feed(2_000)
+                first.wait_for_event(EventKind.REVOKED)
+                patch.undo()
+                second.wait_for_records(1)
+                second.drain()
+        first.wait_for_partitions(4)
+        first.wait_until(lambda seen: all(p.position == 6_000 for p in seen.partitions), "everything read")
+        first.drain()
+    pipeline.assert_whole()
+
+
+class InCallbackError(Exception):
+    """Raised by a rebalance callback."""
+
+
+def test_raw_callback_that_raises_inside_consume_loses_what_was_gathered(make_pipeline: MakePipeline) -> None:
+    """The negative control, on the client itself: this is why our callbacks never raise."""
+    pipeline = make_pipeline(partitions=2)
+    settings = {
+        "bootstrap.servers": pipeline.bootstrap_servers,
+        "group.id": pipeline.definition.group_id,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "partition.assignment.strategy": "cooperative-sticky",
+        "fetch.wait.max.ms": 20,
+    }
+
+    raised: list[InCallbackError] = []
+
+    def raise_once(_consumer: Consumer, _partitions: list[TopicPartition]) -> None:
+        if not raised:
+            raised.append(InCallbackError())
+            raise raised[0]
+
+    first, second = Consumer(settings), Consumer(settings)
+    delivered: list[Message] = []
+    try:
+        first.subscribe([pipeline.source], on_revoke=raise_once)
+        wait_for(lambda: first.consume(1, 0.1) == [] and len(first.assignment()) == 2, 20, "the first assignment")
+        pipeline.feed(100)
+        second.subscribe([pipeline.source])
+
+        def is_raised() -> bool:
+            second.poll(0)
+            try:
+                # More than there is: what arrives is gathered until the callback interrupts.
+                delivered.extend(first.consume(10_000, 1.0))
+            except InCallbackError:
+                return True
+            return False
+
+        wait_for(is_raised, 20, "the callback's exception")
+        wait_for(lambda: len(first.assignment()) == 1 or second.poll(0.1) or first.poll(0.1), 20, "the rebalance")
+        kept = first.assignment()[0]
+        position = first.position([kept])[0].offset
+        seen = sum(message.partition() == kept.partition for message in delivered)
+        assert position == 100
+        assert seen < position, "records that the position has passed were delivered to nobody"
+    finally:
+        first.close()
+        second.close()
