@@ -9,7 +9,7 @@ import typer
 
 def build() -> typer.Typer:
     """All commands. Modules are imported here, so that a broken one is named by its own command only."""
-    from app.cli import apply, clusters, db, doctor, pipelines, runs, serve, support_bundle, tokens
+    from app.cli import apply, clusters, db, demo, doctor, pipelines, runs, serve, support_bundle, tokens
 
     app = typer.Typer(
         name="fenceline",
@@ -20,6 +20,7 @@ def build() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.command("serve")(serve.serve)
+    app.command("demo")(demo.demo)
     app.command("doctor")(doctor.doctor)
     app.add_typer(clusters.app, name="clusters")
     app.add_typer(pipelines.app, name="pipelines")

@@ -38,7 +38,7 @@ def count_transactions(records: Iterable[JournalRecord], *, prefixes: tuple[str,
     Compaction may have removed the older records of an id: the sums are exact for what the journal still holds.
     """
     committed = aborted = takeovers = timeouts = inits = 0
-    open_epochs: dict[str, int] = {}
+    opened: dict[str, TransactionState] = {}
     for record in records:
         state = record.state
         if not record.transactional_id.startswith(prefixes) or not isinstance(state, TransactionState):
@@ -47,12 +47,12 @@ def count_transactions(records: Iterable[JournalRecord], *, prefixes: tuple[str,
             case TransactionStatus.EMPTY:
                 inits += 1
             case TransactionStatus.ONGOING:
-                open_epochs[record.transactional_id] = state.producer_epoch
+                opened[record.transactional_id] = state
             case TransactionStatus.COMPLETE_COMMIT:
                 committed += 1
             case TransactionStatus.COMPLETE_ABORT:
                 aborted += 1
-                if _was_taken_away(state, open_epochs.get(record.transactional_id)):
+                if _was_taken_away(state, opened.get(record.transactional_id)):
                     timed_out = state.last_update_ms - state.start_ms >= state.timeout_ms
                     timeouts += timed_out
                     takeovers += not timed_out
@@ -61,9 +61,10 @@ def count_transactions(records: Iterable[JournalRecord], *, prefixes: tuple[str,
     return TransactionCounts(committed=committed, aborted=aborted, takeovers=takeovers, timeouts=timeouts, inits=inits)
 
 
-def _was_taken_away(aborted: TransactionState, open_epoch: int | None) -> bool:
+def _was_taken_away(aborted: TransactionState, opened: TransactionState | None) -> bool:
+    """Whether the coordinator ended it. What it writes then carries its own version, so the client's is asked for."""
     return (
-        open_epoch is not None
-        and aborted.client_transaction_version < _KIP_890
-        and aborted.producer_epoch == open_epoch + 1
+        opened is not None
+        and opened.client_transaction_version < _KIP_890
+        and aborted.producer_epoch == opened.producer_epoch + 1
     )

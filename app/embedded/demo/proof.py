@@ -11,14 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import orjson
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka import KafkaError as Code
 from confluent_kafka.admin import AdminClient
 
-# Neither is in the package's list of public names, so pyright must be told where they are.
-from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo, OffsetSpec
-
 from app.embedded.demo.feed import FedFlight, Feed, describe_error
+from app.embedded.demo.offsets import stable_offsets
 from app.embedded.errors import EmbeddedError
 
 _ANSWER_S = 10.0
@@ -76,7 +74,7 @@ class SinkReader:
     def read_to_end(self, admin: AdminClient) -> None:
         """Read on up to the last stable offsets of this moment."""
         consumer = self._open(admin)
-        ends = _offsets(admin, self.topic, self._partitions, is_end=True)
+        ends = stable_offsets(admin, self.topic, self._partitions, is_end=True)
         deadline = time.monotonic() + _READ_S
         while behind := {p: end for p, end in ends.items() if self._next.get(p, 0) < end}:
             if time.monotonic() > deadline:
@@ -102,7 +100,7 @@ class SinkReader:
         if self._consumer is None:
             metadata = admin.list_topics(self.topic, timeout=_ANSWER_S).topics[self.topic]
             self._partitions = tuple(sorted(metadata.partitions))
-            starts = _offsets(admin, self.topic, self._partitions, is_end=False)
+            starts = stable_offsets(admin, self.topic, self._partitions, is_end=False)
             self._next = dict(starts)
             self._consumer = Consumer(
                 {
@@ -222,20 +220,3 @@ def expected_output(fed: FedFlight) -> str:
     lap, flight = fed
     fields = [flight.id_in(lap), flight.carrier, flight.origin, flight.destination, flight.arrival_delay_min]
     return orjson.dumps([*fields, len(PROJECTED)]).decode()
-
-
-def _offsets(admin: AdminClient, topic: str, partitions: tuple[int, ...], *, is_end: bool) -> dict[int, int]:
-    """Offsets as a `read_committed` reader sees them: the end is the last stable offset."""
-    spec = OffsetSpec.latest() if is_end else OffsetSpec.earliest()
-    try:
-        futures = cast(
-            "dict[TopicPartition, Future[ListOffsetsResultInfo]]",
-            cast(Any, admin).list_offsets(
-                {TopicPartition(topic, p): spec for p in partitions},
-                isolation_level=IsolationLevel.READ_COMMITTED,
-                request_timeout=_ANSWER_S,
-            ),
-        )
-        return {partition.partition: future.result(timeout=_ANSWER_S).offset for partition, future in futures.items()}
-    except KafkaException as error:
-        raise EmbeddedError(f"the offsets of {topic}: {describe_error(error)}") from error

@@ -1,0 +1,263 @@
+"""`fenceline demo --once`: 100,000 flights, one kill in the middle of a transaction, and the proof."""
+
+import itertools
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from app.domain.task import TaskReport, TaskState
+from app.domain.transaction_counts import count_transactions
+from app.embedded.demo import pipeline
+from app.embedded.demo.feed import Feed
+from app.embedded.demo.flights import read_flights
+from app.embedded.demo.kill import JournalTail, Kill, aftermath, kill_inside_a_transaction
+from app.embedded.demo.proof import Proof, Verdict
+from app.embedded.demo.server import Run
+from app.embedded.demo.stage import CLUSTER, Stage, open_stage
+from app.embedded.errors import EmbeddedError
+from app.kafka.transaction_journal import read_transaction_journal
+
+FLIGHTS = 100_000
+FEED_S = 17.0
+"""How long the steady feed takes; at least 15 s, so that the kill falls into the middle of something that goes on."""
+KILL_FROM, KILL_UNTIL = 0.30, 0.60
+# A little inside the window: what is being committed while we look counts too.
+_AIM_FROM = 0.33
+_UP_WITHIN_S = 90.0
+_DONE_WITHIN_S = 90.0
+_DRAINED_WITHIN_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The line that the demo ends with.
+
+    killed_at_record: how many flights the group had committed when the worker was killed; None if it was not.
+    records_per_second: from the first flight fed to the last one committed, the kill's pause included.
+    seconds: of the whole demo, from its start.
+    """
+
+    records_in: int
+    expected: int
+    found: int
+    lost: int
+    duplicated: int
+    kills: int
+    killed_at_record: int | None
+    transactions_committed: int
+    transactions_aborted: int
+    records_per_second: int
+    seconds: float
+
+    def as_dict(self) -> dict[str, int | float | None]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The figures, and everything that was not as it must be: empty when the demo succeeded."""
+
+    result: Result
+    complaints: tuple[str, ...]
+
+
+def play_once(console: Console) -> Outcome:
+    """Start everything, run the pipeline over the input with one kill, and judge. Leaves nothing running.
+
+    Raises:
+        EmbeddedError: something did not come up or did not get anywhere in time; the message says what.
+    """
+    began = time.monotonic()
+    flights = read_flights(limit=FLIGHTS)
+    with open_stage(console, cores=pipeline.INSTANCES) as stage:
+        stage.create_topics((pipeline.SOURCE_TOPIC, pipeline.SINK_TOPIC), partitions=pipeline.PARTITIONS)
+        run = start_pipeline(stage)
+        wait_for_partitions(stage, run, console)
+        feed = Feed(
+            bootstrap_servers=stage.bootstrap_servers, topic=pipeline.SOURCE_TOPIC, partitions=pipeline.PARTITIONS
+        )
+        proof = Proof(
+            bootstrap_servers=stage.bootstrap_servers,
+            group=pipeline.NAME,
+            feed=feed,
+            sink_topic=pipeline.SINK_TOPIC,
+        )
+        fed = threading.Event()
+        failures: list[Exception] = []
+        stop = threading.Event()
+
+        def send() -> None:
+            try:
+                feed.send_steadily(
+                    zip(itertools.repeat(1), flights, strict=False), rate_per_s=len(flights) / FEED_S, stop=stop
+                )
+            except EmbeddedError as error:
+                failures.append(error)
+            finally:
+                fed.set()
+
+        feeding = threading.Thread(target=send, name="feed", daemon=True)
+        first_fed = time.monotonic()
+        feeding.start()
+        try:
+            kill, killed_at, last_committed = _process(stage, run, proof, console, failures)
+        finally:
+            stop.set()
+            feeding.join(30)
+        stage.server.end_run(run.id, "drain", timeout_s=_DRAINED_WITHIN_S)
+        verdict = proof.look()
+        proof.close()
+        journal = list(
+            read_transaction_journal({"bootstrap.servers": stage.bootstrap_servers}, prefixes=(pipeline.ID_PREFIX,))
+        )
+        counts = count_transactions(journal, prefixes=(pipeline.ID_PREFIX,))
+        complaints = _complaints(verdict, flights_late=sum(flight.is_late for flight in flights), killed_at=killed_at)
+        if kill is not None:
+            after = aftermath(journal, kill)
+            if not after.was_aborted:
+                complaints.append("the killed worker's transaction was not aborted: the kill did not hit one")
+            if not after.committed_again:
+                complaints.append(f"instance {kill.ordinal}, whose worker was killed, never committed again")
+        console.print(verdict.sentence(), highlight=False)
+        console.print(
+            f"{counts.committed:,} transactions committed, {counts.aborted:,} aborted, {counts.fencings:,} fenced",
+            highlight=False,
+        )
+    took_s = last_committed - first_fed
+    result = Result(
+        records_in=verdict.records_in,
+        expected=verdict.expected,
+        found=verdict.found,
+        lost=verdict.lost,
+        duplicated=verdict.duplicated,
+        kills=0 if kill is None else 1,
+        killed_at_record=killed_at,
+        transactions_committed=counts.committed,
+        transactions_aborted=counts.aborted,
+        records_per_second=round(verdict.records_in / took_s),
+        seconds=round(time.monotonic() - began, 1),
+    )
+    return Outcome(result, tuple(complaints))
+
+
+def start_pipeline(stage: Stage) -> Run:
+    """Create the pipeline over REST, as any client would, and start it."""
+    stage.server.create_pipeline(
+        pipeline.NAME, pipeline.definition(cluster=CLUSTER, spark_master=stage.spark.master_url)
+    )
+    return stage.server.start_run(pipeline.NAME)
+
+
+def wait_for_partitions(stage: Stage, run: Run, console: Console) -> None:
+    """Wait until the tasks hold all partitions between them, and each instance some."""
+    with console.status("Spark brings up two applications"):
+        started = time.monotonic()
+
+        def is_up(reports: list[TaskReport]) -> bool:
+            working = [report for report in reports if report.state is TaskState.RUNNING and report.partitions]
+            held = {(part.topic, part.partition) for report in working for part in report.partitions}
+            ordinals = {report.ordinal for report in working}
+            return len(held) == pipeline.PARTITIONS and len(ordinals) == pipeline.INSTANCES
+
+        wait_for_tasks(stage, run, is_up, timeout_s=_UP_WITHIN_S, what="both instances holding partitions")
+    console.print(f"Both instances hold partitions ({time.monotonic() - started:.1f} s)", highlight=False)
+
+
+def wait_for_tasks(
+    stage: Stage, run: Run, condition: Callable[[list[TaskReport]], bool], *, timeout_s: float, what: str
+) -> None:
+    """Wait until the last words of all tasks fulfil the condition; says what was heard last when they do not."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        reports = [status.last for status in stage.server.tasks(run.id)]
+        if condition(reports):
+            return
+        now = stage.server.get_run(run.id)
+        if now.end_reason is not None or time.monotonic() > deadline:
+            heard = "; ".join(
+                f"task {r.ordinal}.{r.task} {r.state}, {len(r.partitions)} partitions, {r.last_error or 'no error'}"
+                for r in reports
+            )
+            raise EmbeddedError(
+                f"{timeout_s:.0f} s without {what}: the run is {now.state} ({now.end_reason or 'no end'}); "
+                f"{heard or 'no task was heard of'}\n{stage.server.process.log_tail()}"
+            )
+        time.sleep(0.2)
+
+
+def _process(
+    stage: Stage, run: Run, proof: Proof, console: Console, failures: list[Exception]
+) -> tuple[Kill | None, int | None, float]:
+    """Watch the group's offsets to the end of the input and kill one worker on the way.
+
+    Returns the kill, at which flight it was, and when the last flight was committed (on the monotonic clock).
+    """
+    ids = [
+        status.last.transactional_id
+        for status in stage.server.tasks(run.id)
+        if status.last.transactional_id is not None
+    ]
+    journal = JournalTail(bootstrap_servers=stage.bootstrap_servers, transactional_ids=ids)
+    kill: Kill | None = None
+    killed_at: int | None = None
+    deadline = time.monotonic() + FEED_S + _DONE_WITHIN_S
+    with progress_bar(console) as progress:
+        bar = progress.add_task("processing", total=FLIGHTS)
+        while (done := sum(proof.committed())) < FLIGHTS:
+            progress.update(bar, completed=done)
+            if failures:
+                raise failures[0]
+            if time.monotonic() > deadline:
+                raise EmbeddedError(
+                    f"only {done:,} of {FLIGHTS:,} flights were processed in time\n{stage.server.process.log_tail()}"
+                )
+            share = done / FLIGHTS
+            if kill is None and _AIM_FROM <= share < KILL_UNTIL:
+                reports = [status.last for status in stage.server.tasks(run.id)]
+                have_committed = [report for report in reports if report.counters.transactions_committed > 0]
+                if {report.ordinal for report in have_committed} == set(range(pipeline.INSTANCES)):
+                    kill = kill_inside_a_transaction(journal, have_committed)
+                    if kill is not None:
+                        killed_at = sum(proof.committed())
+                        progress.console.print(
+                            f"Killed the worker of instance {kill.ordinal} (process {kill.pid}) at flight "
+                            f"{killed_at:,}, in an open transaction of {kill.transactional_id}",
+                            highlight=False,
+                        )
+            time.sleep(0.05)
+        progress.update(bar, completed=FLIGHTS)
+    journal.close()
+    return kill, killed_at, time.monotonic()
+
+
+def _complaints(verdict: Verdict, *, flights_late: int, killed_at: int | None) -> list[str]:
+    complaints: list[str] = []
+    if not verdict.is_exactly_once:
+        complaints.append(f"not exactly once: {verdict.sentence()}")
+    if verdict.records_in != FLIGHTS or verdict.found != flights_late:
+        complaints.append(
+            f"{verdict.records_in:,} of {FLIGHTS:,} flights were read, and {verdict.found:,} of {flights_late:,} "
+            "late ones found"
+        )
+    if killed_at is None:
+        complaints.append("no worker was killed: none had an open transaction in the window, or they came up too late")
+    elif not KILL_FROM * FLIGHTS <= killed_at <= KILL_UNTIL * FLIGHTS:
+        complaints.append(f"the kill came at flight {killed_at:,}, outside 30 % to 60 % of the input")
+    return complaints
+
+
+def progress_bar(console: Console) -> Progress:
+    """A bar on a terminal; elsewhere nothing but the lines that are printed beside it."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )

@@ -1,0 +1,154 @@
+"""The real Fenceline server as a child process, and the few REST calls that the demo makes."""
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+
+from app.domain.run import RunState
+from app.domain.task import TaskStatus
+from app.embedded.errors import EmbeddedError
+from app.embedded.processes import ChildProcess
+
+_START = "import sys; from app.cli import main; sys.argv[0] = 'fenceline'; main()"
+_UP_WITHIN_S = 60.0
+_ENDED = (RunState.STOPPED, RunState.FAILED)
+
+
+class Run(msgspec.Struct, frozen=True):
+    """What the demo looks at of a run."""
+
+    id: str
+    state: RunState
+    end_reason: str | None = None
+
+
+class _Tasks(msgspec.Struct, frozen=True):
+    items: list[TaskStatus]
+
+
+class _Announcement(msgspec.Struct, frozen=True):
+    users_url: str
+    login_url: str | None
+
+
+@dataclass(slots=True)
+class DemoServer:
+    """A server that was started for the demo; `login_url` logs its administrator in once."""
+
+    process: ChildProcess
+    users_url: str
+    login_url: str | None
+    _http: httpx.Client
+
+    @classmethod
+    def start(cls, *, folder: Path, environment: Mapping[str, str]) -> "DemoServer":
+        """Start `fenceline serve` on free ports and wait until it says where it listens.
+
+        Args:
+            folder: where its state and its log lie.
+            environment: of the server, with its settings (`FENCELINE_*`), and so of every driver that it submits.
+        """
+        state = folder / "state"
+        process = ChildProcess(
+            name="the Fenceline server",
+            argv=[sys.executable, "-c", _START, "serve", "--json"],
+            log_path=folder / "server.log",
+            env={
+                **environment,
+                "FENCELINE_STATE_DIR": str(state),
+                "FENCELINE_USERS_PORT": "0",
+                "FENCELINE_WORKERS_PORT": "0",
+            },
+            cwd=folder,
+        )
+        process.start()
+        found: list[_Announcement] = []
+
+        def has_announced() -> bool:
+            found.extend(_announcements(process.log_path))
+            return bool(found)
+
+        try:
+            process.wait_until(has_announced, timeout_s=_UP_WITHIN_S, what="saying where it listens")
+            token = (state / "token").read_text(encoding="utf-8").strip()
+        except BaseException:
+            process.kill()
+            raise
+        client = httpx.Client(
+            base_url=f"{found[0].users_url}/api/v1",
+            headers={"authorization": f"Bearer {token}"},
+            timeout=30,
+            trust_env=False,
+        )
+        return cls(process, found[0].users_url, found[0].login_url, client)
+
+    def register_cluster(self, name: str, bootstrap_servers: str) -> None:
+        self._ask("POST", "/clusters", {"name": name, "bootstrap_servers": bootstrap_servers})
+
+    def create_pipeline(self, name: str, definition: Mapping[str, Any]) -> None:
+        self._ask("POST", "/pipelines", {"name": name, "definition": definition, "note": "made by the demo"})
+
+    def start_run(self, pipeline: str) -> Run:
+        return self._run(self._ask("POST", f"/pipelines/{pipeline}/runs", {"why": "the demo"}))
+
+    def get_run(self, run_id: str) -> Run:
+        return self._run(self._ask("GET", f"/runs/{run_id}"))
+
+    def tasks(self, run_id: str) -> list[TaskStatus]:
+        """The last word of each task, by ordinal and task."""
+        return msgspec.json.decode(self._ask("GET", f"/runs/{run_id}/tasks"), type=_Tasks, strict=False).items
+
+    def end_run(self, run_id: str, how: str, *, timeout_s: float) -> Run:
+        """`drain` or `kill` the run and wait until it has ended. Raises EmbeddedError when it does not."""
+        run = self.get_run(run_id)
+        if run.state not in _ENDED:
+            run = self._run(self._ask("POST", f"/runs/{run_id}/{how}", {"why": "the demo ends"}))
+        deadline = time.monotonic() + timeout_s
+        while run.state not in _ENDED:
+            if time.monotonic() > deadline:
+                raise EmbeddedError(f"the run is still {run.state} {timeout_s:.0f} s after its {how}")
+            time.sleep(0.2)
+            run = self.get_run(run_id)
+        return run
+
+    def stop(self) -> None:
+        """End the server, and only it: a run that lives would go on."""
+        self._http.close()
+        self.process.stop(timeout_s=10)
+
+    def _run(self, body: bytes) -> Run:
+        return msgspec.json.decode(body, type=Run)
+
+    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> bytes:
+        try:
+            answer = self._http.request(method, path, json=body)
+        except httpx.HTTPError as error:
+            raise EmbeddedError(
+                f"the Fenceline server at {self.users_url} does not answer: {error}\n{self.process.log_tail()}"
+            ) from error
+        if answer.is_error:
+            raise EmbeddedError(f"{method} {path} was refused ({answer.status_code}): {_detail(answer)}")
+        return answer.content
+
+
+def _announcements(log: Path) -> list[_Announcement]:
+    """The line of JSON among the log's lines, once it is there whole."""
+    text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+    whole = [line for line in text.splitlines(keepends=True) if line.startswith('{"users_url"') and line.endswith("\n")]
+    return [msgspec.json.decode(line, type=_Announcement) for line in whole]
+
+
+def _detail(answer: httpx.Response) -> str:
+    try:
+        document = json.loads(answer.content)
+    except ValueError:
+        return answer.text[:500]
+    problems = "; ".join(f"{p['field']}: {p['message']}" for p in document.get("problems", ()))
+    return f"{document.get('detail', '')} {problems}".strip()
