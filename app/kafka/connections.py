@@ -1,0 +1,59 @@
+"""From a cluster's entry to what a client is given: references to secrets resolved, here and nowhere earlier."""
+
+from __future__ import annotations
+
+import errno
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+
+from app.domain import secret_reference
+
+BOOTSTRAP = "bootstrap.servers"
+
+
+def resolve(
+    connection: Mapping[str, str], *, environment: Mapping[str, str], secrets_dir: Path | None
+) -> dict[str, str]:
+    """The client settings with their secrets. Raises InvalidError naming the option and the reference."""
+
+    def read_file(name: str) -> str:
+        if secrets_dir is None:
+            raise FileNotFoundError(errno.ENOENT, "FENCELINE_SECRETS_DIR is not set")
+        return (secrets_dir / name).read_text()
+
+    return secret_reference.resolve(connection, environment=environment, read_file=read_file)
+
+
+def to_kafka_python(resolved: Mapping[str, str]) -> dict[str, object]:
+    """The same settings in the words of kafka-python; only those that a cluster's entry may have."""
+    settings: dict[str, object] = {
+        "bootstrap_servers": [address.strip() for address in resolved[BOOTSTRAP].split(",")],
+        "security_protocol": resolved.get("security.protocol", "PLAINTEXT").upper(),
+        "sasl_mechanism": resolved.get("sasl.mechanism", resolved.get("sasl.mechanisms")),
+        "sasl_plain_username": resolved.get("sasl.username"),
+        "sasl_plain_password": resolved.get("sasl.password"),
+    }
+    if str(settings["security_protocol"]).endswith("SSL"):
+        settings["ssl_context"] = tls_context(resolved)
+    return settings
+
+
+def tls_context(resolved: Mapping[str, str]) -> ssl.SSLContext:
+    """TLS as librdkafka does it by these settings: certificates and host names are checked unless told otherwise."""
+    authority = resolved.get("ssl.ca.location")
+    if authority is None or authority == "probe":
+        context = ssl.create_default_context()
+    elif Path(authority).is_dir():
+        context = ssl.create_default_context(capath=authority)
+    else:
+        context = ssl.create_default_context(cafile=authority)
+    if resolved.get("ssl.endpoint.identification.algorithm") == "none":
+        context.check_hostname = False
+    if resolved.get("enable.ssl.certificate.verification", "true").lower() == "false":
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    certificate = resolved.get("ssl.certificate.location")
+    if certificate is not None:
+        context.load_cert_chain(certificate, resolved.get("ssl.key.location"), resolved.get("ssl.key.password"))
+    return context

@@ -1,0 +1,271 @@
+"""Groups, their offsets, and the brokers' versions: what librdkafka's admin client cannot be trusted with, or not do.
+
+librdkafka ends the whole *process* when an admin client asks for a group's offsets while its coordinator is moving (a
+null pointer in the OffsetFetch handler; librdkafka #3663 and #4605 are of the kind), as in every rolling restart of the
+brokers. Versions and features of brokers it does not tell at all. So these questions go through kafka-python, which is
+untyped and partly private: this module is the border, its functions block, and nothing of the library gets past them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple, TypeVar, cast
+
+from kafka import errors as library_errors  # pyright: ignore[reportMissingTypeStubs]
+from kafka.admin import KafkaAdminClient  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
+from kafka.net.compat import KafkaNetClient  # pyright: ignore[reportMissingTypeStubs]
+from kafka.protocol.api_message import ApiMessage  # pyright: ignore[reportMissingTypeStubs]
+from kafka.protocol.consumer import OffsetFetchRequest  # pyright: ignore[reportMissingTypeStubs]
+from kafka.structs import OffsetAndMetadata  # pyright: ignore[reportMissingTypeStubs]
+from kafka.structs import TopicPartition as LibraryPartition  # pyright: ignore[reportMissingTypeStubs]
+
+from app.domain.cluster import GroupMember
+from app.domain.errors import ConflictError, FencelineError
+from app.kafka.attempt import Attempt
+from app.kafka.connections import to_kafka_python
+from app.ports.brokers import GroupDescription, TopicPartition
+
+T = TypeVar("T")
+
+errors: Any = library_errors
+
+# It logs each failure that we raise, and at debug level its settings, password included.
+_library_log = logging.getLogger("kafka")
+_library_log.addHandler(logging.NullHandler())
+_library_log.propagate = False
+
+_MESSAGES = "app.kafka.messages"
+_CONSUMER_GROUP_DESCRIBE = 69
+_UNSUPPORTED_VERSION = 35
+_GROUP_ID_NOT_FOUND = 69
+_UNSTABLE_OFFSET_COMMIT = 88
+_RETRY_S = 0.1
+_HAS_MEMBERS = ("UnknownMemberIdError", "IllegalGenerationError", "RebalanceInProgressError", "FencedMemberEpochError")
+
+
+class ConsumerGroupDescribeRequest(ApiMessage, load_json=_MESSAGES):
+    """KIP-848; kafka-python has the message's number only."""
+
+
+class ConsumerGroupDescribeResponse(ApiMessage, load_json=_MESSAGES):
+    """Registers itself as the answer to the request above."""
+
+
+class BrokerFacts(NamedTuple):
+    """What the brokers say of their own abilities; `oldest` is None when none of them said it."""
+
+    oldest: tuple[int, int] | None
+    offers_consumer_protocol: bool | None
+
+
+def ask(resolved: Mapping[str, str], attempt: Attempt, what: str, question: Callable[[GroupClient], T]) -> T:
+    """The answer of a client made for this question, asked again while the brokers say "not now". Blocks.
+
+    Raises BrokerUnreachableError, UnavailableError with the refusal, and whatever of ours the question raises.
+    """
+    while True:
+        try:
+            with GroupClient(resolved, attempt) as client:
+                return question(client)
+        except errors.KafkaError as error:
+            if not _is_transient(error) or attempt.left_s <= _RETRY_S:
+                raise _failure(attempt, what, error) from error
+        time.sleep(_RETRY_S)
+
+
+class GroupClient:
+    """A connection to the cluster; leave it as a context manager does."""
+
+    def __init__(self, resolved: Mapping[str, str], attempt: Attempt) -> None:
+        left_ms = max(1, int(attempt.left_s * 1000))
+        opened: list[Any] = []
+
+        def open_network(**settings: Any) -> Any:
+            opened.append(cast(Any, KafkaNetClient)(**settings))
+            return opened[0]
+
+        try:
+            self._client: Any = cast(Any, KafkaAdminClient)(
+                **to_kafka_python(resolved),
+                client_id="fenceline-server",
+                bootstrap_timeout_ms=left_ms,
+                request_timeout_ms=left_ms,
+                reconnect_backoff_max_ms=500,
+                kafka_client=open_network,
+            )
+        except errors.KafkaError:
+            # It connects while it is made, and leaves its thread running when that fails.
+            for network in opened:
+                network.close()
+                network._manager._net.stop()  # noqa: SLF001 - what the library's own close does
+            raise
+        self._manager: Any = self._client._manager  # noqa: SLF001 - no public way to a broker of one's choice
+        self._attempt = attempt
+
+    def __enter__(self) -> GroupClient:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._client.close()
+
+    def broker_facts(self, broker_ids: Collection[int]) -> BrokerFacts:
+        """Asks every broker; one that does not answer is left out."""
+        data = self._manager.run(self._versions, broker_ids)
+        versions = [cast("tuple[int, int]", tuple(found.broker_version[:2])) for found in data]
+        offers = [_CONSUMER_GROUP_DESCRIBE in found.api_versions for found in data]
+        if not versions:
+            return BrokerFacts(None, None)
+        return BrokerFacts(min(versions), all(offers) and self._is_consumer_protocol_on())
+
+    def describe(self, group: str) -> GroupDescription:
+        """Asked as a KIP-848 group first: a group is only known to the question of its own protocol."""
+        coordinator = self._manager.run(self._coordinator, group)
+        if _CONSUMER_GROUP_DESCRIBE in self._manager.broker_version_data.api_versions:
+            request = ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)  # pyright: ignore
+            found = self._send(request, coordinator).groups[0]
+            if found.error_code == 0:
+                return _description(group, "consumer", found.group_state, found.members)
+            if found.error_code not in (_GROUP_ID_NOT_FOUND, _UNSUPPORTED_VERSION):
+                raise _error_of(found.error_code, found.error_message)
+        answer = self._client.describe_groups([group], group_coordinator_id=coordinator)[group]
+        state = str(answer["group_state"])
+        if answer["error"] is not None and state != "Dead":
+            raise errors.BrokerResponseError(answer["error"])
+        return _description(group, "classic" if state != "Dead" else "", state, answer["members"])
+
+    def members(self, groups: Collection[str]) -> dict[str, tuple[GroupMember, ...]]:
+        """Of each group that may be looked at."""
+        found: dict[str, tuple[GroupMember, ...]] = {}
+        for group in groups:
+            with contextlib.suppress(errors.AuthorizationError):
+                found[group] = self.describe(group).members
+        return found
+
+    def committed(self, group: str) -> dict[TopicPartition, int]:
+        """Stable or not: what was last committed, not what an open transaction would commit."""
+        found = self._client.list_group_offsets({group: None})[group]
+        return {
+            TopicPartition(at.topic, at.partition): committed.offset
+            for at, committed in found.items()
+            if committed.offset >= 0
+        }
+
+    def alter(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Raises ConflictError while the group has members or an open transaction holds offsets of it."""
+        description = self.describe(group)
+        if description.members:
+            members = ", ".join(f"{member.client_id} on {member.host}" for member in description.members)
+            raise ConflictError(
+                f"the group {group} is {description.state} and has members ({members}): "
+                "stop all of them before you move its offsets"
+            )
+        pending = self._pending(group)
+        if pending:
+            where = ", ".join(f"{at.topic}-{at.partition}" for at in pending)
+            raise ConflictError(
+                f"an open transaction has offsets of the group {group} on {where} and could commit them after they "
+                "were moved: wait until it has ended"
+            )
+        answers = self._client.alter_group_offsets(
+            group, {LibraryPartition(*at): OffsetAndMetadata(offset, "", -1) for at, offset in offsets.items()}
+        )
+        for at, error in answers.items():
+            if error is not errors.NoError:
+                # Somebody joined since: the coordinator itself refuses those who are no members.
+                if error.__name__ in _HAS_MEMBERS:
+                    raise ConflictError(f"the group {group} has a member again: stop it before you move its offsets")
+                raise error(f"the offset of {at.topic}-{at.partition}")
+
+    def _pending(self, group: str) -> list[TopicPartition]:
+        """Partitions whose offsets an open transaction has written: only "stable" answers tell them."""
+        coordinator = self._manager.run(self._coordinator, group)
+        of_group = cast(Any, OffsetFetchRequest).OffsetFetchRequestGroup
+        request = cast(Any, OffsetFetchRequest)(
+            group_id=group,
+            topics=None,
+            groups=[of_group(group_id=group, topics=None)],
+            require_stable=True,
+            min_version=7,
+            max_version=8,
+        )
+        answer = self._send(request, coordinator)
+        found = answer.groups[0] if answer.API_VERSION >= 8 else answer
+        if found.error_code != 0:
+            raise _error_of(found.error_code, f"the offsets of {group}")
+        return [
+            TopicPartition(topic.name, partition.partition_index)
+            for topic in found.topics
+            for partition in topic.partitions
+            if partition.error_code == _UNSTABLE_OFFSET_COMMIT
+        ]
+
+    def _is_consumer_protocol_on(self) -> bool:
+        """Brokers know the messages long before the cluster's feature `group.version` allows them."""
+        features: Any = self._client.describe_features()
+        finalized = features.get("group.version", {}).get("finalized")
+        return finalized is not None and finalized[1] >= 1
+
+    def _send(self, request: Any, broker_id: int) -> Any:
+        return self._manager.run(self._sent, request, broker_id)
+
+    async def _sent(self, request: Any, broker_id: int) -> Any:
+        return await self._manager.send(request, node_id=broker_id, request_timeout_ms=self._left_ms)
+
+    async def _versions(self, broker_ids: Collection[int]) -> list[Any]:
+        """Connects to all at once and leaves half of the time to the other questions when one does not answer."""
+        timeout_ms = self._left_ms / 2
+        connections: list[Any] = []
+        for broker_id in broker_ids:
+            with contextlib.suppress(errors.KafkaError):
+                connections.append(self._manager.get_connection(broker_id, timeout_ms=timeout_ms))
+        found: list[Any] = []
+        for connection in connections:
+            with contextlib.suppress(errors.KafkaError):
+                await connection
+                found.append(connection.broker_version_data)
+        return found
+
+    async def _coordinator(self, group: str) -> int:
+        return (await self._client._find_coordinator_ids([group]))[group]  # noqa: SLF001 - as `_manager`
+
+    @property
+    def _left_ms(self) -> float:
+        return self._attempt.left_s * 1000
+
+
+def _description(group: str, protocol: str, state: str, members: Collection[Any]) -> GroupDescription:
+    def value(member: Any, name: str) -> str:
+        return str(cast("dict[str, Any]", member)[name] if isinstance(member, dict) else getattr(member, name))
+
+    return GroupDescription(
+        group=group,
+        state=state,
+        protocol=protocol,
+        members=tuple(
+            GroupMember(
+                member_id=value(member, "member_id"),
+                client_id=value(member, "client_id"),
+                # Kafka prints Java addresses: /127.0.0.1
+                host=value(member, "client_host").removeprefix("/"),
+            )
+            for member in members
+        ),
+    )
+
+
+def _error_of(code: int, message: str | None) -> Exception:
+    return errors.for_code(code)(message or "")
+
+
+def _is_transient(error: Exception) -> bool:
+    """A coordinator that moves or loads; not that nobody answered, which has used up its time already."""
+    return isinstance(error, errors.RetriableError) and not isinstance(error, errors.KafkaTimeoutError)
+
+
+def _failure(attempt: Attempt, what: str, error: Exception) -> FencelineError:
+    if isinstance(error, errors.BrokerResponseError):
+        return attempt.refused(what, str(error))
+    return attempt.unreachable(str(error))

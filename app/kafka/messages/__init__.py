@@ -1,0 +1,1 @@
+"""Schemas of Kafka messages that kafka-python lacks, in the notation that it reads (app/kafka/group_client.py)."""
