@@ -39,7 +39,6 @@ CONSUMER: dict[str, ValueRule] = _BOTH | {
     "fetch.queue.backoff.ms": Whole(1, 300_000),
     "fetch.wait.max.ms": Whole(0, 300_000),
     "group.remote.assignor": Word(),
-    "heartbeat.interval.ms": Whole(1, 3_600_000),
     "max.partition.fetch.bytes": Whole(1, 1_000_000_000),
     "max.poll.interval.ms": Whole(1, 86_400_000),
     "queued.max.messages.kbytes": Whole(1, 2_097_151),
@@ -56,8 +55,8 @@ PRODUCER: dict[str, ValueRule] = _BOTH | {
     "max.in.flight.requests.per.connection": Whole(1, 5),
     "message.copy.max.bytes": Whole(0, 1_000_000_000),
     "message.max.bytes": Whole(1_000, 1_000_000_000),
-    # 0 would mean: try for ever.
-    "message.timeout.ms": Whole(1, _MAX_INT),
+    # 0 would mean: try for ever; less than a second gives up before a new leader can be found.
+    "message.timeout.ms": Whole(1_000, _MAX_INT),
     "partitioner": OneOf(
         ("random", "consistent", "consistent_random", "murmur2", "murmur2_random", "fnv1a", "fnv1a_random")
     ),
@@ -102,6 +101,7 @@ LOCKED_CONSUMER: dict[str, str] = _LOCKED_BOTH | {
         "a static member keeps its partitions after it has left, and the loop gives them up when it stops"
     ),
     "group.protocol": "the field group_protocol sets it",
+    "heartbeat.interval.ms": "it is a quarter of session_timeout_ms (the broker's own with KIP-848)",
     "isolation.level": f"{_EXACTLY_ONCE}: reading uncommitted records would process what is aborted later",
     "offset.store.method": _EXACTLY_ONCE,
     "partition.assignment.strategy": "the field group_protocol sets it; the loop is built for cooperative-sticky",
@@ -116,6 +116,7 @@ LOCKED_PRODUCER: dict[str, str] = _LOCKED_BOTH | {
     "message.send.max.retries": _EXACTLY_ONCE,
     "request.required.acks": f"{_EXACTLY_ONCE}: every output waits for all in-sync replicas",
     "retries": _EXACTLY_ONCE,
+    "statistics.interval.ms": "from its statistics the loop learns the producer's id and epoch",
     "transaction.timeout.ms": "the field transaction_timeout_ms sets it",
     "transactional.id": "Fenceline names the ids, so that no two pipelines share one",
 }

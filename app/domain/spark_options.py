@@ -41,15 +41,21 @@ _SHAPE = "the fields instances and tasks_per_instance decide how many tasks and 
 _ONE_ATTEMPT = "it could run two attempts of one task side by side"
 _RETRIES = "the loop has its own back-off and gives up by itself"
 _RUNS_CODE = "it runs code that is not part of the pipeline"
+_OURS = "Fenceline sets it"
 _TRUST = "it opens ports or hands out data that Fenceline guards"
 
 LOCKED: dict[str, str] = {
     "spark.app.name": "Fenceline names the application, so that its run can be found",
     "spark.barrier.sync.timeout": _SHAPE,
     "spark.cores.max": _SHAPE,
+    "spark.driver.extraJavaOptions": _OURS,
+    "spark.eventLog.enabled": _OURS,
     "spark.executor.cores": _SHAPE,
+    "spark.executor.extraJavaOptions": _OURS,
     "spark.executor.instances": _SHAPE,
+    "spark.excludeOnFailure.enabled": _RETRIES,
     "spark.executor.memory": "the field spark.executor_memory_mb sets it",
+    "spark.local.dir": _OURS,
     "spark.master": "the field spark.master sets it",
     "spark.python.worker.reuse": "a reused worker could keep the group membership of a task that has ended",
     "spark.stage.maxConsecutiveAttempts": _RETRIES,
@@ -64,10 +70,11 @@ LOCKED_PREFIXES: tuple[tuple[str, str], ...] = (
     ("spark.authenticate", _TRUST),
     ("spark.dynamicAllocation.", _SHAPE),
     ("spark.extraListeners", _RUNS_CODE),
-    ("spark.fenceline.", "Fenceline sets it"),
+    ("spark.fenceline.", _OURS),
     ("spark.pyspark.", _RUNS_CODE),
     ("spark.speculation", _ONE_ATTEMPT),
     ("spark.task.reaper.", "it ends the attempts that hang"),
+    ("spark.ui.enabled", _TRUST),
     ("spark.ui.killEnabled", _TRUST),
 )
 """Whatever begins with one of these is refused, even where an administrator's list names it."""

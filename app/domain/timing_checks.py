@@ -1,11 +1,12 @@
 """Whether the times in a definition fit together: those that librdkafka and the brokers insist on, and what is wise.
 
 message.timeout.ms ≤ transaction timeout (≤ the broker's transaction.max.timeout.ms, see `cluster_checks`);
-commit interval < transaction timeout; heartbeat < session timeout ≤ max.poll.interval.ms.
+commit interval < transaction timeout; session timeout ≤ max.poll.interval.ms.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from app.domain.options import canonical
@@ -19,11 +20,14 @@ DEFAULT_RECONNECT_BACKOFF_MS = 100
 DEFAULT_RECONNECT_BACKOFF_MAX_MS = 10_000
 """librdkafka's own, for the options that are not set."""
 
+_NUMBER = re.compile(r"[0-9]{1,19}(?:\.[0-9]{1,19})?", re.ASCII)
+
 
 def check(definition: PipelineDefinition) -> Iterator[Problem]:
     """The problems that need nobody's word but the definition's."""
     yield from _check_bounds(definition)
     yield from _check_transaction(definition)
+    yield from _check_linger(definition)
     yield from _check_group(definition)
     for field, overrides in (
         ("consumer_overrides", canonical(definition.consumer_overrides)),
@@ -34,10 +38,8 @@ def check(definition: PipelineDefinition) -> Iterator[Problem]:
 
 def number(overrides: Mapping[str, str], name: str) -> float | None:
     """The value of a numeric option, or None when it is not set or not a number (which the options' check says)."""
-    try:
-        return float(overrides[name])
-    except (KeyError, ValueError):
-        return None
+    value = overrides.get(name, "")
+    return float(value) if _NUMBER.fullmatch(value) else None
 
 
 def _check_bounds(definition: PipelineDefinition) -> Iterator[Problem]:
@@ -75,15 +77,20 @@ def _check_transaction(definition: PipelineDefinition) -> Iterator[Problem]:
             f"lives: at most transaction_timeout_ms, {timeout_ms}"
         )
         yield Problem(field="producer_overrides.message.timeout.ms", message=message)
-    linger_ms = number(overrides, "linger.ms")
-    limit_ms = timeout_ms if message_ms is None else message_ms
-    if linger_ms is not None and linger_ms >= limit_ms:
-        message = f"linger.ms is {linger_ms:g}: records would wait longer than the {limit_ms:.0f} ms they are tried for"
-        yield Problem(field="producer_overrides.linger.ms", message=message)
     socket_ms = number(overrides, "socket.timeout.ms")
     if socket_ms is not None and socket_ms > timeout_ms:
         message = f"socket.timeout.ms is {socket_ms:.0f}; it may not exceed transaction_timeout_ms, {timeout_ms}"
         yield Problem(field="producer_overrides.socket.timeout.ms", message=message)
+
+
+def _check_linger(definition: PipelineDefinition) -> Iterator[Problem]:
+    """Without an override a record is tried for as long as a transaction may live, whatever the guarantee."""
+    overrides = canonical(definition.producer_overrides)
+    linger_ms, message_ms = number(overrides, "linger.ms"), number(overrides, "message.timeout.ms")
+    limit_ms = definition.transaction_timeout_ms if message_ms is None else message_ms
+    if linger_ms is not None and linger_ms >= limit_ms:
+        message = f"linger.ms is {linger_ms:g}: records would wait longer than the {limit_ms:.0f} ms they are tried for"
+        yield Problem(field="producer_overrides.linger.ms", message=message)
 
 
 def _check_group(definition: PipelineDefinition) -> Iterator[Problem]:
@@ -95,11 +102,7 @@ def _check_group(definition: PipelineDefinition) -> Iterator[Problem]:
             f"{max_poll_ms:.0f}, and be put out of its group; commit more often"
         )
         yield Problem(field="commit_interval_ms", message=message)
-    heartbeat_ms = number(overrides, "heartbeat.interval.ms")
     if definition.group_protocol is GroupProtocol.CONSUMER:
-        if heartbeat_ms is not None:
-            message = "With the group protocol `consumer` the broker sets the heartbeat interval; leave it out"
-            yield Problem(field="consumer_overrides.heartbeat.interval.ms", message=message)
         if definition.session_timeout_ms != DEFAULT_SESSION_TIMEOUT_MS:
             message = (
                 "session_timeout_ms has no effect with the group protocol `consumer`: the broker sets the session "
@@ -117,17 +120,6 @@ def _check_group(definition: PipelineDefinition) -> Iterator[Problem]:
             "the session may not be the longer one"
         )
         yield Problem(field="session_timeout_ms", message=message)
-    if heartbeat_ms is None:
-        return
-    if heartbeat_ms >= session_ms:
-        message = f"heartbeat.interval.ms is {heartbeat_ms:.0f}: none would come within the session of {session_ms} ms"
-        yield Problem(field="consumer_overrides.heartbeat.interval.ms", message=message)
-    elif heartbeat_ms > session_ms / 3:
-        message = (
-            f"heartbeat.interval.ms is {heartbeat_ms:.0f}, more than a third of the session of {session_ms} ms: "
-            "one lost heartbeat or two cost the membership"
-        )
-        yield Problem(field="consumer_overrides.heartbeat.interval.ms", message=message, is_warning=True)
 
 
 def _check_backoff(field: str, overrides: Mapping[str, str]) -> Iterator[Problem]:

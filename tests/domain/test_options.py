@@ -210,7 +210,7 @@ def test_a_family_of_spark_keys_is_locked_by_its_beginning(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "spark.executor.extraJavaOptions",
+        "spark.executor.extraClassPath",
         "spark.jars.packages",
         "spark.plugins",
         "spark.driver.extraClassPath",

@@ -85,7 +85,6 @@ def test_what_librdkafka_refuses_in_a_producer_is_refused_before(name: str, valu
 CONSUMER_CASES: list[tuple[GroupProtocol, dict[str, str], bool]] = [
     (GroupProtocol.CLASSIC, {"max.poll.interval.ms": "5000"}, True),
     (GroupProtocol.CLASSIC, {"max.poll.interval.ms": "10000"}, False),
-    (GroupProtocol.CONSUMER, {"heartbeat.interval.ms": "1000"}, True),
     (GroupProtocol.CONSUMER, {"group.remote.assignor": "uniform"}, False),
     (GroupProtocol.CLASSIC, {"reconnect.backoff.max.ms": "0"}, True),
 ]
@@ -117,7 +116,9 @@ def test_a_message_timeout_past_the_transaction_names_both_times() -> None:
 
 @pytest.mark.parametrize("overrides", [{"linger.ms": "10000"}, {"linger.ms": "500", "message.timeout.ms": "500"}])
 def test_records_do_not_linger_longer_than_they_are_tried(overrides: dict[str, str]) -> None:
-    assert only(producer_overrides=overrides).field == "producer_overrides.linger.ms"
+    for guarantee in (ProcessingGuarantee.EXACTLY_ONCE_V2, ProcessingGuarantee.AT_LEAST_ONCE):
+        problem = only(producer_overrides=overrides, processing_guarantee=guarantee)
+        assert problem.field == "producer_overrides.linger.ms"
 
 
 def test_a_commit_interval_past_max_poll_is_refused() -> None:
@@ -136,25 +137,12 @@ def test_a_session_longer_than_max_poll_is_refused() -> None:
     assert "the session may not be the longer one" in problem.message
 
 
-@pytest.mark.parametrize(("heartbeat", "is_warning"), [("10000", False), ("4000", True)])
-def test_a_heartbeat_fits_into_the_session(heartbeat: str, is_warning: bool) -> None:
-    problem = only(consumer_overrides={"heartbeat.interval.ms": heartbeat})
-    assert problem.field == "consumer_overrides.heartbeat.interval.ms"
-    assert problem.is_warning is is_warning
-    assert problems(consumer_overrides={"heartbeat.interval.ms": "3000"}) == []
-
-
 def test_a_changed_session_timeout_under_kip_848_is_a_warning_as_the_session_belongs_to_the_broker() -> None:
     problem = only(group_protocol=GroupProtocol.CONSUMER, session_timeout_ms=6_000)
     assert problem.field == "session_timeout_ms"
     assert problem.is_warning
     assert "group.consumer.session.timeout.ms" in problem.message
     assert problems(group_protocol=GroupProtocol.CONSUMER) == []
-
-
-def test_a_heartbeat_interval_under_kip_848_is_refused() -> None:
-    problem = only(group_protocol=GroupProtocol.CONSUMER, consumer_overrides={"heartbeat.interval.ms": "1000"})
-    assert "the broker sets the heartbeat interval" in problem.message
 
 
 def test_a_remote_assignor_needs_kip_848() -> None:
@@ -164,4 +152,4 @@ def test_a_remote_assignor_needs_kip_848() -> None:
 
 @pytest.mark.parametrize("value", ["", "abc", "nan", "-5"])
 def test_what_is_no_number_is_left_to_the_check_of_options(value: str) -> None:
-    assert problems(producer_overrides={"linger.ms": value}, consumer_overrides={"heartbeat.interval.ms": value}) == []
+    assert problems(producer_overrides={"linger.ms": value}, consumer_overrides={"max.poll.interval.ms": value}) == []
