@@ -133,7 +133,12 @@ async def offsets(
         _list_offsets(admin, attempt, partitions, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED),
     )
     return {
-        at: PartitionOffsets(earliest=earliest[at], last_stable=last_stable[at], high_watermark=high_watermark[at])
+        at: PartitionOffsets(
+            earliest=earliest[at],
+            last_stable=last_stable[at],
+            # Three answers are three moments, and a high watermark is never behind the last stable offset.
+            high_watermark=max(high_watermark[at], last_stable[at]),
+        )
         for at in earliest
     }
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -162,7 +163,7 @@ class GroupClient:
                 f"the group {group} is {description.state} and has members ({members}): "
                 "stop all of them before you move its offsets"
             )
-        pending = self._pending(group)
+        pending = self._pending(group, offsets)
         if pending:
             where = ", ".join(f"{at.topic}-{at.partition}" for at in pending)
             raise ConflictError(
@@ -179,14 +180,29 @@ class GroupClient:
                     raise ConflictError(f"the group {group} has a member again: stop it before you move its offsets")
                 raise error(f"the offset of {at.topic}-{at.partition}")
 
-    def _pending(self, group: str) -> list[TopicPartition]:
-        """Partitions whose offsets an open transaction has written: only "stable" answers tell them."""
+    def _pending(self, group: str, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
+        """Those whose offsets an open transaction has written.
+
+        Asked by name and for "stable" offsets: an answer to "all" leaves out what was never committed.
+        """
         coordinator = self._manager.run(self._coordinator, group)
-        of_group = cast(Any, OffsetFetchRequest).OffsetFetchRequestGroup
-        request = cast(Any, OffsetFetchRequest)(
+        by_topic: defaultdict[str, list[int]] = defaultdict(list)
+        for at in partitions:
+            by_topic[at.topic].append(at.partition)
+        message: Any = OffsetFetchRequest
+        in_group = message.OffsetFetchRequestGroup
+        # Version 7 asks for one group, 8 for several: the fields of the other one are not sent.
+        request = message(
             group_id=group,
-            topics=None,
-            groups=[of_group(group_id=group, topics=None)],
+            topics=[message.OffsetFetchRequestTopic(name=t, partition_indexes=p) for t, p in by_topic.items()],
+            groups=[
+                in_group(
+                    group_id=group,
+                    topics=[
+                        in_group.OffsetFetchRequestTopics(name=t, partition_indexes=p) for t, p in by_topic.items()
+                    ],
+                )
+            ],
             require_stable=True,
             min_version=7,
             max_version=8,

@@ -25,6 +25,8 @@ from tests.support.topics import unique_name
 from tests.support.waiting import wait_for, wait_for_async
 
 Protocol = Literal["classic", "consumer"]
+# The clients of the tests themselves; librdkafka prints each connection that the stopping broker closes.
+QUIET: dict[str, Any] = {"log_level": 0}
 both_protocols = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 
 
@@ -45,7 +47,7 @@ class Writer:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._producer = Producer({**connection, "transactional.id": unique_name("tx")})
+        self._producer = Producer({**connection, **QUIET, "transactional.id": unique_name("tx")})
         self._producer.init_transactions(10)
 
     def begin(self, topic: str, *, records: int) -> None:
@@ -56,7 +58,7 @@ class Writer:
 
     def send_offset(self, group: str, at: TopicPartition, offset: int) -> None:
         """As a consumer that never subscribed: the broker asks for no membership."""
-        consumer = Consumer({**self._connection, "group.id": group})
+        consumer = Consumer({**self._connection, **QUIET, "group.id": group})
         try:
             metadata = consumer.consumer_group_metadata()
             self._producer.send_offsets_to_transaction([ClientPartition(*at, offset)], metadata, 10)
@@ -77,7 +79,7 @@ def writer(connection: Connection) -> Writer:
 
 def write(connection: Connection, topic: str, *, records: int, timestamp_ms: int = 0) -> None:
     """Records one second apart from `timestamp_ms` on, all in partition 0."""
-    producer = Producer(dict(connection))
+    producer = Producer({**connection, **QUIET})
     for number in range(records):
         producer.produce(topic, str(number).encode(), partition=0, timestamp=timestamp_ms + number * 1000)
     assert producer.flush(10) == 0
@@ -94,7 +96,7 @@ class Members:
         settings: dict[str, Any] = {"group.id": group, "group.protocol": protocol, "client.id": client_id}
         if protocol == "classic":
             settings["session.timeout.ms"] = 6000
-        consumer = Consumer({**self._connection, **settings})
+        consumer = Consumer({**self._connection, **QUIET, **settings})
         self._consumers.append(consumer)
         consumer.subscribe([topic])
 
@@ -213,9 +215,13 @@ async def test_last_stable_offset_stays_behind_an_open_transaction(
     open_ = (await brokers.offsets(connection, [at]))[at]
     assert (open_.earliest, open_.last_stable, open_.high_watermark) == (0, 3, 5)
     writer.commit()
-    ended = (await brokers.offsets(connection, [at]))[at]
-    # Five records and the marker.
-    assert (ended.last_stable, ended.high_watermark) == (6, 6)
+
+    async def is_ended() -> bool:
+        ended = (await brokers.offsets(connection, [at]))[at]
+        # Five records and the marker, which is written a moment after the commit is answered.
+        return (ended.last_stable, ended.high_watermark) == (6, 6)
+
+    await wait_for_async(is_ended, 10, "both ends behind the marker of the committed transaction")
 
 
 async def test_offsets_of_a_partition_that_is_not_there_are_refused_by_name(
