@@ -37,7 +37,7 @@ class Feed:
                 "linger.ms": 5,
                 "compression.type": "lz4",
                 "queue.buffering.max.messages": 200_000,
-                "log_level": 3,
+                "log_level": 0,
             }
         )
 

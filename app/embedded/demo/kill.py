@@ -39,7 +39,7 @@ class JournalTail:
     """Follows some ids' partitions of `__transaction_state`, so that a question costs milliseconds."""
 
     def __init__(self, *, bootstrap_servers: str, transactional_ids: Sequence[str]) -> None:
-        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 3})
+        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
         self._partitions = tuple(sorted({transaction_log_partition(name) for name in transactional_ids}))
         self._next = dict.fromkeys(self._partitions, 0)
         self._states: dict[str, TransactionState] = {}
@@ -50,7 +50,7 @@ class JournalTail:
                 "enable.auto.commit": False,
                 "isolation.level": "read_uncommitted",
                 "fetch.wait.max.ms": 10,
-                "log_level": 3,
+                "log_level": 0,
             }
         )
         self._consumer.assign([TopicPartition(TOPIC, number, 0) for number in self._partitions])

@@ -111,7 +111,7 @@ class SinkReader:
                     "isolation.level": "read_committed",
                     "auto.offset.reset": "earliest",
                     "enable.partition.eof": True,
-                    "log_level": 3,
+                    "log_level": 0,
                 }
             )
             self._consumer.assign([TopicPartition(self.topic, p, starts[p]) for p in self._partitions])
@@ -139,7 +139,7 @@ class Proof:
         self, *, bootstrap_servers: str, group: str, feed: Feed, sink_topic: str, settle_s: float = 10.0
     ) -> None:
         self._settle_s = settle_s
-        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 3})
+        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
         self._reader = SinkReader(bootstrap_servers, sink_topic)
         self._group = group
         self._feed = feed

@@ -52,7 +52,7 @@ class Stage:
 
     def create_topics(self, names: tuple[str, ...], *, partitions: int) -> None:
         """Fresh topics, with a leader for each partition when this returns."""
-        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
         wanted = [NewTopic(name, num_partitions=partitions, replication_factor=1) for name in names]
         try:
             created = cast(
@@ -144,14 +144,18 @@ def _has_variable(process: psutil.Process, name: str, value: str) -> bool:
 
 @contextmanager
 def _interruptible() -> Generator[None]:
-    """SIGTERM ends the demo as Ctrl-C does, cleaning up on the way; afterwards both are as they were."""
+    """SIGTERM ends the demo as Ctrl-C does, cleaning up on the way; afterwards both are as they were.
+
+    SIGINT is set too: a shell starts background jobs with it ignored, and the demo promises to hear it.
+    """
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         del number, frame
         raise KeyboardInterrupt
 
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    signal.signal(signal.SIGTERM, interrupt)
+    for number in before:
+        signal.signal(number, interrupt)
     try:
         yield
     finally:

@@ -53,6 +53,7 @@
               label: line.label,
               stroke: colour(line.colour),
               width: 2,
+              points: { show: false },
               dash: line.dash,
               value: (_, number) => (number == null ? "–" : `${whole.format(number)}`),
             })),
