@@ -30,6 +30,7 @@ _S = InstanceState
 _WORKING = frozenset({_S.STARTING, _S.RUNNING, _S.PAUSED})
 _SETTLED = frozenset({_S.RUNNING, _S.PAUSED})
 _STOPPING = frozenset({DesiredRunState.DRAIN, DesiredRunState.KILL})
+_TROUBLE = ("Error", "ERROR", "Exception", "CRITICAL")
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
@@ -298,6 +299,9 @@ def _judge_there(view: View, instance: Instance, seen: Observation) -> list[Acti
         return [_advance(instance, _S.DRAINING, None)]
     if instance.state is _S.DRAINING:
         return _hurry(view, instance, seen)
+    if instance.claimed_at is None and seen.process is ProcessWord.ALIVE:
+        # It is still starting; the first word of a driver is its claim.
+        return []
     if not view.is_silent(instance):
         # Said when it was silent; it is not any more.
         is_stale = instance.state in _WORKING and instance.reason is not None
@@ -382,8 +386,8 @@ def _not_missing(instance: Instance) -> list[Action]:
 
 
 def _last_words(seen: Observation) -> str:
-    """The last line of the driver's log: usually the error that ended it."""
-    lines = [line.strip() for line in seen.log_tail.splitlines() if line.strip()]
-    if not lines:
-        return "its driver ended without a word"
-    return f"its driver ended without saying how; its log ends with: {lines[-1][:300]}"
+    """The last line of the driver's log that tells of an error, if there is one; a killed driver leaves none."""
+    telling = [line.strip() for line in seen.log_tail.splitlines() if any(word in line for word in _TROUBLE)]
+    if not telling:
+        return "its driver ended without a word: it was killed, by hand or for want of memory"
+    return f"its driver ended without saying how; its log says: {telling[-1][:300]}"

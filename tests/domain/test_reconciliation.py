@@ -313,7 +313,19 @@ def test_a_submission_whose_pid_is_not_written_yet_gets_a_moment() -> None:
     assert states_entered(decide_for(replace(one, since=ago(16)), GONE_FINISHED)) == [S.FAILED]
 
 
+def test_a_killed_driver_that_logged_no_error_is_called_killed() -> None:
+    seen = replace(GONE_FINISHED, log_tail="12:00 INFO all is well\n")
+    (action,) = decide_for(instance(missing_s=2, heard_s=2.5), seen)
+    assert isinstance(action, Advance)
+    assert "killed" in (action.reason or "")
+    assert "all is well" not in (action.reason or "")
+
+
 # Silence of a driver that is there
+
+
+def test_a_driver_that_has_not_claimed_yet_is_not_called_silent() -> None:
+    assert decide_for(instance(S.SUBMITTING, is_claimed=False, lived_s=25, in_state_s=25)) == []
 
 
 def test_a_silent_driver_that_lives_stays_what_it_is_and_says_so() -> None:

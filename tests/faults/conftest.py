@@ -61,7 +61,7 @@ def running(server: ServerProcess, kafka: KafkaCluster, spark_cluster: SparkClus
     name = unique_name("faults")
     server.create_pipeline(name, replace(pipeline.definition))
     run_id = str(server.post(f"/pipelines/{name}/runs")["id"])
-    feeder = Feeder(pipeline, records_per_s=800)
+    feeder = Feeder(pipeline, records_per_s=400)
     running = RunningPipeline(
         name=name, run_id=run_id, pipeline=pipeline, server=server, cluster=spark_cluster, feeder=feeder
     )

@@ -58,7 +58,8 @@ def test_a_killed_executor_is_replaced_under_the_same_lease(running: RunningPipe
 def test_an_orphan_whose_executor_and_daemon_are_gone_does_no_harm(running: RunningPipeline) -> None:
     """The orphan is frozen while its successor starts, so that it really wakes up as a zombie with work in hand.
 
-    It is frozen *after* its parents' death: the kernel wakes and hangs up a process group that is orphaned while stopped.
+    It is frozen *after* its parents' death: a process group that is orphaned while stopped is woken and hung up on
+    by the kernel.
     """
     before = running.tasks()[0]
     executor = running.executor(0)
@@ -88,6 +89,7 @@ def test_an_orphan_that_was_not_frozen_leaves_by_itself(running: RunningPipeline
         running.wait_until_another_attempt_committed(before, 60)
 
 
+@pytest.mark.faults(keep=1)
 @pytest.mark.parametrize("which", ["jvm_pid", "python_pid"])
 def test_a_killed_driver_is_leased_again(running: RunningPipeline, which: str) -> None:
     before = running.tasks()[0]
@@ -142,10 +144,9 @@ def test_a_driver_that_dies_while_the_server_is_away_is_leased_again_once(runnin
 def test_all_workers_frozen_past_the_transaction_timeout_go_on_by_themselves(running: RunningPipeline) -> None:
     leases, before = running.leases(), running.tasks()
     tasks = [running.task_process(ordinal) for ordinal in before]
-    with measured(running, "all workers frozen"):
-        with frozen(tasks):
-            timed_out_at = now() + running.pipeline.definition.transaction_timeout_ms / 1000 + 3
-            wait_for(lambda: now() >= timed_out_at, 30, "the transactions to time out")
+    with measured(running, "all workers frozen"), frozen(tasks):
+        timed_out_at = now() + running.pipeline.definition.transaction_timeout_ms / 1000 + 3
+        wait_for(lambda: now() >= timed_out_at, 30, "the transactions to time out")
     after = running.tasks()
     assert all(task.state == "running" for task in after.values()), after
     assert running.leases() == leases
