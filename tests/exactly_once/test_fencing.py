@@ -18,8 +18,6 @@ from workers.transactional.client_config import reader_config, transactional_pro
 from workers.transactional.control import TaskEnd
 from workers.transactional.transactional_producer import TransactionalProducer
 
-SHORT = {"transaction_timeout_ms": 3_000, "session_timeout_ms": 3_000}
-
 
 def inits(pipeline: TestPipeline) -> int:
     """How often the id of task 0 was initialised, as the journal has it."""
@@ -55,7 +53,11 @@ def test_without_the_question_two_attempts_fence_each_other_for_ever(
     make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The negative control: who always takes its id back is taken it from again."""
-    monkeypatch.setattr(inquiry, "may_rebuild", lambda **_question: (True, "nobody asked"))
+
+    def always(**_question: object) -> tuple[bool, str]:
+        return True, "nobody asked"
+
+    monkeypatch.setattr(inquiry, "may_rebuild", always)
     pipeline = make_pipeline()
     with running(pipeline.specification(attempt=0)) as first, running(pipeline.specification(attempt=1)) as second:
 
@@ -97,7 +99,7 @@ def test_frozen_past_the_transaction_timeout_it_goes_on_by_itself(
     make_pipeline: MakePipeline, start_process: StartProcess
 ) -> None:
     """No server, no successor: the journal shows a timeout and nobody who came after."""
-    pipeline = make_pipeline(**SHORT, commit_interval_ms=1_000)
+    pipeline = make_pipeline(transaction_timeout_ms=3_000, session_timeout_ms=3_000, commit_interval_ms=1_000)
     process = start_process(pipeline.specification())
     process.wait_until(lambda: len(process.last().partitions) == 2, "the assignment")
     pipeline.feed(2_000)

@@ -86,7 +86,7 @@ class TaskLoop:
         self._tally = tally
         self._progress = progress
         self._clock = clock
-        self._settling = Settling(membership, make_producer, clock=clock)
+        self._settling = Settling(membership, make_producer, learn=progress.learned, clock=clock)
         self._batch_size = BatchSize(target_s=commit_interval_s)
         self._positions: dict[Partition, tuple[int, int]] = {}
         self._owned: frozenset[Partition] = frozenset()
@@ -263,7 +263,7 @@ class TaskLoop:
             # Undecided offsets of a transaction, or a broker that is slow: not known yet, and nothing depends on it.
             return
         for partition, committed in found.items():
-            self._progress.found(partition, committed.offset)
+            self._progress.learned(partition, committed.offset)
 
     def _may_process(self, messages: list[Message], moved: Mapping[Partition, int]) -> bool:
         """Commit the notes that must stand before this batch is processed (rule 7); False: poll it again, smaller."""
@@ -275,7 +275,7 @@ class TaskLoop:
             self._settling.note_starts(messages)
             unvetted = self._suspicion.unvetted(self._membership.ownership.owned)
             for partition, found in self._membership.committed(unvetted, timeout_s=_READ_COMMITTED_S).items():
-                self._progress.found(partition, found.offset)
+                self._progress.learned(partition, found.offset)
                 if found.offset is not None or partition in starts:
                     self._suspicion.vet(partition, found)
                     starts.setdefault(partition, found.offset or 0)

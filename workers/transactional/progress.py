@@ -44,9 +44,9 @@ class Progress:
     def committed(self, positions: Mapping[Partition, int]) -> None:
         self._committed.update(positions)
 
-    def found(self, partition: Partition, offset: int | None) -> None:
-        """What the group has committed for a partition before this task has; None: nothing."""
-        self._committed.setdefault(partition, offset)
+    def learned(self, partition: Partition, offset: int | None) -> None:
+        """What the group has committed for a partition, asked of the broker; None: nothing."""
+        self._committed[partition] = offset
 
     def unknown(self, partitions: Iterable[Partition]) -> list[Partition]:
         """Those of which it is not known what is committed."""

@@ -21,6 +21,8 @@ _SMALLEST_BATCH_SIZE = 1_000
 
 MakeProducer = Callable[[int | None], TaskProducer]
 """Makes a producer whose batches are at most so many bytes; None: as configured."""
+Learn = Callable[[Partition, int | None], None]
+"""Told what the group has committed for a partition, as the broker says."""
 
 
 class Settling:
@@ -33,8 +35,14 @@ class Settling:
     """
 
     def __init__(
-        self, membership: Membership, make_producer: MakeProducer, *, clock: Callable[[], float] = time.monotonic
+        self,
+        membership: Membership,
+        make_producer: MakeProducer,
+        *,
+        learn: Learn,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._learn = learn
         self._membership = membership
         self._make_producer = make_producer
         self._batch_size: int | None = None
@@ -134,3 +142,4 @@ class Settling:
         for partition, found in committed.items():
             start = self._starts.get(partition, OFFSET_INVALID)
             self._membership.seek(partition, start if found.offset is None else found.offset)
+            self._learn(partition, found.offset)

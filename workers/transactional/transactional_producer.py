@@ -76,12 +76,14 @@ class TransactionalProducer(QueueingProducer):
             raise self._reason_of(error) from error
 
     def _reason_of(self, error: FatalError) -> LoopError:
-        """`produce` says only that the client is dead; a transaction call says what killed it."""
+        """What broke the transaction in which `produce` failed.
+
+        `produce` says only `_STATE` (in a transaction that must be aborted) or `_FATAL`; any transaction call says why.
+        """
         try:
             self.live.begin_transaction()
         except KafkaException as exception:
-            reason = translated(exception.args[0], "hand records to the producer")
-            return reason if isinstance(reason, FencedError) else error
+            return translated(exception.args[0], "hand records to the producer")
         return error
 
     def send_offsets(self, offsets: list[TopicPartition], consumer: Consumer, *, patience: Patience) -> None:

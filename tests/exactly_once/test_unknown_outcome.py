@@ -1,0 +1,181 @@
+"""Rule 6: a commit is asked for in slices; past its bound its outcome is unknown, and only a new init decides it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from app.embedded.kafka import KafkaCluster
+from app.wire.heartbeat import EventKind
+from tests.exactly_once.conftest import MakePipeline
+from tests.support.pipelines import TestPipeline
+from tests.support.tasks import TaskThread, running
+from workers.transactional.checkpoints import Bounds
+from workers.transactional.errors import OutcomeUnknownError
+from workers.transactional.membership import Committed, Membership
+from workers.transactional.ownership import Partition
+from workers.transactional.slices import Patience
+from workers.transactional.transactional_producer import TransactionalProducer
+
+Commit = Callable[..., None]
+real_commit: Commit = TransactionalProducer.commit
+
+
+def prime(pipeline: TestPipeline, task: TaskThread) -> None:
+    """Let the task commit once, so that what follows is an ordinary checkpoint."""
+    pipeline.feed(10)
+    task.wait_for_records(10 * pipeline.partitions)
+
+
+def finish(pipeline: TestPipeline, task: TaskThread) -> None:
+    end = len(pipeline.fed) // 2
+    task.wait_until(lambda seen: all(p.committed == end for p in seen.partitions), f"{end} committed everywhere")
+    task.drain()
+
+
+def test_commit_to_a_paused_broker_is_repeated_until_it_is_answered(
+    kafka: KafkaCluster, make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = make_pipeline()
+    slices: list[str] = []
+
+    def commit_to_paused_broker(self: TransactionalProducer, *, patience: Patience) -> None:
+        if slices:
+            return real_commit(self, patience=patience)
+        slices.append("first")
+        kafka.broker(1).pause()
+
+        def between() -> None:
+            slices.append("again")
+            if len(slices) == 3:
+                kafka.broker(1).resume()
+
+        try:
+            return real_commit(self, patience=Patience(patience.bound_s, between))
+        finally:
+            kafka.broker(1).resume()
+
+    with running(pipeline.specification()) as task:
+        prime(pipeline, task)
+        monkeypatch.setattr(TransactionalProducer, "commit", commit_to_paused_broker)
+        pipeline.feed(300)
+        finish(pipeline, task)
+    counters = task.control.last.counters
+    assert len(slices) >= 3
+    assert (counters.transactions_unknown, counters.transactions_aborted) == (0, 0)
+    pipeline.assert_whole()
+
+
+def test_commit_that_a_paused_broker_does_not_answer_in_time_is_unknown_and_then_decided(
+    kafka: KafkaCluster, make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = make_pipeline()
+    paused: list[bool] = []
+
+    def commit_to_paused_broker(self: TransactionalProducer, *, patience: Patience) -> None:
+        if paused:
+            return real_commit(self, patience=patience)
+        paused.append(True)
+        kafka.broker(1).pause()
+        return real_commit(self, patience=Patience(1.5, patience.between))
+
+    with running(pipeline.specification()) as task:
+        prime(pipeline, task)
+        monkeypatch.setattr(TransactionalProducer, "commit", commit_to_paused_broker)
+        try:
+            pipeline.feed(300)
+            task.wait_for_event(EventKind.OUTCOME_UNKNOWN)
+        finally:
+            kafka.broker(1).resume()
+        finish(pipeline, task)
+    assert task.control.last.counters.transactions_unknown == 1
+    pipeline.assert_whole()
+
+
+def lose_one_answer(*, arrives: bool) -> Commit:
+    """A commit whose answer is lost once, after it arrived at the broker or before."""
+    lost: list[bool] = []
+
+    def commit(self: TransactionalProducer, *, patience: Patience) -> None:
+        if lost:
+            return real_commit(self, patience=patience)
+        lost.append(True)
+        if arrives:
+            real_commit(self, patience=patience)
+        raise OutcomeUnknownError("the answer was lost, for the test")
+
+    return commit
+
+
+@pytest.mark.parametrize("arrives", [True, False], ids=["commit arrived", "commit did not arrive"])
+def test_lost_answer_neither_loses_nor_doubles(
+    make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch, arrives: bool
+) -> None:
+    pipeline = make_pipeline()
+    with running(pipeline.specification()) as task:
+        prime(pipeline, task)
+        monkeypatch.setattr(TransactionalProducer, "commit", lose_one_answer(arrives=arrives))
+        pipeline.feed(300)
+        finish(pipeline, task)
+    assert task.control.last.counters.transactions_unknown == 1
+    pipeline.assert_whole()
+
+
+def test_unknown_outcome_taken_for_an_abort_doubles(
+    make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The negative control: going back to where the checkpoint began instead of asking what is committed."""
+
+    def asks_nobody(
+        _self: Membership, partitions: Iterable[Partition], *, timeout_s: float
+    ) -> dict[Partition, Committed]:
+        return {partition: Committed(10, "") for partition in partitions}
+
+    pipeline = make_pipeline()
+    with running(pipeline.specification()) as task:
+        prime(pipeline, task)
+        monkeypatch.setattr(Membership, "committed", asks_nobody)
+        monkeypatch.setattr(TransactionalProducer, "commit", lose_one_answer(arrives=True))
+        pipeline.feed(300)
+        task.wait_for_event(EventKind.OUTCOME_UNKNOWN)
+        finish(pipeline, task)
+    audit = pipeline.audit()
+    assert audit.duplicated
+    assert not audit.lost
+
+
+def test_revoke_callback_returns_at_its_bound_and_the_outcome_is_decided_outside(
+    kafka: KafkaCluster, make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = make_pipeline()
+    in_callback: list[bool] = []
+
+    def commit_to_paused_broker(self: TransactionalProducer, *, patience: Patience) -> None:
+        if patience.bound_s == 1.0 and not in_callback:
+            in_callback.append(True)
+            kafka.broker(1).pause()
+        real_commit(self, patience=patience)
+
+    def one_second(_self: Bounds, *, since_poll_s: float) -> float:
+        return 1.0
+
+    monkeypatch.setattr(Bounds, "on_revoke_s", one_second)
+    with running(pipeline.specification(commit_interval_ms=8_000, transaction_timeout_ms=30_000)) as first:
+        pipeline.feed(10)
+        first.wait_for_position(20)
+        monkeypatch.setattr(TransactionalProducer, "commit", commit_to_paused_broker)
+        with running(pipeline.specification(task=1)) as second:
+            try:
+                first.wait_for_event(EventKind.REVOKED)
+                first.wait_for_event(EventKind.OUTCOME_UNKNOWN)
+            finally:
+                kafka.broker(1).resume()
+            second.wait_for_partitions(1)
+            pipeline.feed(300)
+            second.wait_for_records(300)
+            second.drain()
+        first.wait_for_partitions(2)
+        finish(pipeline, first)
+    assert first.control.last.counters.transactions_unknown == 1
+    pipeline.assert_whole()
