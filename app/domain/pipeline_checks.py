@@ -96,6 +96,13 @@ def name_problem(name: str) -> str | None:
     return None
 
 
+def file_name_problem(file_name: str) -> str | None:
+    """Why this is not the name of a transform's file; None if it is. A folder in it could lead anywhere."""
+    if not _FILE_NAME.fullmatch(file_name):
+        return f"`{file_name[:80]}` is not a Python file's name; one is `flights.py`, without a folder"
+    return None
+
+
 def topic_problem(topic: str) -> str | None:
     """Why Kafka does not accept this as a topic's name; None if it does."""
     if not topic:
@@ -214,8 +221,7 @@ def _check_python(python: PythonFunction, allowed: AllowedOptions) -> Iterator[P
     if not python.function.isidentifier():
         message = f"`{python.function[:80]}` is not a function's name; write one such as `transform`"
         yield Problem(field="transform.function", message=message)
-    if not _FILE_NAME.fullmatch(python.file_name):
-        message = f"`{python.file_name[:80]}` is not a Python file's name; one is `flights.py`, without a folder"
+    if (message := file_name_problem(python.file_name)) is not None:
         yield Problem(field="transform.file_name", message=message)
     if not _SHA256.fullmatch(python.sha256):
         message = "This is not a SHA-256 (64 digits 0-9 and a-f); it comes from uploading the file"

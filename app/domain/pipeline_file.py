@@ -19,7 +19,7 @@ import yaml
 from app.domain.definition import decode_definition
 from app.domain.errors import InvalidError
 from app.domain.pipeline import PipelineDefinition, Problem
-from app.domain.pipeline_checks import name_problem
+from app.domain.pipeline_checks import file_name_problem, name_problem
 
 MAX_CHARACTERS = 1_000_000
 
@@ -60,8 +60,7 @@ def read(text: str, *, sha256_of: Callable[[str], str] | None = None) -> Pipelin
     if fields.keys() == {"definition"} and isinstance(fields["definition"], dict):
         fields = cast("dict[str, object]", fields["definition"])
         lines = {path.removeprefix("definition."): line for path, line in lines.items()}
-    if sha256_of is not None:
-        _add_sha256(fields, sha256_of)
+    problems += _complete_python(fields, sha256_of)
     definition = decode_definition(fields)
     if isinstance(definition, list):
         problems += definition
@@ -76,14 +75,19 @@ def write(name: str, definition: PipelineDefinition) -> str:
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
 
 
-def _add_sha256(fields: dict[str, object], sha256_of: Callable[[str], str]) -> None:
+def _complete_python(fields: dict[str, object], sha256_of: Callable[[str], str] | None) -> list[Problem]:
+    """Add the hash of a Python transform's file where it is left out. The file's name is looked at first: whoever wrote
+    the pipeline file must not choose which of the reader's files is read and uploaded."""
     match fields.get("transform"):
         case {"kind": "python", "file_name": str() as file_name}:
             transform = cast("dict[str, object]", fields["transform"])
-            if "sha256" not in transform:
+            if (message := file_name_problem(file_name)) is not None:
+                return [Problem(field="transform.file_name", message=message)]
+            if sha256_of is not None and "sha256" not in transform:
                 fields["transform"] = {**transform, "sha256": sha256_of(file_name)}
         case _:
             pass
+    return []
 
 
 def _error(problems: Sequence[Problem]) -> PipelineFileError:

@@ -199,6 +199,24 @@ def test_a_python_file_may_be_named_without_its_hash_when_it_is_at_hand() -> Non
     assert read(text, sha256_of=lambda _: "x") == read(text)
 
 
+@pytest.mark.parametrize("file_name", ["../.ssh/id_ed25519", "/etc/passwd", "a/b.py", "..", "notes.txt"])
+def test_no_pipeline_file_chooses_a_file_outside_its_folder(file_name: str) -> None:
+    text = write("p", a_definition(transform=PythonFunction(function="f", file_name=file_name, sha256="0" * 64)))
+    without = "".join(line for line in text.splitlines(keepends=True) if "sha256" not in line)
+    asked: list[str] = []
+
+    def sha256_of(name: str) -> str:
+        asked.append(name)
+        return "0" * 64
+
+    for version in (text, without):
+        with pytest.raises(PipelineFileError) as caught:
+            read(version, sha256_of=sha256_of)
+        assert "without a folder" in caught.value.problems[0].message
+        assert caught.value.problems[0].field == "transform.file_name"
+    assert asked == []
+
+
 @given(st.text(max_size=40) | st.text(st.sampled_from("ab:-{}[],'\"\n #&*!|>%@`?0"), max_size=40))
 def test_no_text_whatever_makes_reading_crash(text: str) -> None:
     with pytest.raises(PipelineFileError):

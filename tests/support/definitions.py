@@ -83,7 +83,13 @@ _steps = (
 _transforms = (
     st.just(Identity())
     | st.builds(Steps, steps=st.lists(_steps, max_size=4).map(tuple))
-    | st.builds(PythonFunction, function=_texts, scope=st.sampled_from(PythonScope), file_name=_texts, sha256=_texts)
+    | st.builds(
+        PythonFunction,
+        function=_texts,
+        scope=st.sampled_from(PythonScope),
+        file_name=st.from_regex(r"[a-z_]{1,6}\.py", fullmatch=True),
+        sha256=_texts,
+    )
 )
 _numbers = st.integers(-5, 100_000)
 _options = st.dictionaries(_texts, _texts, max_size=3)
