@@ -64,7 +64,7 @@ class KafkaBroker:
     port: int
     data_dir: Path
     process: ChildProcess
-    start_timeout_s: float = 60.0
+    start_timeout_s: float = 120.0
 
     @property
     def address(self) -> str:

@@ -205,7 +205,7 @@ class SparkCluster:
             raise EmbeddedError(f"the Spark master at {self.master_web_url} does not answer: {error}") from error
         return msgspec.json.decode(answer.content, type=MasterStatus)
 
-    def wait_until_ready(self, *, timeout_s: float = 90.0) -> None:
+    def wait_until_ready(self, *, timeout_s: float = 120.0) -> None:
         """Wait until the master is ALIVE and counts as many live workers as run."""
         expected = [node for node in self.workers if node.is_running]
         wanted = len(expected)

@@ -69,12 +69,12 @@ class Submitted:
     @property
     def application_id(self) -> str:
         path = self.folder / "application"
-        wait_for(lambda: path.exists() and path.read_text(encoding="utf-8"), 60, lambda: f"the id; {self.driver_log()}")
+        wait_for(lambda: path.exists() and path.read_text(encoding="utf-8"), 120, lambda: f"the id; {self.driver_log()}")
         return path.read_text(encoding="utf-8")
 
     def finish(self) -> str:
         (self.folder / "go").touch()
-        assert self.process.wait(60) == 0, self.driver_log()
+        assert self.process.wait(120) == 0, self.driver_log()
         return (self.folder / "answers").read_text(encoding="utf-8")
 
 
@@ -87,7 +87,7 @@ def application(spark_cluster: SparkCluster, tmp_path: Path) -> Generator[Submit
         submitted.process.kill()
         submitted.process.wait()
     submitted.log.close()
-    wait_for(lambda: not spark_cluster.executors(), 60, "the end of the application's executors")
+    wait_for(lambda: not spark_cluster.executors(), 120, "the end of the application's executors")
 
 
 def runs_both_tasks(cluster: SparkCluster, application: Submitted) -> None:
@@ -101,7 +101,7 @@ def runs_both_tasks(cluster: SparkCluster, application: Submitted) -> None:
         found = cluster.executors(wanted)
         return len(found) == 2 and all(len(executor.python_pids()) == 2 for executor in found)
 
-    wait_for(both_run, 60, lambda: f"two tasks in {cluster.executors(wanted)}; {application.driver_log()}")
+    wait_for(both_run, 120, lambda: f"two tasks in {cluster.executors(wanted)}; {application.driver_log()}")
 
 
 def test_cluster_listens_on_loopback_only_and_offers_no_rest_submission(spark_cluster: SparkCluster) -> None:
@@ -136,7 +136,7 @@ def test_master_restart_after_kill_keeps_the_application(spark_cluster: SparkClu
             [app.state for app in spark_cluster.status().activeapps if app.id == application.application_id]
             == ["RUNNING"]
         ),
-        60,
+        120,
         lambda: f"{application.application_id} known to the new master; {spark_cluster.status()}",
     )
     assert spark_cluster.executors() == executors
