@@ -12,6 +12,7 @@ from app.web.api.documented import document
 from app.web.bugs import BugBarrier
 from app.web.dependencies import Wiring
 from app.web.pages.errors import error_page
+from app.web.security.body_limit import BodyLimit
 from app.web.security.perimeter import Perimeter, hosts_of
 
 STATIC_DIR = Path(__file__).parent / "static"
@@ -26,7 +27,6 @@ def create_users_app(wiring: Wiring) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url="/api/v1/openapi.json",
-        max_body_size=settings.request_limit_kib * 1024,
     )
     app.state.wiring = wiring
     app.include_router(health.router)
@@ -36,6 +36,7 @@ def create_users_app(wiring: Wiring) -> FastAPI:
     errors.install(app, page=error_page)
     document(app)
     # The last one added is the outermost: nothing reaches the rest, and nothing leaves it, without the perimeter.
+    app.add_middleware(BodyLimit, limit_bytes=settings.request_limit_kib * 1024)
     app.add_middleware(BugBarrier)
     app.add_middleware(
         Perimeter,

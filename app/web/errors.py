@@ -117,8 +117,6 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
         allowed = _methods_at(request)
         headers["Allow"] = ", ".join(allowed)
         detail = f"{request.method} is not possible here; {', '.join(allowed)} is"
-    elif error.status_code == 413:
-        detail = "the request body is larger than this server takes (setting request_limit_kib)"
     return _rendered(request, error.status_code, detail, headers=headers)
 
 

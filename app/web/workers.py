@@ -18,8 +18,10 @@ from app.domain.errors import UnauthenticatedError, UnavailableError
 from app.ports.unit_of_work import UnitOfWork
 from app.services import heartbeats, instances, specifications, tokens
 from app.web import errors
+from app.web.bugs import BugBarrier
 from app.web.dependencies import Wiring, WiringDep
 from app.web.problems import ProblemResponse
+from app.web.security.body_limit import BodyLimit
 from app.web.security.perimeter import Perimeter, hosts_of
 from app.wire import protocol, specification
 from app.wire.heartbeat import Claim, DriverHeartbeat, Outcome, TaskHeartbeat
@@ -40,13 +42,13 @@ class MalformedMessageError(Exception):
 
 def create_workers_app(wiring: Wiring) -> FastAPI:
     """What drivers and tasks talk to; no documentation, no sessions, no users' tokens."""
-    app = FastAPI(
-        openapi_url=None, docs_url=None, redoc_url=None, max_body_size=wiring.settings.request_limit_kib * 1024
-    )
+    app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
     app.state.wiring = wiring
     errors.install(app)
     app.add_exception_handler(protocol.UnsupportedProtocolError, _on_other_protocol)
     app.add_exception_handler(MalformedMessageError, _on_malformed)
+    app.add_middleware(BodyLimit, limit_bytes=wiring.settings.request_limit_kib * 1024)
+    app.add_middleware(BugBarrier)
     app.add_middleware(
         Perimeter,
         hosts=hosts_of(wiring.settings, wiring.workers_urls),

@@ -1,0 +1,74 @@
+"""Tokens are told once, and end with all that began with them."""
+
+from __future__ import annotations
+
+import httpx
+
+from app.domain.access import Role
+from tests.support.wiring import USERS_URL
+from tests.web.api.conftest import AsRole
+
+
+async def _new(administrator: httpx.AsyncClient, name: str, role: str = "viewer") -> str:
+    response = await administrator.post("/api/v1/tokens", json={"name": name, "role": role})
+    assert response.status_code == 201, response.text
+    secret: str = response.json()["secret"]
+    return secret
+
+
+async def test_a_token_is_good_until_it_is_revoked(administrator: httpx.AsyncClient, as_role: AsRole) -> None:
+    nobody = await as_role(None)
+    headers = {"Authorization": f"Bearer {await _new(administrator, 'bob', 'operator')}"}
+    me = await nobody.get("/api/v1/me", headers=headers)
+    assert me.json() == {"name": "bob", "role": "operator", "kind": "user"}
+    assert (await administrator.delete("/api/v1/tokens/bob")).status_code == 204
+    assert (await nobody.get("/api/v1/me", headers=headers)).status_code == 401
+
+
+async def test_a_secret_is_in_no_list_and_no_log(administrator: httpx.AsyncClient) -> None:
+    secret = await _new(administrator, "bob")
+    assert secret not in (await administrator.get("/api/v1/tokens")).text
+    assert secret not in (await administrator.get("/api/v1/commands")).text
+
+
+async def test_a_name_is_taken_while_its_token_is_valid(administrator: httpx.AsyncClient) -> None:
+    await _new(administrator, "bob")
+    again = await administrator.post("/api/v1/tokens", json={"name": "bob", "role": "viewer"})
+    assert again.status_code == 409
+    await administrator.delete("/api/v1/tokens/bob")
+    await _new(administrator, "bob")
+
+
+async def test_a_session_ends_with_the_token_that_it_began_with(
+    administrator: httpx.AsyncClient, as_role: AsRole
+) -> None:
+    browser = await as_role(None)
+    form = {"token": await _new(administrator, "bob"), "next": "/"}
+    logged_in = await browser.post("/login", data=form, headers={"Origin": USERS_URL})
+    cookie = logged_in.headers["set-cookie"]
+    assert logged_in.status_code == 303, logged_in.text
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    assert form["token"] not in cookie
+    assert (await browser.get("/api/v1/me")).json()["name"] == "bob"
+    await administrator.delete("/api/v1/tokens/bob")
+    assert (await browser.get("/api/v1/me")).status_code == 401
+
+
+async def test_too_many_failures_make_an_address_wait_even_with_a_good_token(
+    administrator: httpx.AsyncClient, as_role: AsRole
+) -> None:
+    browser = await as_role(None)
+    good = await _new(administrator, "bob")
+    statuses: list[int] = []
+    for _ in range(11):
+        response = await browser.post("/login", data={"token": "flt_wrong"}, headers={"Origin": USERS_URL})
+        statuses.append(response.status_code)
+    assert statuses == [401] * 10 + [429]
+    assert (await browser.post("/login", data={"token": good}, headers={"Origin": USERS_URL})).status_code == 429
+
+
+async def test_a_lower_role_cannot_give_out_tokens(as_role: AsRole) -> None:
+    author = await as_role(Role.AUTHOR)
+    refused = await author.post("/api/v1/tokens", json={"name": "mine", "role": "administrator"})
+    assert refused.status_code == 403

@@ -1,0 +1,190 @@
+"""The workers' listener: run tokens only, both protocol versions named, and a quick answer when Postgres is away."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+from fastapi import FastAPI
+
+from app.domain.access import Role
+from app.embedded.kafka import KafkaCluster
+from app.services import instances
+from app.web.dependencies import Wiring
+from app.web.workers import ANSWER_WITHIN_S, create_workers_app
+from app.wire import protocol, specification
+from app.wire.heartbeat import Claim, DriverHeartbeat, HeartbeatAnswer, Outcome, OutcomeKind, TaskHeartbeat, TaskState
+from tests.support.api_samples import create_pipeline, definition_on, register
+from tests.support.wiring import WORKERS_URL, client_of, settings_for_test, token_of, wired
+
+
+class Worker:
+    """One driver with its run token."""
+
+    def __init__(self, client: httpx.AsyncClient, run_id: str, secret: str) -> None:
+        self.client = client
+        self.run_id = run_id
+        self.headers = {"Authorization": f"Bearer {secret}"}
+
+    async def post(self, path: str, message: msgspec.Struct | bytes) -> httpx.Response:
+        body = message if isinstance(message, bytes) else msgspec.json.encode(message)
+        return await self.client.post(f"/workers/v1/{path}", content=body, headers=self.headers)
+
+    def claim(self, **changes: Any) -> Claim:
+        values: dict[str, Any] = {
+            "fenceline_version": "0",
+            "python_version": "3",
+            "run_id": self.run_id,
+            "ordinal": 0,
+            "lease": 1,
+            "application_id": "app-1",
+            "host": "h",
+            "jvm_pid": 1,
+            "python_pid": 2,
+            "process_started_at_ms": 1_000,
+            **changes,
+        }
+        return Claim(**values)
+
+    def heartbeat(self, **changes: Any) -> TaskHeartbeat:
+        values: dict[str, Any] = {
+            "run_id": self.run_id,
+            "ordinal": 0,
+            "lease": 1,
+            "task": 0,
+            "attempt": 0,
+            "sequence": 1,
+            "sent_at_ms": 1_000,
+            "host": "h",
+            "pid": 3,
+            "state": TaskState.RUNNING,
+            **changes,
+        }
+        return TaskHeartbeat(**values)
+
+
+@pytest.fixture
+async def worker(
+    wiring: Wiring, administrator: httpx.AsyncClient, workers_client: httpx.AsyncClient, kafka: KafkaCluster
+) -> Worker:
+    """The driver of a run that was just submitted."""
+    await register(administrator, kafka.bootstrap_servers)
+    await create_pipeline(administrator, "flights", definition_on(kafka.bootstrap_servers))
+    run = (await administrator.post("/api/v1/pipelines/flights/runs")).json()
+    async with wiring.unit_of_work() as uow:
+        _, secret = await instances.begin_submission(
+            uow, run_id=run["id"], ordinal=0, lease=1, host="h", now=datetime.now(UTC)
+        )
+        await uow.commit()
+    return Worker(workers_client, run["id"], secret)
+
+
+async def test_a_driver_claims_reports_and_ends(worker: Worker, administrator: httpx.AsyncClient) -> None:
+    assert (await worker.post("claim", worker.claim())).json()["granted"] is True
+    got = await worker.client.get("/workers/v1/specification", headers=worker.headers)
+    told = specification.decode(got.content)
+    assert (told.run_id, told.lease, told.server_urls) == (worker.run_id, 1, (WORKERS_URL,))
+    assert f"Bearer {told.run_token}" == worker.headers["Authorization"]
+    beat = await worker.post("heartbeat", worker.heartbeat())
+    assert msgspec.json.decode(beat.content, type=HeartbeatAnswer).is_current is True
+    driver = DriverHeartbeat(
+        run_id=worker.run_id,
+        ordinal=0,
+        lease=1,
+        application_id="app-1",
+        host="h",
+        sent_at_ms=1,
+        executors=1,
+        tasks_running=1,
+        tasks_waiting=0,
+    )
+    assert (await worker.post("driver", driver)).json()["is_current"] is True
+    tasks = (await administrator.get(f"/api/v1/runs/{worker.run_id}/tasks")).json()["items"]
+    assert [(task["last"]["state"], task["last"]["pid"]) for task in tasks] == [("running", 3)]
+    run = (await administrator.get(f"/api/v1/runs/{worker.run_id}")).json()
+    assert run["state"] == "running"
+    ended = Outcome(run_id=worker.run_id, ordinal=0, lease=1, kind=OutcomeKind.DRAINED, application_id="app-1")
+    assert (await worker.post("outcome", ended)).json() == {}
+    run = (await administrator.get(f"/api/v1/runs/{worker.run_id}")).json()
+    assert run["instances"][0]["state"] == "stopped"
+
+
+async def test_a_second_application_is_refused_the_claim_with_the_reason(worker: Worker) -> None:
+    await worker.post("claim", worker.claim())
+    again = await worker.post("claim", worker.claim())
+    other = await worker.post("claim", worker.claim(application_id="app-2"))
+    assert (again.status_code, other.status_code) == (200, 409)
+    assert "app-1" in other.json()["reason"]
+
+
+@pytest.mark.parametrize("changes", [{"ordinal": 1}, {"lease": 2}, {"run_id": "00000000-0000-0000-0000-000000000000"}])
+async def test_a_run_token_is_good_for_its_own_lease_only(worker: Worker, changes: dict[str, Any]) -> None:
+    assert (await worker.post("heartbeat", worker.heartbeat(**changes))).status_code == 403
+    assert (await worker.post("claim", worker.claim(**changes))).status_code == 403
+
+
+@pytest.mark.parametrize("version", [0, protocol.CURRENT + 1, -1])
+async def test_another_protocol_version_is_refused_with_both_named(worker: Worker, version: int) -> None:
+    response = await worker.post("heartbeat", worker.heartbeat(protocol_version=version))
+    assert response.status_code == 426
+    detail = response.json()["detail"]
+    assert f"version {version}" in detail
+    assert f"speaks {protocol.CURRENT}" in detail
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"protocol_version": 1}', b'{"protocol_version": "1"}', b"\xff"])
+async def test_a_malformed_message_is_a_400(worker: Worker, body: bytes) -> None:
+    response = await worker.post("heartbeat", body)
+    assert response.status_code == 400, response.text
+    assert str(protocol.CURRENT) in response.json()["detail"]
+
+
+async def test_a_field_of_a_later_release_is_no_mistake(worker: Worker) -> None:
+    message = {**msgspec.to_builtins(worker.heartbeat()), "invented_later": {"a": 1}}
+    assert (await worker.post("heartbeat", msgspec.json.encode(message))).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["claim", "heartbeat", "driver", "outcome"])
+async def test_users_tokens_and_no_tokens_are_refused(
+    wiring: Wiring, workers_client: httpx.AsyncClient, path: str
+) -> None:
+    token = await token_of(wiring, Role.ADMINISTRATOR)
+    for headers in ({}, {"Authorization": f"Bearer {token}"}):
+        response = await workers_client.post(f"/workers/v1/{path}", content=b"{}", headers=headers)
+        assert response.status_code == 401
+
+
+async def test_a_run_token_opens_nothing_on_the_users_listener(worker: Worker, app: FastAPI) -> None:
+    async with client_of(app) as client:
+        assert (await client.get("/api/v1/me", headers=worker.headers)).status_code == 401
+
+
+@pytest.mark.parametrize("path", ["/openapi.json", "/docs", "/api/v1/pipelines", "/login", "/healthz"])
+async def test_there_is_nothing_else_on_this_listener(workers_client: httpx.AsyncClient, path: str) -> None:
+    assert (await workers_client.get(path)).status_code == 404
+
+
+async def test_a_foreign_host_and_a_large_body_are_refused(workers_client: httpx.AsyncClient) -> None:
+    foreign = await workers_client.post("/workers/v1/claim", headers={"Host": "evil.example"})
+    large = await workers_client.post("/workers/v1/claim", content=b" " * (2 * 1024 * 1024))
+    assert (foreign.status_code, large.status_code) == (421, 413)
+
+
+async def test_with_postgres_away_a_worker_is_told_so_before_it_stops_waiting(tmp_path: Path) -> None:
+    """Workers wait for 2 s; then they would not know that it is the database, and not the network."""
+    nobody_there = "postgresql://u:p@127.0.0.1:1/x"
+    async with (
+        wired(nobody_there, settings_for_test(tmp_path)) as wiring,
+        client_of(create_workers_app(wiring), url=WORKERS_URL) as client,
+    ):
+        begun = time.monotonic()
+        response = await client.post("/workers/v1/heartbeat", headers={"Authorization": "Bearer x"}, content=b"{}")
+        took_s = time.monotonic() - begun
+    assert response.status_code == 503
+    assert "Postgres" in response.json()["detail"]
+    assert took_s < ANSWER_WITHIN_S + 1
