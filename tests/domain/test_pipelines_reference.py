@@ -1,0 +1,116 @@
+"""docs/pipelines.md is in step with the code: its fields, defaults and words, and its examples work."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from app.domain.options import AllowedOptions
+from app.domain.pipeline import (
+    ErrorHandling,
+    FailurePolicy,
+    PipelineDefinition,
+    PythonFunction,
+    PythonScope,
+    SparkSettings,
+    Step,
+    StepOperator,
+    Steps,
+)
+from app.domain.pipeline_checks import check
+from app.domain.pipeline_file import read
+from app.services import python_transforms
+from tests.support.messages import json_messages
+from workers.transactional.failures import HEADER_PREFIX, dead_letter
+from workers.transforms.build import build
+from workers.transforms.python_function import PythonTransform
+from workers.transforms.user_code import sha256_of
+
+TEXT = (Path(__file__).parents[2] / "docs" / "pipelines.md").read_text("utf-8")
+ROWS = dict(re.findall(r"^\| `([a-z0-9_.]+)` \| *(.*?) *\|", TEXT, re.MULTILINE))
+YAML, PYTHON = (re.findall(rf"```{language}\n(.*?)```", TEXT, re.DOTALL) for language in ("yaml", "python"))
+
+
+def fields_of(kind: type[msgspec.Struct], prefix: str = "") -> list[tuple[str, Any]]:
+    """Each field with its default as JSON shows it; None: it has none."""
+    found: list[tuple[str, Any]] = []
+    for field in msgspec.structs.fields(kind):
+        default = None if field.required else field.default
+        if default is msgspec.NODEFAULT:
+            default = field.default_factory()
+        found.append((prefix + field.name, msgspec.to_builtins(default)))
+    return found
+
+
+NESTED = {"transform", "errors", "spark"}
+FIELDS = [
+    *[(name, default) for name, default in fields_of(PipelineDefinition) if name not in NESTED],
+    *fields_of(ErrorHandling, "errors."),
+    *fields_of(SparkSettings, "spark."),
+    *fields_of(PythonFunction),
+]
+
+
+@pytest.mark.parametrize(("name", "default"), FIELDS, ids=[name for name, _ in FIELDS])
+def test_every_field_is_in_a_table_with_its_default(name: str, default: Any) -> None:
+    shown = "" if default is None else "{}" if default == {} else str(default)
+    assert ROWS[name].strip("`") == shown
+
+
+@pytest.mark.parametrize("word", [*StepOperator, *FailurePolicy, *PythonScope])
+def test_every_word_is_explained(word: str) -> None:
+    assert f"`{word}`" in TEXT
+
+
+def test_every_step_has_a_row() -> None:
+    for kind in cast(Any, Step).__args__:
+        assert kind.__struct_config__.tag in ROWS, kind
+
+
+def test_there_are_examples() -> None:
+    assert len(YAML) == 2
+    assert len(PYTHON) == 1
+
+
+@pytest.mark.parametrize("example", YAML)
+def test_an_example_is_a_pipeline_without_problems(example: str) -> None:
+    pipeline = read(example)
+    assert check(pipeline.definition, name=pipeline.name, facts=None, others=[], allowed=AllowedOptions()) == []
+
+
+def test_the_example_of_steps_does_what_its_topics_say() -> None:
+    definition = read(YAML[1]).definition
+    assert isinstance(definition.transform, Steps)
+    flights = [
+        {"origin": "JFK", "arr_delay": 75},
+        {"origin": "LGA", "arr_delay": 20},
+        {"origin": "EWR", "arr_delay": -3},
+        {"origin": "EWR", "arr_delay": None},
+        {"origin": "SFO", "arr_delay": 99},
+    ]
+    processed = build(definition.transform, source=None).process(json_messages(*flights))
+    assert processed.failures == []
+    assert [output.topic for output in processed.outputs] == ["flights-very-late", "flights-late", None]
+    assert processed.outputs[0].value == b'{"origin":"JFK","delay":{"arrival":75,"unit":"minutes"}}'
+
+
+def test_the_example_in_python_keeps_late_flights() -> None:
+    (source,) = PYTHON
+    transform = PythonFunction(function="delayed", file_name="delayed.py", sha256=sha256_of(source))
+    processed = PythonTransform(transform, source=source).process(
+        json_messages({"id": 1, "arr_delay": 20}, {"id": 2, "arr_delay": None}, {"id": 3, "arr_delay": 2})
+    )
+    assert [output.value for output in processed.outputs] == [b'{"id":1,"delay":20}']
+
+
+def test_the_headers_of_a_dead_letter_and_the_limits_are_as_written() -> None:
+    letter = dead_letter(json_messages({})[0], ValueError("x"), topic="dead")
+    added = [name for name, _ in letter.headers or [] if name.startswith(HEADER_PREFIX)]
+    assert added
+    assert all(f"`{name}`" in TEXT for name in added)
+    assert f"({python_transforms.TIME_LIMIT_S:g} s)" in TEXT
+    assert f"({python_transforms.MEMORY_LIMIT_MB // 1024} GiB)" in TEXT
