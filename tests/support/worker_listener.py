@@ -26,7 +26,7 @@ class WorkerListener:
         self._answers: dict[str, Answerer] = {}
         self._failures: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
         self._http = _Http(("127.0.0.1", 0), self)
-        threading.Thread(target=self._http.serve_forever, daemon=True).start()
+        threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
 
     @property
     def url(self) -> str:

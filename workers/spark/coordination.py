@@ -39,7 +39,9 @@ class CoordinationServer:
         self._now_s = now_s
         self._lock = threading.Lock()
         self._http = _Http((host, 0), self)
-        self._thread = threading.Thread(target=self._http.serve_forever, name="fenceline-coordination", daemon=True)
+        self._thread = threading.Thread(
+            target=self._http.serve_forever, args=(0.1,), name="fenceline-coordination", daemon=True
+        )
 
     @property
     def port(self) -> int:

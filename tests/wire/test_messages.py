@@ -1,0 +1,88 @@
+"""The messages between server and workers, against recorded ones: what was once said is understood for ever.
+
+A recorded file is changed only together with the protocol version (app/wire/protocol.py); a new field with a default
+leaves the files as they are.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from app.wire import heartbeat, protocol, specification
+from app.wire.specification import InstanceSpecification
+
+RECORDED = Path(__file__).parent / "version_1"
+MESSAGES: dict[str, type[msgspec.Struct]] = {
+    "claim": heartbeat.Claim,
+    "claim_answer": heartbeat.ClaimAnswer,
+    "task_heartbeat": heartbeat.TaskHeartbeat,
+    "heartbeat_answer": heartbeat.HeartbeatAnswer,
+    "driver_heartbeat": heartbeat.DriverHeartbeat,
+    "driver_answer": heartbeat.DriverAnswer,
+    "outcome": heartbeat.Outcome,
+    "specification": InstanceSpecification,
+}
+
+
+def recorded(name: str) -> bytes:
+    return (RECORDED / f"{name}.json").read_bytes()
+
+
+def what_is_known_of(said: Any, recorded_value: Any) -> Any:
+    """`said` without the fields that the recorded message does not have, at every depth."""
+    if isinstance(recorded_value, dict):
+        known = cast(dict[str, Any], recorded_value)
+        return {key: what_is_known_of(said[key], value) for key, value in known.items()}
+    if isinstance(recorded_value, list):
+        items = cast(list[Any], recorded_value)
+        return [what_is_known_of(one, other) for one, other in zip(said, items, strict=True)]
+    return said
+
+
+def test_every_message_is_recorded() -> None:
+    assert {path.stem for path in RECORDED.glob("*.json")} == set(MESSAGES)
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_a_recorded_message_is_read_and_said_again_without_loss(name: str) -> None:
+    message = msgspec.json.decode(recorded(name), type=MESSAGES[name])
+    said = json.loads(msgspec.json.encode(message))
+    assert what_is_known_of(said, json.loads(recorded(name))) == json.loads(recorded(name))
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_a_field_of_a_later_release_is_passed_over(name: str) -> None:
+    later = json.dumps({**json.loads(recorded(name)), "added_later": {"a": 1}}).encode()
+    assert msgspec.json.decode(later, type=MESSAGES[name]) == msgspec.json.decode(recorded(name), type=MESSAGES[name])
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_every_message_carries_the_protocol_version(name: str) -> None:
+    assert json.loads(recorded(name))["protocol_version"] == 1
+    assert 1 in protocol.SUPPORTED
+
+
+def test_fields_without_a_default_are_those_of_the_first_release() -> None:
+    """A new field without a default would make every message of a running worker unreadable."""
+    required = {
+        name: sorted(field.name for field in msgspec.structs.fields(kind) if field.required)
+        for name, kind in MESSAGES.items()
+    }
+    assert all(set(fields) <= set(json.loads(recorded(name))) for name, fields in required.items()), required
+
+
+@pytest.mark.parametrize("version", [0, 2, 99])
+def test_another_protocol_version_is_refused_with_both_named(version: int) -> None:
+    other = json.dumps({**json.loads(recorded("specification")), "protocol_version": version}).encode()
+    with pytest.raises(protocol.UnsupportedProtocolError, match=rf"version {version}, this side speaks 1"):
+        specification.decode(other)
+
+
+def test_the_version_is_looked_at_before_the_rest() -> None:
+    with pytest.raises(protocol.UnsupportedProtocolError, match="version 2"):
+        specification.decode(b'{"protocol_version": 2, "everything": "else differs"}')
