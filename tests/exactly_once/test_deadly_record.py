@@ -1,0 +1,71 @@
+"""Rule 7: a record that kills the worker is found by what its attempts left beside the committed offsets."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.domain.pipeline import ErrorHandling, FailurePolicy
+from tests.exactly_once.conftest import MakePipeline, StartProcess
+from tests.support import verifier
+from tests.support.task_process import POISON
+from tests.support.tasks import TaskProcess
+from tests.support.topics import create_topic, delete_topics
+from tests.support.waiting import wait_for
+from workers.transactional.control import TaskEnd
+
+MOST_DEATHS = 7
+
+
+def is_through(process: TaskProcess, ends: dict[int, int]) -> bool:
+    """True when the process has committed everything, False when it died before."""
+
+    def is_decided() -> bool:
+        return not process.is_running or {p.partition: p.committed for p in process.last().partitions} == ends
+
+    wait_for(is_decided, 30, lambda: f"death or success; last: {process.reports()[-1:]}")
+    return process.is_running
+
+
+@pytest.mark.slow
+def test_record_that_kills_the_worker_becomes_a_dead_letter_and_everything_else_goes_through(
+    make_pipeline: MakePipeline, start_process: StartProcess
+) -> None:
+    pipeline = make_pipeline(partitions=2, session_timeout_ms=1_500)
+    topic = f"{pipeline.sink}.dead"
+    create_topic(pipeline.bootstrap_servers, topic)
+    errors = ErrorHandling(policy=FailurePolicy.DEAD_LETTER, dead_letter_topic=topic)
+    pipeline.feed(1_000)
+    pipeline.feed_value(POISON, partition=1)
+    pipeline.feed(1_000)
+    deaths = 0
+    process = start_process(pipeline.specification(errors=errors), transform="deadly")
+    while not is_through(process, {0: 2_000, 1: 2_001}):
+        deaths += 1
+        assert process.wait_for_exit() == 9
+        assert deaths <= MOST_DEATHS
+        process = start_process(pipeline.specification(attempt=deaths, errors=errors), transform="deadly")
+    assert process.drain().end is TaskEnd.DRAINED
+    assert deaths >= 2, "one death proves nothing: a kill may look like it"
+    pipeline.assert_whole()
+    (letter,) = verifier.read_all(pipeline.bootstrap_servers, topic)
+    assert letter.value == POISON
+    assert dict(letter.headers)["fenceline.offset"] == b"1000"
+    assert "the worker was killed by it" in (dict(letter.headers)["fenceline.error"] or b"").decode()
+    delete_topics(pipeline.bootstrap_servers, [topic])
+
+
+def test_worker_killed_by_somebody_else_condemns_no_record(
+    make_pipeline: MakePipeline, start_process: StartProcess
+) -> None:
+    """Many deaths in a row, none of them a record's doing."""
+    errors = ErrorHandling(policy=FailurePolicy.SKIP)
+    pipeline = make_pipeline(partitions=1, session_timeout_ms=1_500, errors=errors)
+    pipeline.feed(3_000)
+    for attempt in range(4):
+        process = start_process(pipeline.specification(attempt=attempt, commit_interval_ms=60_000))
+        process.wait_for_position(1)
+        process.kill()
+    process = start_process(pipeline.specification(attempt=4))
+    process.wait_until(lambda: [p.committed for p in process.last().partitions] == [3_000], "everything committed")
+    assert process.drain().counters.records_skipped == 0
+    pipeline.assert_whole()
