@@ -305,7 +305,7 @@ def _build(
 
 SETTINGS_FOR_ONE_MACHINE = {
     # A broker that comes back after kill -9 is refused until its old session is over: 9 s by default.
-    "broker.session.timeout.ms": "4000",
+    "broker.session.timeout.ms": "6000",
     "broker.heartbeat.interval.ms": "500",
     # The default, 128 MB, is allocated at start and would be half of a small heap.
     "log.cleaner.dedupe.buffer.size": str(8 * 1024 * 1024),
