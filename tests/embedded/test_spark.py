@@ -69,7 +69,9 @@ class Submitted:
     @property
     def application_id(self) -> str:
         path = self.folder / "application"
-        wait_for(lambda: path.exists() and path.read_text(encoding="utf-8"), 120, lambda: f"the id; {self.driver_log()}")
+        wait_for(
+            lambda: path.exists() and path.read_text(encoding="utf-8"), 120, lambda: f"the id; {self.driver_log()}"
+        )
         return path.read_text(encoding="utf-8")
 
     def finish(self) -> str:
