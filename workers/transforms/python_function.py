@@ -39,9 +39,11 @@ class PythonTransform:
         self._name = transform.function
         self._function = load_function(source, function=transform.function, file_name=transform.file_name)
         self._is_batch = transform.scope is PythonScope.BATCH
+        self._sources: set[str] = set()
 
     def process(self, messages: list[Message]) -> Processed:
         records = [_record(message) for message in messages]
+        self._sources.update(message.topic() or "" for message in messages)
         if self._is_batch:
             try:
                 return Processed([output for outputs in self._call_batch(records) for output in outputs], [])
@@ -109,6 +111,10 @@ class PythonTransform:
             raise self._wrong(f"returned a Record whose key is {_name_of(key)}; it must be bytes or None")
         if topic is not None and not (_is_text(topic) and _TOPIC.fullmatch(topic) and topic not in (".", "..")):
             raise self._wrong(f"returned a Record for the topic {topic!r}, which is not a topic's name")
+        if topic in self._sources:
+            raise self._wrong(
+                f"returned a Record for {topic!r}, which this pipeline reads: it would never come to an end"
+            )
         if timestamp_ms is not None and not (type(timestamp_ms) is int and 0 <= timestamp_ms <= _MAX_TIMESTAMP_MS):
             raise self._wrong(f"returned a Record with the timestamp {timestamp_ms!r}; it must be milliseconds or None")
         return Output(value, key, self._headers(record.headers), timestamp_ms, topic)

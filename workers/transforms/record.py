@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import orjson
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -33,7 +32,7 @@ class Record(msgspec.Struct, frozen=True):
 
     def json(self) -> Any:
         """The value as JSON; None for a record without a value. Raises ValueError when it is not JSON."""
-        return None if self.value is None else orjson.loads(self.value)
+        return None if self.value is None else msgspec.json.decode(self.value)
 
     def replace(self, **changes: Any) -> Record:
         """The same record with these fields changed: key, headers and timestamp stay unless they are named."""
@@ -41,4 +40,4 @@ class Record(msgspec.Struct, frozen=True):
 
     def with_json(self, value: Any) -> Record:
         """The same record with `value`, as JSON, in place of its value."""
-        return msgspec.structs.replace(self, value=orjson.dumps(value))
+        return msgspec.structs.replace(self, value=msgspec.json.encode(value))

@@ -76,6 +76,19 @@ def test_json_goes_in_and_out() -> None:
     assert outputs(run(code, [*json_messages({"delay": 20}), a_message(None)])) == [b'{"late":true}', None]
 
 
+def test_json_keeps_integers_of_any_size_and_says_when_a_value_is_none() -> None:
+    big = 2**70
+    code = """
+        def f(record):
+            try:
+                return record.with_json(record.json())
+            except ValueError:
+                return record.replace(value=b"not JSON")
+    """
+    messages = [*json_messages({"id": big}), a_message(b"{"), a_message(b"\xff")]
+    assert outputs(run(code, messages)) == [b'{"id":%d}' % big, b"not JSON", b"not JSON"]
+
+
 def test_a_record_cannot_be_changed_in_place() -> None:
     processed = run("def f(record):\n    record.value = b'x'\n    return record", THREE[:1])
     assert "AttributeError" in str(processed.failures[0].error)
@@ -129,6 +142,12 @@ def test_what_is_no_output_is_a_failure_that_says_what_came(returned: str, part:
     assert processed.outputs == []
     assert str(processed.failures[0].error).startswith("`f` in mine.py ")
     assert part in str(processed.failures[0].error)
+
+
+def test_a_record_for_a_topic_that_the_pipeline_reads_is_refused() -> None:
+    processed = run("def f(record): return record.replace(topic=record.origin.topic)", THREE)
+    assert [failure[0] for failure in processed.failures] == [0, 1, 2]
+    assert "'flights', which this pipeline reads: it would never come to an end" in str(processed.failures[0].error)
 
 
 def test_nothing_of_a_record_with_one_bad_output_is_kept() -> None:
