@@ -1,0 +1,80 @@
+"""One server with real Kafka and Postgres for all browser tests, and somebody who is logged in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page
+
+from app.embedded.demo.server import DemoServer
+from app.embedded.demo.stage import sweep
+from app.embedded.kafka import KafkaCluster
+from tests.support.browser import Site, chromium
+from tests.support.databases import create_database, drop_database
+from tests.support.topics import unique_name
+
+_MARK = "FENCELINE_TEST_MARK"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything in this folder needs Chromium."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.browser)
+
+
+@pytest.fixture(scope="session")
+def site(kafka: KafkaCluster, postgres_server_url: str, tmp_path_factory: pytest.TempPathFactory) -> Generator[Site]:
+    """A first start: nobody has logged in yet, one cluster is registered, and there is no pipeline."""
+    mark = unique_name("mark")
+    database = create_database(postgres_server_url)
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("FENCELINE_")}
+    server = DemoServer.start(
+        folder=tmp_path_factory.mktemp("browser"),
+        environment={**inherited, "FENCELINE_DATABASE_URL": database, _MARK: mark},
+    )
+    shots = os.environ.get("FENCELINE_TEST_SCREENSHOTS")
+    try:
+        server.register_cluster("demo", kafka.bootstrap_servers)
+        with chromium() as browser:
+            yield Site(
+                server=server,
+                browser=browser,
+                bootstrap_servers=kafka.bootstrap_servers,
+                cluster="demo",
+                shots=None if shots is None else Path(shots).absolute(),
+            )
+    finally:
+        server.stop()
+        sweep(_MARK, mark)
+        drop_database(postgres_server_url, database)
+
+
+@pytest.fixture(scope="session")
+def logged_in(site: Site) -> Any:
+    """The browser state of the administrator, who logs in by the link that the first start printed."""
+    assert site.server.login_url is not None, "a first start gives a link"
+    with site.visitor() as visitor:
+        page = visitor.new_page()
+        page.goto(site.server.login_url)
+        page.get_by_role("button", name="Log in").click()
+        page.wait_for_url(f"{site.url}/")
+        state = visitor.storage_state()
+        # Used up: the same link does not open the door again.
+        visitor.clear_cookies()
+        page.goto(site.server.login_url)
+        page.get_by_role("button", name="Log in").click()
+        page.get_by_role("alert").get_by_text("used already").wait_for()
+    return state
+
+
+@pytest.fixture
+def page(site: Site, logged_in: Any) -> Generator[Page]:
+    """A window of the administrator."""
+    with site.visitor(storage=logged_in) as visitor:
+        yield visitor.new_page()
