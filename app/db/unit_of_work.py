@@ -46,6 +46,11 @@ class SqlUnitOfWork:
         self.retention = SqlRetention(self._db)
         self.identity = SqlIdentity(self._db)
 
+    @property
+    def connection(self) -> Connection:
+        """For statements that no repository has: the tests break the schema's rules by hand with it."""
+        return self._db
+
     async def __aenter__(self) -> Self:
         return self
 

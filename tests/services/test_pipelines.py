@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -27,8 +28,18 @@ ALLOWED = AllowedOptions()
 class ImpatientBrokers(KafkaBrokers):
     """Nobody listens at the address of the cluster `test`; these tests need not wait long to know that."""
 
-    async def facts(self, connection: Connection, **asked: Any) -> ClusterFacts:
-        return await super().facts(connection, **{**asked, "timeout_s": 0.2})
+    async def facts(
+        self,
+        connection: Connection,
+        *,
+        topics: Collection[str],
+        groups: Collection[str] = (),
+        own_client_ids: Collection[str] = (),
+        timeout_s: float = 0.2,
+    ) -> ClusterFacts:
+        return await super().facts(
+            connection, topics=topics, groups=groups, own_client_ids=own_client_ids, timeout_s=0.2
+        )
 
 
 BROKERS = ImpatientBrokers(environment={}, secrets_dir=None)

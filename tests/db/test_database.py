@@ -1,0 +1,101 @@
+"""A database that goes away and comes back, and one that is not what it was."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import sqlalchemy as sa
+
+from app.db import migrations
+from app.db.database import Database, database_url
+from app.domain.errors import ConflictError, UnavailableError
+from app.embedded.postgres import EmbeddedPostgres
+from tests.conftest import MakeDatabase
+from tests.support.control_plane import ControlPlane
+from tests.support.waiting import wait_for_async
+
+
+async def epoch_of(database: Database) -> str:
+    async with database.unit_of_work() as uow:
+        epoch = await uow.identity.database_epoch()
+        await uow.commit()
+    return epoch
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://u:p@h:1/d",
+        "postgres://u:p@h:1/d",
+        "postgresql+psycopg://u:p@h:1/d",
+        "postgresql+asyncpg://u:p@h:1/d",
+    ],
+)
+def test_every_spelling_of_a_postgres_url_means_our_driver(url: str) -> None:
+    assert database_url(url) == "postgresql+psycopg://u:p@h:1/d"
+
+
+async def test_what_is_not_committed_never_was(database: Database) -> None:
+    plane = ControlPlane(database)
+    async with plane.uow() as uow:
+        assert await uow.clusters.list_all() == []
+    with pytest.raises(ConflictError):  # noqa: PT012 - the first statement works, the second ends the unit
+        async with plane.uow() as uow:
+            await plane.cluster()
+            cluster = (await uow.clusters.list_all())[0]
+            await uow.clusters.add(cluster)
+    async with plane.uow() as uow:
+        assert [cluster.name for cluster in await uow.clusters.list_all()] == ["test"]
+
+
+async def test_a_database_is_the_same_until_it_is_another(database: Database, make_database: MakeDatabase) -> None:
+    first = await epoch_of(database)
+    assert await epoch_of(database) == first
+    url = database.url
+    await database.close()
+    copy = Database(make_database(template=url))
+    try:
+        assert await epoch_of(copy) != first, "a copy is not the database that gave out the leases"
+    finally:
+        await copy.close()
+
+
+async def test_a_table_that_was_loaded_again_is_another_database(database: Database) -> None:
+    first = await epoch_of(database)
+    async with database.engine.begin() as connection:
+        await connection.execute(sa.text("CREATE TABLE dump AS SELECT * FROM database_identity"))
+        await connection.execute(sa.text("ALTER TABLE database_identity RENAME TO old"))
+        await connection.execute(sa.text("ALTER TABLE dump RENAME TO database_identity"))
+    assert await epoch_of(database) != first
+
+
+@pytest.mark.slow
+async def test_postgres_goes_and_comes_back_and_the_sentence_says_which_and_how_long() -> None:
+    with EmbeddedPostgres.start() as postgres:
+        await migrations.upgrade(postgres.url)
+        database = Database(postgres.url)
+        plane = ControlPlane(database)
+        try:
+            await plane.pipeline()
+            before = await epoch_of(database)
+            postgres.kill()
+            begun = time.monotonic()
+            with pytest.raises(UnavailableError, match=rf"Postgres at {database.address} does not answer.*tried for"):
+                await database.ping()
+            assert time.monotonic() - begun < 8
+            postgres.restart()
+
+            async def answers() -> bool:
+                try:
+                    await database.ping()
+                except UnavailableError:
+                    return False
+                return True
+
+            await wait_for_async(answers, 10.0, "the pool finds the new server")
+            assert await epoch_of(database) == before, "a crash is not a restore"
+            async with plane.uow() as uow:
+                assert (await uow.pipelines.get("flights")).current_revision == 1
+        finally:
+            await database.close()
