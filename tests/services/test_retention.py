@@ -1,0 +1,82 @@
+"""What time takes away, and what it leaves."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from app.domain.access import Principal, Role
+from app.domain.run import RunEnd
+from app.domain.task import EventKind
+from app.services import idempotency, retention, tokens
+from app.wire.heartbeat import TaskEvent
+from tests.support.control_plane import ANNA, ControlPlane, task_heartbeat
+
+
+async def test_old_samples_are_thinned_to_one_a_minute(plane: ControlPlane) -> None:
+    run = await plane.running()
+    for sequence in range(1, 181):
+        await plane.beat(task_heartbeat(run.id, sequence=sequence, records_in=sequence))
+        plane.pass_time(1)
+    began = plane.now - timedelta(seconds=180)
+    plane.now = began + timedelta(hours=1, seconds=120)
+    async with plane.uow() as uow:
+        removed = await retention.thin_samples(uow, now=plane.now)
+        left = (await uow.tasks.series([run.id], since=began))[run.id]
+        again = await retention.thin_samples(uow, now=plane.now)
+    assert (removed, again) == (118, 0)
+    assert [(s.at - began).total_seconds() for s in left] == [0, 60, *range(120, 180)]
+
+
+async def test_what_nobody_needs_expires_and_the_rest_stays(plane: ControlPlane) -> None:
+    run = await plane.running()
+    event = TaskEvent(event_id="old", kind=EventKind.ABORTED, at_ms=int(plane.now.timestamp() * 1000), message="x")
+    await plane.beat(task_heartbeat(run.id, events=[event]))
+    async with plane.uow() as uow:
+        await idempotency.recall(uow, key="old", by=ANNA, request_sha256="x", now=plane.now)
+        await tokens.create_one_time_link(
+            uow,
+            principal=Principal(name="ben", role=Role.VIEWER),
+            lifetime=timedelta(minutes=1),
+            by=ANNA,
+            now=plane.now,
+        )
+        _, secret = await tokens.create_token(uow, name="t", role=Role.VIEWER, by=ANNA, why=None, now=plane.now)
+        await tokens.create_session(uow, secret, lifetime=timedelta(hours=1), now=plane.now)
+        await uow.commit()
+    later = plane.pass_time(timedelta(days=31).total_seconds())
+    async with plane.uow() as uow:
+        await idempotency.recall(uow, key="new", by=ANNA, request_sha256="x", now=later)
+        removed = await retention.expire(uow, now=later)
+        await uow.commit()
+    assert removed == {
+        "idempotency_keys": 1,
+        "one_time_links": 1,
+        "sessions": 1,
+        "run_samples": 1,
+        "task_events": 1,
+        "partition_ownerships": 0,
+    }
+    async with plane.uow() as uow:
+        assert await tokens.authenticate(uow, secret, now=later) is not None, "a token ends when it is revoked"
+        assert not await tokens.is_first_start(uow)
+
+
+async def test_ownerships_of_ended_runs_expire_and_those_of_a_living_one_stay(plane: ControlPlane) -> None:
+    run = await plane.running(tasks_per_instance=2)
+    await plane.beat(task_heartbeat(run.id, task=0, partitions=[("in", 0)], generation=1))
+    plane.pass_time(1)
+    await plane.beat(task_heartbeat(run.id, task=1, partitions=[("in", 0)], generation=2))
+    later = plane.pass_time(timedelta(days=60).total_seconds())
+
+    async def expire() -> int:
+        async with plane.uow() as uow:
+            removed = await retention.expire(uow, now=later)
+            await uow.commit()
+        return removed["partition_ownerships"]
+
+    assert await expire() == 0
+    async with plane.uow() as uow:
+        await uow.runs.set_desired(run.id, run.desired.KILL)
+        await uow.runs.end(run.id, end=RunEnd.STOPPED, reason="x", now=later)
+        await uow.commit()
+    assert await expire() == 1
