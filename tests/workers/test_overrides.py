@@ -49,7 +49,9 @@ def producers(overrides: dict[str, str]) -> list[dict[str, Any]]:
 
 def spark(conf: dict[str, str], *, master: str = "spark://far.example.org:7077") -> dict[str, str]:
     definition = a_definition(spark=SparkSettings(master=master, conf=conf))
-    return effective(definition, application_name="a", python="/usr/bin/python3", local_dir="/nowhere").conf
+    python = "/usr/bin/python3"
+    submission = effective(definition, application_name="a", python=python, driver_python=python, local_dir="/nowhere")
+    return submission.conf
 
 
 @pytest.mark.parametrize("name", sorted(client_options.CONSUMER))
