@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import signal
-import socket
 import stat
 import subprocess
 import threading
@@ -18,8 +17,11 @@ import psutil
 import pytest
 
 from app.embedded.postgres import EmbeddedPostgres
-from tests.support.server_process import FENCELINE, ServerProcess, environment_for
+from tests.support.serving import FENCELINE, Serving, environment_for
 from tests.support.waiting import wait_for
+
+pytestmark = pytest.mark.slow
+EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - it is refused
 
 
 def _serve_and_fail(folder: Path, **settings: str) -> tuple[int, str]:
@@ -44,9 +46,9 @@ def postgres() -> Generator[EmbeddedPostgres]:
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Generator[ServerProcess]:
+def own(tmp_path_factory: pytest.TempPathFactory) -> Generator[Serving]:
     """One server with its own embedded Postgres."""
-    with ServerProcess.start(tmp_path_factory.mktemp("own")) as server:
+    with Serving.start(tmp_path_factory.mktemp("own")) as server:
         server.wait_until_announced()
         yield server
 
@@ -55,7 +57,7 @@ def _ready(url: str) -> httpx.Response:
     return httpx.get(f"{url}/readyz", timeout=20, trust_env=False)
 
 
-def test_the_first_start_makes_a_link_and_a_token_that_only_its_owner_can_read(own: ServerProcess) -> None:
+def test_the_first_start_makes_a_link_and_a_token_that_only_its_owner_can_read(own: Serving) -> None:
     said = own.wait_until_announced()
     file = own.state_dir / "token"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -72,7 +74,7 @@ def test_the_first_start_makes_a_link_and_a_token_that_only_its_owner_can_read(o
         assert other.post(said["login_url"], headers=origin).status_code == 401
 
 
-def test_readyz_names_every_part(own: ServerProcess) -> None:
+def test_readyz_names_every_part(own: Serving) -> None:
     url = own.wait_until_serving()
     wait_for(lambda: _ready(url).status_code == 200, deadline_s=30, describe=lambda: _ready(url).text)
     assert {"postgres", "schema", "change feed", "loop reconciler", "loop retention"} <= set(
@@ -80,14 +82,14 @@ def test_readyz_names_every_part(own: ServerProcess) -> None:
     )
 
 
-def test_metrics_are_what_prometheus_reads_and_need_a_viewer(own: ServerProcess) -> None:
+def test_metrics_are_what_prometheus_reads_and_need_a_viewer(own: Serving) -> None:
     with own.client() as client:
         text = client.get("/metrics").text
         assert 'fenceline_part_ready{part="postgres"} 1.0' in text
         assert client.get("/metrics", headers={"Authorization": ""}).status_code == 401
 
 
-def test_a_second_server_on_the_same_port_is_told_which_and_how_to_move(own: ServerProcess, tmp_path: Path) -> None:
+def test_a_second_server_on_the_same_port_is_told_which_and_how_to_move(own: Serving, tmp_path: Path) -> None:
     port = urlsplit(own.wait_until_serving()).port
     code, said = _serve_and_fail(tmp_path, users_port=str(port), workers_port="0")
     assert code == 1
@@ -99,7 +101,7 @@ def test_a_second_server_on_the_same_port_is_told_which_and_how_to_move(own: Ser
 
 @pytest.mark.parametrize("name", ["users_host", "workers_host"])
 def test_an_address_that_others_can_reach_is_refused_without_tls(tmp_path: Path, name: str) -> None:
-    code, said = _serve_and_fail(tmp_path, **{name: "0.0.0.0"})
+    code, said = _serve_and_fail(tmp_path, **{name: EVERY_ADDRESS})
     assert code == 2
     assert name in said
     assert "tls_certificate" in said
@@ -112,7 +114,7 @@ def test_a_misspelt_setting_is_named(tmp_path: Path) -> None:
     assert "FENCELINE_USRS_PORT is not a setting" in said
 
 
-def test_the_embedded_postgres_is_started_again_when_it_dies(own: ServerProcess) -> None:
+def test_the_embedded_postgres_is_started_again_when_it_dies(own: Serving) -> None:
     url = own.wait_until_serving()
     children = psutil.Process(own.process.pid).children(recursive=True)
     postmasters = [child for child in children if "postgres" in child.name() and "-D" in child.cmdline()]
@@ -155,7 +157,7 @@ def _log_in(url: str, token: str) -> str:
     return response.headers["set-cookie"].partition(";")[0]
 
 
-def test_an_event_stream_ends_when_its_token_is_revoked(own: ServerProcess) -> None:
+def test_an_event_stream_ends_when_its_token_is_revoked(own: Serving) -> None:
     url = own.wait_until_serving()
     with own.client() as client:
         secret = client.post("/api/v1/tokens", json={"name": "watcher", "role": "viewer"}).json()["secret"]
@@ -168,7 +170,7 @@ def test_an_event_stream_ends_when_its_token_is_revoked(own: ServerProcess) -> N
 
 
 def test_sigterm_ends_streams_and_the_process_soon_and_leaves_nothing(tmp_path: Path) -> None:
-    with ServerProcess.start(tmp_path) as server:
+    with Serving.start(tmp_path) as server:
         url = server.wait_until_announced()["users_url"] or ""
         reader = _Reader(url, "/stream", _log_in(url, server.token))
         wait_for(lambda: bool(reader.text), deadline_s=10, describe="the stream's first frame")
@@ -187,7 +189,7 @@ def test_sigterm_ends_streams_and_the_process_soon_and_leaves_nothing(tmp_path: 
 def test_it_answers_while_postgres_is_away_says_so_and_recovers(tmp_path: Path, postgres: EmbeddedPostgres) -> None:
     postgres.kill()
     try:
-        with ServerProcess.start(tmp_path, settings={"database_url": postgres.url}) as server:
+        with Serving.start(tmp_path, settings={"database_url": postgres.url}) as server:
             url = server.wait_until_serving()
             assert httpx.get(f"{url}/healthz", trust_env=False).status_code == 200
             away = _ready(url)
@@ -212,11 +214,11 @@ def test_it_answers_while_postgres_is_away_says_so_and_recovers(tmp_path: Path, 
 
 
 def test_a_restart_keeps_tokens_and_makes_no_second_link(tmp_path: Path) -> None:
-    with ServerProcess.start(tmp_path) as server:
+    with Serving.start(tmp_path) as server:
         assert server.wait_until_announced()["login_url"] is not None
         token = server.token
         server.kill()
-    with ServerProcess.start(tmp_path) as again:
+    with Serving.start(tmp_path) as again:
         assert again.wait_until_announced()["login_url"] is None
         with again.client() as client:
             assert client.get("/api/v1/me", headers={"Authorization": f"Bearer {token}"}).status_code == 200
