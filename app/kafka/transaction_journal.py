@@ -36,7 +36,6 @@ def read_transaction_journal(
             **client_config,
             "group.id": "fenceline-journal-reader",
             "enable.auto.commit": False,
-            "enable.partition.eof": True,
             # The coordinator writes the journal outside transactions; there is nothing to wait for.
             "isolation.level": "read_uncommitted",
             "fetch.queue.backoff.ms": 10,
@@ -44,7 +43,8 @@ def read_transaction_journal(
     )
     deadline = time.monotonic() + timeout_s
     try:
-        unfinished = _partitions(consumer, timeout_s)
+        # The end of this moment is asked for: on a busy cluster a reader that waits for "no more" waits for ever.
+        unfinished = _ends(consumer, timeout_s)
         consumer.assign([TopicPartition(transaction_state.TOPIC, number, OFFSET_BEGINNING) for number in unfinished])
         while unfinished:
             left_s = deadline - time.monotonic()
@@ -56,13 +56,17 @@ def read_transaction_journal(
             for message in consumer.consume(_BATCH, min(left_s, 0.5)):
                 error = message.error()
                 if error is None:
+                    if (message.offset() or 0) >= unfinished.get(message.partition() or 0, 0):
+                        continue
                     record = to_record(message)
                     if record is not None and record.transactional_id.startswith(prefixes):
                         yield record
-                elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - librdkafka's public name begins so
-                    unfinished.discard(message.partition() or 0)
                 elif not error.retriable() and error.code() != KafkaError._TRANSPORT:  # noqa: SLF001
                     raise JournalUnreadableError(f"{transaction_state.TOPIC} cannot be read: {error.str()}")
+            # Positions move over what compaction has removed, where no record is there to tell that the end is reached.
+            for entry in consumer.position([TopicPartition(transaction_state.TOPIC, number) for number in unfinished]):
+                if entry.offset >= unfinished[entry.partition]:
+                    del unfinished[entry.partition]
     except KafkaException as error:
         raise JournalUnreadableError(f"{transaction_state.TOPIC} cannot be read: {error.args[0].str()}") from error
     finally:
@@ -83,8 +87,14 @@ def to_record(message: Message) -> JournalRecord | None:
     )
 
 
-def _partitions(consumer: Consumer, timeout_s: float) -> set[int]:
+def _ends(consumer: Consumer, timeout_s: float) -> dict[int, int]:
+    """The end of every partition that holds anything."""
     topic = consumer.list_topics(transaction_state.TOPIC, timeout_s).topics[transaction_state.TOPIC]
     if topic.error is not None:
         raise JournalUnreadableError(f"{transaction_state.TOPIC} cannot be read: {topic.error.str()}")
-    return set(topic.partitions)
+    ends: dict[int, int] = {}
+    for number in topic.partitions:
+        low, high = consumer.get_watermark_offsets(TopicPartition(transaction_state.TOPIC, number), timeout_s) or (0, 0)
+        if high > low:
+            ends[number] = high
+    return ends

@@ -19,7 +19,9 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     conf: dict[str, str]
 
 
-def effective(definition: PipelineDefinition, *, application_name: str, python: str, local_dir: str) -> Submission:
+def effective(
+    definition: PipelineDefinition, *, application_name: str, python: str, driver_python: str, local_dir: str
+) -> Submission:
     """What spark-submit is given for one instance of `definition`.
 
     The definition's own keys (app/domain/spark_options.py allows tuning only) are laid over our defaults; what the
@@ -27,6 +29,7 @@ def effective(definition: PipelineDefinition, *, application_name: str, python: 
 
     Args:
         python: the interpreter of the executors, which has requirements/worker.lock installed.
+        driver_python: the interpreter of the driver.
         local_dir: where the driver keeps its temporary files.
     """
     master = parse(definition.spark.master)
@@ -34,7 +37,14 @@ def effective(definition: PipelineDefinition, *, application_name: str, python: 
     conf = {
         **_defaults(),
         **definition.spark.conf,
-        **_fixed(definition, tasks=tasks, application_name=application_name, python=python, local_dir=local_dir),
+        **_fixed(
+            definition,
+            tasks=tasks,
+            application_name=application_name,
+            python=python,
+            driver_python=driver_python,
+            local_dir=local_dir,
+        ),
         **(_loopback() if is_on_this_machine(master) else {}),
     }
     return Submission(master=_with_retries(master, tasks, definition.spark.master), conf=conf)
@@ -56,7 +66,13 @@ def _defaults() -> dict[str, str]:
 
 
 def _fixed(
-    definition: PipelineDefinition, *, tasks: int, application_name: str, python: str, local_dir: str
+    definition: PipelineDefinition,
+    *,
+    tasks: int,
+    application_name: str,
+    python: str,
+    driver_python: str,
+    local_dir: str,
 ) -> dict[str, str]:
     return {
         "spark.app.name": application_name,
@@ -75,7 +91,7 @@ def _fixed(
         # A reused worker could keep a consumer of an attempt that has returned: it holds its partitions silently.
         "spark.python.worker.reuse": "false",
         "spark.pyspark.python": python,
-        "spark.pyspark.driver.python": python,
+        "spark.pyspark.driver.python": driver_python,
         "spark.ui.enabled": "false",
         "spark.ui.killEnabled": "false",
         "spark.eventLog.enabled": "false",

@@ -33,7 +33,8 @@ class SubmitLauncher:
 
     Args:
         java_home: the Java that Spark runs on; None leaves it to `JAVA_HOME` and PATH.
-        python: the interpreter of drivers and executors.
+        python: the interpreter of drivers, and of executors unless `worker_python` names another.
+        worker_python: the interpreter on the executors' hosts, with requirements/worker.lock installed.
         master_web_urls: for standalone masters whose web page is not at Spark's default port, by their `spark://` URL.
         spark_home: a Spark installation; None is the PySpark package of this environment.
     """
@@ -45,6 +46,7 @@ class SubmitLauncher:
         cache_dir: Path,
         version: str,
         python: str,
+        worker_python: str | None = None,
         java_home: Path | None = None,
         master_web_urls: Mapping[str, str] | None = None,
         spark_home: Path | None = None,
@@ -55,6 +57,7 @@ class SubmitLauncher:
         self._cache_dir = cache_dir
         self._version = version
         self._python = python
+        self._worker_python = worker_python or python
         self._java_home = java_home
         self._master_web_urls = dict(master_web_urls or {})
         self._spark_home = spark_home
@@ -117,7 +120,8 @@ class SubmitLauncher:
         submission = conf.effective(
             specification.definition,
             application_name=_application_name(specification.run_id, specification.ordinal, specification.lease),
-            python=self._python,
+            python=self._worker_python,
+            driver_python=self._python,
             local_dir=str(files.local_dir),
         )
         return [
@@ -147,7 +151,8 @@ class SubmitLauncher:
             if name.startswith(PASSED_ON_PREFIX) or name == "SPARK_CONF_DIR" or not name.startswith(dropped)
         }
         kept["SPARK_HOME"] = str(self._home())
-        kept["PYSPARK_PYTHON"] = kept["PYSPARK_DRIVER_PYTHON"] = self._python
+        kept["PYSPARK_PYTHON"] = self._worker_python
+        kept["PYSPARK_DRIVER_PYTHON"] = self._python
         if self._java_home is not None:
             kept["JAVA_HOME"] = str(self._java_home)
         if conf.is_on_this_machine(parse(specification.definition.spark.master)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,8 @@ def spark_instances(
     kafka: KafkaCluster, spark_cluster: SparkCluster, tmp_path: Path, worker_cache: Path
 ) -> Generator[SparkInstances]:
     """Starts instances on the shared cluster, and kills what a test leaves running."""
-    launcher = SubmitLauncher(
+    make_launcher = partial(
+        SubmitLauncher,
         state_dir=tmp_path / "state",
         cache_dir=worker_cache,
         version="0.0.test",
@@ -35,7 +37,7 @@ def spark_instances(
         master_web_urls={spark_cluster.master_url: spark_cluster.master_web_url},
     )
     instances = SparkInstances(
-        launcher=launcher,
+        make_launcher=make_launcher,
         state_dir=tmp_path / "state",
         master=spark_cluster.master_url,
         bootstrap_servers=kafka.bootstrap_servers,

@@ -9,16 +9,22 @@ from app.domain.spark_options import LOCKED
 from app.spark import conf
 
 
-def effective(master: str = "spark://127.0.0.1:7077", *, tasks: int = 3, **own: str) -> conf.Submission:
+def effective(master: str = "spark://127.0.0.1:7077", own: dict[str, str] | None = None) -> conf.Submission:
     definition = PipelineDefinition(
         cluster="c",
         source_topics=("in",),
         group_id="g",
         sink_topic="out",
-        tasks_per_instance=tasks,
-        spark=SparkSettings(master=master, executor_memory_mb=700, conf=own),
+        tasks_per_instance=3,
+        spark=SparkSettings(master=master, executor_memory_mb=700, conf=own or {}),
     )
-    return conf.effective(definition, application_name="fenceline r-0-1", python="/py", local_dir="/tmp/x")  # noqa: S108
+    return conf.effective(
+        definition,
+        application_name="fenceline r-0-1",
+        python="/py",
+        driver_python="/driver-py",
+        local_dir="/tmp/x",  # noqa: S108
+    )
 
 
 def test_the_whole_configuration() -> None:
@@ -40,7 +46,7 @@ def test_the_whole_configuration() -> None:
         "spark.local.dir": "/tmp/x",  # noqa: S108
         "spark.log.level": "WARN",
         "spark.network.timeout": "120s",
-        "spark.pyspark.driver.python": "/py",
+        "spark.pyspark.driver.python": "/driver-py",
         "spark.pyspark.python": "/py",
         "spark.python.worker.reuse": "false",
         "spark.speculation": "false",
@@ -70,9 +76,9 @@ def test_a_master_elsewhere_decides_the_drivers_address_itself() -> None:
 
 
 def test_the_definitions_own_keys_win_over_defaults() -> None:
-    assert effective(**{"spark.driver.memory": "1g"}).conf["spark.driver.memory"] == "1g"
+    assert effective(own={"spark.driver.memory": "1g"}).conf["spark.driver.memory"] == "1g"
 
 
 @pytest.mark.parametrize("key", sorted(LOCKED.keys() & effective().conf.keys()))
 def test_nothing_wins_over_what_the_design_relies_on(key: str) -> None:
-    assert effective(**{key: "other"}).conf[key] == effective().conf[key]
+    assert effective(own={key: "other"}).conf[key] == effective().conf[key]

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import stat
+import sys
+import venv
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from msgspec.structs import replace
 
 from app.domain.observation import MasterWord, ProcessWord
+from app.domain.pipeline import Filter, StepOperator, Steps
 from app.embedded.spark import SparkCluster
 from app.spark import conf
 from tests.conftest import MakeTopic
@@ -75,7 +80,8 @@ def test_an_instance_runs_without_a_server_and_drains_on_sigterm(
     wanted = conf.effective(
         definition,
         application_name=f"fenceline {one.specification.run_id}-0-1",
-        python=one.effective_conf()["spark.pyspark.python"],
+        python=sys.executable,
+        driver_python=sys.executable,
         local_dir=str(one.files.local_dir),
     )
     effective = one.effective_conf()
@@ -93,3 +99,56 @@ def test_an_instance_runs_without_a_server_and_drains_on_sigterm(
         15,
         lambda: f"the master's word, now {one.observe().master}",
     )
+
+
+def test_a_record_that_the_policy_refuses_ends_the_instance_and_names_it(
+    spark_instances: SparkInstances, make_topic: MakeTopic
+) -> None:
+    source, sink = make_topic(), make_topic()
+    fill(spark_instances.bootstrap_servers, source, 3)
+    definition = replace(
+        spark_instances.definition(source=source, sink=sink),
+        transform=Steps(steps=(Filter(field="delay", operator=StepOperator.GE, value=15),)),
+    )
+    one = spark_instances.submit(spark_instances.specification(definition))
+    ended = one.wait_until_gone(90)
+    assert ended.outcome is not None, one.log()[-3000:]
+    assert ended.outcome.kind == "hopeless"
+    assert source in ended.outcome.message
+    assert one.exit_code() == ExitCode.HOPELESS
+
+
+def test_tasks_that_never_reach_our_code_end_the_instance_with_sparks_reason(
+    spark_instances: SparkInstances, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    """An executor's Python without the worker's packages: the task dies while it is imported."""
+    bare = tmp_path / "bare/bin/python"
+    venv.create(tmp_path / "bare", symlinks=True)
+    definition = spark_instances.definition(source=make_topic(), sink=make_topic())
+    one = spark_instances.submit(spark_instances.specification(definition), worker_python=str(bare))
+    ended = one.wait_until_gone(90)
+    assert ended.outcome is not None, one.log()[-3000:]
+    assert ended.outcome.kind == "failed"
+    assert "No module named" in ended.outcome.message
+
+
+def test_a_driver_without_executors_ends_by_itself(
+    spark_instances: SparkInstances, spark_cluster: SparkCluster, make_topic: MakeTopic
+) -> None:
+    """A drain does not wait for executors that are not there any more."""
+    source, sink = make_topic(), make_topic()
+    fill(spark_instances.bootstrap_servers, source, 5)
+    one = spark_instances.submit(spark_instances.specification(spark_instances.definition(source=source, sink=sink)))
+    read_committed(spark_instances.bootstrap_servers, sink, 5)
+    for node in spark_cluster.workers:
+        node.kill()
+    try:
+        wait_for(lambda: not spark_cluster.executors(one.application_id), 20, "the end of its executors")
+        one.sigterm()
+        ended = one.wait_until_gone(40)
+    finally:
+        for node in spark_cluster.workers:
+            node.start()
+        spark_cluster.wait_until_ready()
+    assert ended.outcome is not None
+    assert ended.outcome.kind == "drained"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -77,7 +77,7 @@ class StartedInstance:
 class SparkInstances:
     """Makes specifications and submits them."""
 
-    launcher: SubmitLauncher
+    make_launcher: Callable[..., SubmitLauncher]
     state_dir: Path
     master: str
     bootstrap_servers: str
@@ -127,8 +127,10 @@ class SparkInstances:
             run_token="token",
         )
 
-    def submit(self, specification: InstanceSpecification) -> StartedInstance:
-        submitted = asyncio.run(self.launcher.submit(specification))
+    def submit(self, specification: InstanceSpecification, **options: str) -> StartedInstance:
+        """`options` are those of the launcher that differ from the fixture's."""
+        launcher = self.make_launcher(**options)
+        submitted = asyncio.run(launcher.submit(specification))
         now = datetime.now(UTC)
         started = StartedInstance(
             specification=specification,
@@ -150,7 +152,7 @@ class SparkInstances:
                 ordinal=specification.ordinal,
                 lease=specification.lease,
             ),
-            launcher=self.launcher,
+            launcher=launcher,
         )
         self.started.append(started)
         return started

@@ -64,6 +64,11 @@ class AttemptBook:
         """How many attempts have reached our code so far; what Spark counts beyond that failed before it."""
         return self._attempts_begun
 
+    @property
+    def active(self) -> int:
+        """How many tasks have an attempt that has begun and not said how it ended; a killed one counts as well."""
+        return sum((task, attempt) not in self._ended for task, attempt in self._current.items())
+
     def begin(self, task: int, attempt: int, *, now_s: float) -> float | None:
         """Enter a new attempt; return how long it waits, or None if a later attempt of the task has begun already.
 

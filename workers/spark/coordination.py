@@ -73,6 +73,11 @@ class CoordinationServer:
         with self._lock:
             return self._book.attempts_begun
 
+    def active_attempts(self) -> int:
+        """How many attempts of ours may be running."""
+        with self._lock:
+            return self._book.active
+
     def answer(self, path: str, body: bytes) -> msgspec.Struct | None:
         """The answer to one request; None for a path that is not known. Raises msgspec.MsgspecError on a bad body."""
         with self._lock:

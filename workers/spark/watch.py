@@ -36,6 +36,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     no_executors_s: float = 60.0
     drain_s: float = 60.0
     drain_without_executors_s: float = 5.0
+    drain_idle_s: float = 10.0
     successor_s: float = 15.0
     stop_s: float = 15.0
     outcome_s: float = 10.0
@@ -83,6 +84,7 @@ class StageWatch:
         self._superseded_since: float | None = None
         self._had_executors = False
         self._executors_seen_at = time.monotonic()
+        self._active_at = time.monotonic()
         self._slots_at = float("-inf")
 
     def run(self) -> Ending:
@@ -176,6 +178,11 @@ class StageWatch:
                 )
             return None
         draining_s = now - (self._draining_since or now)
+        if self._coordination.active_attempts():
+            self._active_at = now
+        if min(now - self._active_at, draining_s) > self._bounds.drain_idle_s:
+            # What Spark still starts does not reach our code, or has nothing to do any more.
+            return self._ending
         if min(without_s, draining_s) > self._bounds.drain_without_executors_s:
             return msgspec.structs.replace(
                 self._ending, message=f"{self._ending.message}; no executor was left to drain"
