@@ -85,6 +85,10 @@ class TransactionalIdRepository(Protocol):
 
     async def of_pipeline(self, pipeline: str) -> list[TransactionalIdOwner]: ...
 
+    async def by_pipeline(self) -> dict[str, frozenset[str]]:
+        """Every id that is owned, by the name of its pipeline."""
+        ...
+
 
 class RunRepository(Protocol):
     async def add(self, *, pipeline: str, revision: int, by: str, now: datetime) -> Run:

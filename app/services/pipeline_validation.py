@@ -103,15 +103,14 @@ def topics_of(definition: PipelineDefinition) -> tuple[str, ...]:
 
 
 async def _others(uow: UnitOfWork, name: str, clusters: dict[str, Cluster]) -> list[OtherPipeline]:
+    owned = await uow.transactional_ids.by_pipeline()
     return [
         OtherPipeline(
             name=other.name,
             cluster=other.cluster,
             kafka_cluster_id=clusters[other.cluster].kafka_cluster_id,
             group_id=other.definition.group_id,
-            transactional_ids=frozenset(
-                owner.transactional_id for owner in await uow.transactional_ids.of_pipeline(other.name)
-            ),
+            transactional_ids=owned.get(other.name, frozenset()),
         )
         for other in await uow.pipelines.list_all()
         if other.name != name

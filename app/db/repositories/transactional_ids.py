@@ -65,6 +65,14 @@ class SqlTransactionalIds:
         )
         return [_owner(row) for row in rows]
 
+    async def by_pipeline(self) -> dict[str, frozenset[str]]:
+        rows = await self._db.rows(
+            sa.select(pipelines.c.name, sa.func.array_agg(transactional_ids.c.transactional_id).label("ids"))
+            .join(transactional_ids)
+            .group_by(pipelines.c.name)
+        )
+        return {row.name: frozenset(row.ids) for row in rows}
+
 
 def _owner(row: sa.Row[Any]) -> TransactionalIdOwner:
     return TransactionalIdOwner(
