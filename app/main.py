@@ -240,6 +240,7 @@ class _Server:
             cache_dir=settings.cache_dir,
             version=version("fenceline"),
             python=sys.executable,
+            worker_python=settings.worker_python,
             java_home=settings.java_home or _java_home(),
             master_web_urls=_pairs(settings.spark_master_web_urls),
             environment=_driver_environment(settings),

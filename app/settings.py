@@ -117,6 +117,10 @@ class Settings(BaseSettings):
         default=(),
         description="Web pages of standalone masters that are not at port 8080, as `spark://host:7077=http://host:8081`.",
     )
+    worker_python: str | None = Field(
+        default=None,
+        description="Python of the executors, with requirements/worker.lock installed. Empty: the server's own.",
+    )
     java_home: Path | None = Field(
         default=None, description="The Java that drivers run on. Empty: `JAVA_HOME`, PATH, else the cached one."
     )
