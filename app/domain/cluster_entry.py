@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Collection, Iterable, Mapping
-from fnmatch import fnmatchcase
 
 from app.domain import secret_reference
 from app.domain.pipeline import Problem
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
-LOOPBACK_HOSTS = ("localhost", "127.*", "::1")
 SECURITY_OPTIONS = frozenset(
     {
         "security.protocol",
@@ -39,15 +38,29 @@ def host_and_port(address: str) -> tuple[str, str]:
     return (host.strip("[]"), port) if host else (address.strip(), "")
 
 
+def is_loopback(host: str) -> bool:
+    """Whether the host is this machine, by address or as `localhost`; a name that only looks so is not."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def is_allowed_address(address: str, patterns: Collection[str]) -> bool:
-    """Whether `host:port` is loopback or matches one of the administrator's `host:port` patterns (with `*`)."""
+    """Whether `host:port` is loopback or matches one of the administrator's `host:port` patterns.
+
+    A `*` stands for one part between dots, as in certificates; alone it stands for every host, or every port.
+    """
     host, port = host_and_port(address)
-    if any(fnmatchcase(host, pattern) for pattern in LOOPBACK_HOSTS):
-        return True
-    return any(
-        fnmatchcase(host, host_and_port(pattern)[0]) and fnmatchcase(port, host_and_port(pattern)[1] or "*")
-        for pattern in patterns
+    return is_loopback(host) or any(_matches(host, port, pattern) for pattern in patterns)
+
+
+def _matches(host: str, port: str, pattern: str) -> bool:
+    host_pattern, port_pattern = host_and_port(pattern)
+    host_is_right = host_pattern == "*" or re.fullmatch(
+        "[^.]*".join(re.escape(part) for part in host_pattern.lower().split("*")), host.lower()
     )
+    return bool(host_is_right) and port_pattern in ("", "*", port)
 
 
 def check_cluster(
