@@ -8,7 +8,7 @@ import typer
 
 
 def build() -> typer.Typer:
-    """All commands. Modules are imported here, so that a broken one is named by its own command only."""
+    """All commands. They are imported here, so that one command's module can be imported without all the others."""
     from app.cli import apply, clusters, db, demo, doctor, pipelines, runs, serve, support_bundle, tokens
 
     app = typer.Typer(

@@ -13,7 +13,7 @@ _REFERENCE = r"(?!env:FENCELINE_SECRET_|file:[A-Za-z0-9])"
 _SHAPES: tuple[tuple[re.Pattern[str], str], ...] = (
     # Our own tokens, links and sessions by their prefixes; run tokens and others of 256 random bits by their length.
     (re.compile(r"\bfl[tls]_[A-Za-z0-9_-]{20,}"), REMOVED),
-    (re.compile(r"(?<![A-Za-z0-9_/.-])[A-Za-z0-9_-]{43}(?![A-Za-z0-9_/.-])"), REMOVED),
+    (re.compile(r"(?<![A-Za-z0-9_/.-])[A-Za-z0-9_-]{43}(?![A-Za-z0-9_-]|[/.][A-Za-z0-9])"), REMOVED),
     (re.compile(r"://[^\s/:@\"']*:[^\s/@\"']+@"), f"://{REMOVED}@"),
     (re.compile(r"(?i)\b(bearer|basic)\s+[^\s\"',;]+"), rf"\1 {REMOVED}"),
     (

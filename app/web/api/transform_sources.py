@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
@@ -17,7 +17,7 @@ from app.web.dependencies import Uow, WiringDep, may
 
 router = APIRouter(prefix="/transform-sources", tags=["transform sources"])
 _MEDIA_TYPES = frozenset({"text/x-python", "text/plain"})
-_BODY = {"requestBody": {"required": True, "content": {"text/x-python": {}}}}
+_BODY: dict[str, Any] = {"requestBody": {"required": True, "content": {"text/x-python": {}}}}
 
 
 @router.post("", status_code=201, response_model=TransformSource, responses=refusals(413, 415), openapi_extra=_BODY)

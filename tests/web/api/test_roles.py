@@ -45,7 +45,7 @@ def _routes(app: FastAPI) -> Iterator[tuple[str, str, frozenset[Verb]]]:
     """Method, path, and the verbs that the route's dependencies ask for."""
     for context in iter_route_contexts(app.routes):
         dependant: Dependant | None = getattr(context, "dependant", None)
-        verbs = frozenset() if dependant is None else frozenset(_verbs(dependant))
+        verbs: frozenset[Verb] = frozenset(() if dependant is None else _verbs(dependant))
         for method in (context.methods or set()) - {"HEAD"}:
             yield method, context.path or "", verbs
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import httpx
+from fastapi import FastAPI
 
 from app.domain.access import Role
-from tests.support.wiring import USERS_URL
+from tests.support.wiring import USERS_URL, client_of
 from tests.web.api.conftest import AsRole
 
 
@@ -72,3 +73,27 @@ async def test_a_lower_role_cannot_give_out_tokens(as_role: AsRole) -> None:
     author = await as_role(Role.AUTHOR)
     refused = await author.post("/api/v1/tokens", json={"name": "mine", "role": "administrator"})
     assert refused.status_code == 403
+
+
+async def test_under_tls_the_cookie_is_secure_and_bound_to_this_host(
+    administrator: httpx.AsyncClient, app: FastAPI
+) -> None:
+    url = USERS_URL.replace("http", "https")
+    async with client_of(app, url=url) as browser:
+        form = {"token": await _new(administrator, "bob")}
+        cookie = (await browser.post("/login", data=form, headers={"Origin": url})).headers["set-cookie"]
+    assert cookie.startswith("__Host-")
+    assert "Secure" in cookie
+    assert "Path=/" in cookie
+    assert "Domain" not in cookie
+
+
+async def test_a_plain_cookie_is_no_session_under_tls(administrator: httpx.AsyncClient, app: FastAPI) -> None:
+    """Else somebody on the network could plant one over HTTP."""
+    form = {"token": await _new(administrator, "bob")}
+    async with client_of(app) as plain:
+        response = await plain.post("/login", data=form, headers={"Origin": USERS_URL})
+        cookie = response.headers["set-cookie"].partition(";")[0]
+        assert (await plain.get("/api/v1/me")).status_code == 200
+    async with client_of(app, url=USERS_URL.replace("http", "https")) as secure:
+        assert (await secure.get("/api/v1/me", headers={"Cookie": cookie})).status_code == 401
