@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from fastapi import FastAPI
-from fastapi.staticfiles import StaticFiles
 
 from app.web import api, errors, health, pages
 from app.web.api.documented import document
 from app.web.bugs import BugBarrier
 from app.web.dependencies import Wiring
+from app.web.pages.assets import Static
 from app.web.pages.errors import error_page
 from app.web.security.body_limit import BodyLimit
 from app.web.security.perimeter import Perimeter, hosts_of
-
-STATIC_DIR = Path(__file__).parent / "static"
 
 
 def create_users_app(wiring: Wiring) -> FastAPI:
@@ -32,7 +28,7 @@ def create_users_app(wiring: Wiring) -> FastAPI:
     app.include_router(health.router)
     app.include_router(api.router)
     app.include_router(pages.router)
-    app.mount("/static", StaticFiles(directory=STATIC_DIR), name="static")
+    app.mount("/static", Static(), name="static")
     errors.install(app, page=error_page)
     document(app)
     # The last one added is the outermost: nothing reaches the rest, and nothing leaves it, without the perimeter.

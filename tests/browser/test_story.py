@@ -21,25 +21,39 @@ UP_WITHIN_MS = 120_000
 NUMBER = re.compile(r"[\d,]*[1-9][\d,]*")
 
 
+class Flights:
+    """A topic of two partitions into which flights come from `start` on."""
+
+    def __init__(self, bootstrap_servers: str, topic: str) -> None:
+        self.topic = topic
+        self._feed = Feed(bootstrap_servers=bootstrap_servers, topic=topic, partitions=2)
+        self._stop = threading.Event()
+        endless = zip(itertools.count(1), itertools.cycle(read_flights(limit=5_000)))
+        self._feeding = threading.Thread(
+            target=self._feed.send_steadily,
+            args=(endless,),
+            kwargs={"rate_per_s": 500, "stop": self._stop},
+            daemon=True,
+        )
+
+    def start(self) -> None:
+        self._feeding.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        if self._feeding.ident is not None:
+            self._feeding.join(30)
+
+
 @pytest.fixture
-def flights(site: Site, make_topic: MakeTopic) -> Generator[Feed]:
-    """A topic of two partitions into which flights come all the while."""
-    feed = Feed(
-        bootstrap_servers=site.bootstrap_servers, topic=make_topic(partitions=2, prefix="flights"), partitions=2
-    )
-    stop = threading.Event()
-    endless = zip(itertools.count(1), itertools.cycle(read_flights(limit=5_000)))
-    feeding = threading.Thread(
-        target=feed.send_steadily, args=(endless,), kwargs={"rate_per_s": 500, "stop": stop}, daemon=True
-    )
-    feeding.start()
-    yield feed
-    stop.set()
-    feeding.join(30)
+def flights(site: Site, make_topic: MakeTopic) -> Generator[Flights]:
+    made = Flights(site.bootstrap_servers, make_topic(partitions=2, prefix="flights"))
+    yield made
+    made.stop()
 
 
 def test_a_pipeline_is_created_started_watched_and_drained_without_a_reload(
-    site: Site, page: Page, flights: Feed, make_topic: MakeTopic
+    site: Site, page: Page, flights: Flights, make_topic: MakeTopic
 ) -> None:
     sink = make_topic(partitions=2, prefix="late")
 
@@ -81,6 +95,7 @@ def test_a_pipeline_is_created_started_watched_and_drained_without_a_reload(
     page.get_by_role("button", name="Start", exact=True).click()
     page.evaluate("window.untouched = true")
     expect(page.locator(".title .pill")).to_have_text("running", timeout=UP_WITHIN_MS)
+    flights.start()
     rate = page.locator("dl.stat", has_text="Records in per second").locator("dd").first
     expect(rate).to_have_text(NUMBER, timeout=UP_WITHIN_MS)
     expect(page.locator("#mapping-" + flights.topic + "-0")).to_contain_text("instance 0", timeout=UP_WITHIN_MS)
@@ -100,7 +115,12 @@ def test_a_pipeline_is_created_started_watched_and_drained_without_a_reload(
     page.keyboard.press("Escape")
     assert_accessible(page, what="a pipeline that runs")
     page.evaluate("window.scrollTo(0, 0)")
-    site.picture(page, "pipeline")
+    if site.shots is not None:
+        # For a picture, a chart with something in it.
+        page.wait_for_function(
+            "JSON.parse(document.querySelector('rate-chart').dataset.series).data[0].length > 45", timeout=120_000
+        )
+    site.picture(page, "pipeline", height=1290)
     page.set_viewport_size(NARROW)  # pyright: ignore[reportArgumentType] - a dict of the same two numbers
     assert_fits(page, what="a pipeline that runs, on a phone")
     site.picture(page, "phone")

@@ -74,10 +74,16 @@ class Site:
             context.close()
         assert not wrong, wrong
 
-    def picture(self, page: Page, name: str) -> None:
-        """Keep a picture for the README where FENCELINE_TEST_SCREENSHOTS names a folder."""
-        if self.shots is not None:
-            page.screenshot(path=self.shots / f"{name}.png", full_page=False)
+    def picture(self, page: Page, name: str, *, height: int | None = None) -> None:
+        """Keep a picture of the window for the README where FENCELINE_TEST_SCREENSHOTS names a folder."""
+        if self.shots is None:
+            return
+        before = page.viewport_size
+        assert before is not None
+        if height is not None:
+            page.set_viewport_size({"width": before["width"], "height": height})
+        page.screenshot(path=self.shots / f"{name}.png")
+        page.set_viewport_size(before)
 
 
 def assert_accessible(page: Page, *, what: str) -> None:

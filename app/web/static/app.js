@@ -163,6 +163,15 @@
   document.addEventListener("session-ended", () => location.reload());
   document.addEventListener("gone", () => location.reload());
 
+  // What was said after a form is news for a while only, and not again after a reload.
+  const said = document.querySelector("[data-said]");
+  if (said) {
+    const address = new URL(location.href);
+    address.searchParams.delete("said");
+    history.replaceState(history.state, "", address);
+    setTimeout(() => said.remove(), 10_000);
+  }
+
   // Keys. Never while somebody types.
   const typing = (element) => element.closest("input, select, textarea, [contenteditable]") !== null;
   let leader = false;
