@@ -1,0 +1,139 @@
+"""How a suspect is cornered: by deaths that leave only notes, and by refusals."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from workers.transactional.membership import Committed
+from workers.transactional.ownership import Ownership, Partition
+from workers.transactional.suspicion import Suspicion
+from workers.transactional.trials import UNLIMITED, Trial, read_note
+
+P: Partition = ("t", 0)
+
+
+class Log:
+    """One partition with a deadly record, and what Kafka would keep of its group: offset and metadata."""
+
+    def __init__(self, *, records: int, poison: int | None, batch: int) -> None:
+        self.records, self.poison, self.batch = records, poison, batch
+        self.offset, self.metadata = 0, ""
+        self.condemned: list[int] = []
+
+    def attempt(self) -> bool:
+        """Run one attempt as the loop does; True when it came through, False when it died."""
+        ownership = Ownership()
+        ownership.assigned([P])
+        suspicion = Suspicion(ownership)
+        while self.offset < self.records:
+            if suspicion.unvetted([P]):
+                suspicion.vet(P, Committed(self.offset, self.metadata))
+            count = min(self.batch, suspicion.limit or self.batch, self.records - self.offset)
+            end = self.offset + count
+            marks = suspicion.marks({P: end})
+            if P in marks:
+                self.metadata = marks[P]
+            if suspicion.condemned(P) is not None:
+                assert count == 1
+                self.condemned.append(self.offset)
+            elif self.poison is not None and self.offset <= self.poison < end:
+                return False
+            self.metadata = suspicion.notes({P: end}).get(P, "")
+            suspicion.committed({P: end})
+            self.offset = end
+        return True
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(1, 40_000), st.data(), st.sampled_from([1, 7, 500, 2_000, 100_000]))
+def test_deadly_record_is_found_within_few_deaths_and_no_other_is_condemned(
+    records: int, data: st.DataObject, batch: int
+) -> None:
+    log = Log(records=records, poison=data.draw(st.integers(0, records - 1)), batch=batch)
+    deaths = 0
+    while not log.attempt():
+        deaths += 1
+        assert deaths <= 7
+    assert log.condemned == [log.poison]
+    assert deaths >= 2
+
+
+def test_partition_without_a_suspect_keeps_no_note() -> None:
+    log = Log(records=1_000, poison=None, batch=100)
+    assert log.attempt()
+    assert log.metadata == ""
+    assert log.condemned == []
+
+
+def test_one_death_limits_nothing_and_two_do() -> None:
+    ownership = Ownership()
+    ownership.assigned([P])
+    for begun, limited in ((0, False), (1, False), (2, True)):
+        suspicion = Suspicion(ownership)
+        suspicion.vet(P, Committed(10, Trial(begun=begun).note()))
+        assert (suspicion.limit != UNLIMITED) is limited
+
+
+def test_aborts_of_a_living_worker_are_not_counted_as_deaths() -> None:
+    ownership = Ownership()
+    ownership.assigned([P])
+    suspicion = Suspicion(ownership)
+    suspicion.vet(P, Committed(0, ""))
+    assert suspicion.marks({P: 5}) == suspicion.marks({P: 5}) == {P: Trial(begun=1).note()}
+
+
+def test_partition_that_comes_back_is_vetted_again() -> None:
+    ownership = Ownership()
+    ownership.assigned([P])
+    suspicion = Suspicion(ownership)
+    suspicion.vet(P, Committed(0, ""))
+    assert suspicion.unvetted([P]) == []
+    ownership.given_up([P])
+    ownership.assigned([P])
+    assert suspicion.unvetted([P]) == [P]
+
+
+@given(st.text(max_size=60))
+def test_foreign_metadata_is_no_note(metadata: str) -> None:
+    assert read_note(metadata) == Trial()
+
+
+@given(st.integers(0, 10**6), st.integers(0, 99), st.integers(-1, 2**62))
+def test_notes_survive(limit: int, begun: int, until: int) -> None:
+    trial = Trial(limit=limit, begun=begun, until=until)
+    assert read_note(trial.note()) == trial
+
+
+@given(st.integers(2, 100_000), st.data())
+def test_refused_record_is_found_by_halving_and_is_the_only_one_condemned(records: int, data: st.DataObject) -> None:
+    refused = data.draw(st.integers(0, records - 1))
+    ownership = Ownership()
+    ownership.assigned([P])
+    suspicion = Suspicion(ownership)
+    offset, condemned, aborts = 0, list[int](), 0
+    while offset < records:
+        count = min(suspicion.limit or records, records - offset)
+        end = offset + count
+        if suspicion.condemned(P) is not None:
+            condemned.append(offset)
+        elif offset <= refused < end:
+            aborts += 1
+            suspicion.refused({P: end}, records=count, reason=ValueError("too large"))
+            continue
+        suspicion.committed({P: end})
+        offset = end
+    assert condemned == [refused]
+    assert aborts <= 8
+    assert not suspicion.take_verdict_on_batches(), "a record was found: the batches are not to blame"
+
+
+def test_hunt_that_finds_nobody_blames_the_batches_once() -> None:
+    ownership = Ownership()
+    ownership.assigned([P])
+    suspicion = Suspicion(ownership)
+    suspicion.refused({P: 100}, records=100, reason=ValueError("too large"))
+    assert not suspicion.take_verdict_on_batches()
+    suspicion.committed({P: 100})
+    assert suspicion.take_verdict_on_batches()
+    assert not suspicion.take_verdict_on_batches()
