@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Generator
 
 import pytest
-from msgspec.structs import replace
 
 from app.domain.pipeline import SparkSettings
 from app.embedded.kafka import KafkaCluster
@@ -59,7 +58,7 @@ def running(server: ServerProcess, kafka: KafkaCluster, spark_cluster: SparkClus
     )
     server.post("/clusters", {"name": "embedded", "bootstrap_servers": kafka.bootstrap_servers})
     name = unique_name("faults")
-    server.create_pipeline(name, replace(pipeline.definition))
+    server.create_pipeline(name, pipeline.definition)
     run_id = str(server.post(f"/pipelines/{name}/runs")["id"])
     feeder = Feeder(pipeline, records_per_s=400)
     running = RunningPipeline(
