@@ -186,6 +186,7 @@ async def _serve(settings: Settings, announce: Callable[[Started], None]) -> Non
             ),
         )
         stack.callback(settings.server_file.unlink, missing_ok=True)
+        log.info("listening at %s and %s", server.wiring.users_url, server.wiring.workers_urls[0])
         background = [asyncio.create_task(server.work(announce), name="background")]
         if postgres is not None:
             background.append(asyncio.create_task(_keep_alive(postgres), name="embedded Postgres"))

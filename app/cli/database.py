@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from app.cli.client import CommandError
-from app.domain.errors import FencelineError
+from app.cli.client import CommandError, ExitCode
+from app.domain.errors import FencelineError, UnavailableError
 
 if TYPE_CHECKING:
     from app.ports.unit_of_work import UnitOfWork
@@ -21,5 +21,7 @@ def on_database(settings: Settings, work: Callable[[UnitOfWork], Awaitable[T]]) 
 
     try:
         return main.on_database(settings, work)
+    except UnavailableError as error:
+        raise CommandError(str(error), code=ExitCode.UNREACHABLE) from error
     except (FencelineError, main.StartError) as error:
         raise CommandError(str(error)) from error

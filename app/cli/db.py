@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.client import CommandError, settings_or_exit
+from app.cli.client import CommandError, ExitCode, settings_or_exit
 from app.cli.output import AsJson, Yes, confirm_or_exit, print_json, say
-from app.domain.errors import FencelineError
+from app.domain.errors import FencelineError, UnavailableError
 
 if TYPE_CHECKING:
     from app.main import SchemaAction, SchemaState
@@ -21,6 +21,8 @@ def _migrate(action: SchemaAction, revision: str) -> SchemaState:
 
     try:
         return main.migrate(settings_or_exit(), action, revision)
+    except UnavailableError as error:
+        raise CommandError(str(error), code=ExitCode.UNREACHABLE) from error
     except (FencelineError, main.StartError) as error:
         raise CommandError(str(error)) from error
 

@@ -35,10 +35,10 @@ def serve(
             )
             sys.stdout.flush()
             return
-        if started.login_url is None:
-            say(f"Fenceline serves people at {started.users_url} and workers at {started.workers_url}")
-        else:
+        say(f"Fenceline serves people at {started.users_url} and workers at {started.workers_url}")
+        if started.login_url is not None:
             say(f"Log in as administrator, once, within {settings.one_time_link_minutes:g} min: {started.login_url}")
+        sys.stdout.flush()
 
     try:
         main.serve(settings, announce=announce)

@@ -69,26 +69,29 @@ class _Server(uvicorn.Server):
 
 
 class Listener:
-    """One application on one bound socket."""
+    """One application on one bound socket. Raises ListenError when the certificate and key cannot be used."""
 
     def __init__(
         self, app: FastAPI, bound: socket.socket, *, certificate: Path | None, key: Path | None, log_level: str
     ) -> None:
-        self._bound = bound
-        self._server = _Server(
-            uvicorn.Config(
-                app,
-                lifespan="off",
-                proxy_headers=False,  # the perimeter reads them, from trusted proxies only
-                server_header=False,
-                access_log=False,
-                log_config=None,
-                log_level=log_level,
-                ssl_certfile=certificate,
-                ssl_keyfile=key,
-                timeout_graceful_shutdown=_GRACE_S,
-            )
+        config = uvicorn.Config(
+            app,
+            lifespan="off",
+            proxy_headers=False,  # the perimeter reads them, from trusted proxies only
+            server_header=False,
+            access_log=False,
+            log_config=None,
+            log_level=log_level,
+            ssl_certfile=certificate,
+            ssl_keyfile=key,
+            timeout_graceful_shutdown=_GRACE_S,
         )
+        try:
+            config.load()
+        except OSError as error:  # ssl.SSLError is one
+            raise ListenError(f"TLS with {certificate} and {key} is not possible: {error}") from error
+        self._bound = bound
+        self._server = _Server(config)
 
     @property
     def has_started(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import signal
+import ssl
 import stat
 import subprocess
 import threading
@@ -21,6 +22,7 @@ from tests.support.serving import FENCELINE, Serving, environment_for
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow
+TLS = Path(__file__).parent / "tls"
 EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - it is refused
 
 
@@ -106,6 +108,31 @@ def test_an_address_that_others_can_reach_is_refused_without_tls(tmp_path: Path,
     assert name in said
     assert "tls_certificate" in said
     assert "trusted_proxies" in said
+
+
+def test_with_an_own_certificate_both_listeners_speak_tls(tmp_path: Path) -> None:
+    files = {"tls_certificate": str(TLS / "certificate.pem"), "tls_key": str(TLS / "key.pem")}
+    trusted = ssl.create_default_context(cafile=files["tls_certificate"])
+    with Serving.start(tmp_path, settings=files) as server:
+        said = server.wait_until_announced()
+        users, workers = said["users_url"] or "", said["workers_url"] or ""
+        assert users.startswith("https://")
+        assert workers.startswith("https://")
+        with httpx.Client(verify=trusted, trust_env=False) as client:
+            assert "strict-transport-security" in client.get(f"{users}/healthz").headers
+            assert client.post(f"{workers}/workers/v1/claim").status_code == 401
+            logged_in = client.post(f"{users}/login", data={"token": server.token}, headers={"Origin": users})
+            assert "Secure" in logged_in.headers["set-cookie"]
+
+
+def test_a_certificate_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    for name in ("certificate.pem", "key.pem"):
+        (tmp_path / name).write_text("no PEM")
+    files = {"tls_certificate": str(tmp_path / "certificate.pem"), "tls_key": str(tmp_path / "key.pem")}
+    code, said = _serve_and_fail(tmp_path, users_port="0", workers_port="0", **files)
+    assert code == 1
+    assert "certificate.pem" in said
+    assert "Traceback" not in said
 
 
 def test_a_misspelt_setting_is_named(tmp_path: Path) -> None:

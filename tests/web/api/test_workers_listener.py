@@ -18,7 +18,16 @@ from app.services import instances
 from app.web.dependencies import Wiring
 from app.web.workers import ANSWER_WITHIN_S, create_workers_app
 from app.wire import protocol, specification
-from app.wire.heartbeat import Claim, DriverHeartbeat, HeartbeatAnswer, Outcome, OutcomeKind, TaskHeartbeat, TaskState
+from app.wire.heartbeat import (
+    Claim,
+    Counters,
+    DriverHeartbeat,
+    HeartbeatAnswer,
+    Outcome,
+    OutcomeKind,
+    TaskHeartbeat,
+    TaskState,
+)
 from tests.support.api_samples import create_pipeline, definition_on, register
 from tests.support.wiring import WORKERS_URL, client_of, settings_for_test, token_of, wired
 
@@ -112,6 +121,20 @@ async def test_a_driver_claims_reports_and_ends(worker: Worker, administrator: h
     assert (await worker.post("outcome", ended)).json() == {}
     run = (await administrator.get(f"/api/v1/runs/{worker.run_id}")).json()
     assert run["instances"][0]["state"] == "stopped"
+
+
+async def test_metrics_have_what_was_reported(worker: Worker, administrator: httpx.AsyncClient) -> None:
+    await worker.post("claim", worker.claim())
+    counters = Counters(records_in=1_000, records_out=400, transactions_committed=7)
+    await worker.post("heartbeat", worker.heartbeat(counters=Counters()))
+    beat = worker.heartbeat(sequence=2, sent_at_ms=2_000, counters=counters, commit_latency_p99_ms=12.5)
+    await worker.post("heartbeat", beat)
+    text = (await administrator.get("/metrics")).text
+    assert 'fenceline_pipeline_state{pipeline="flights",state="running"} 1.0' in text
+    assert 'fenceline_pipeline_state{pipeline="flights",state="failed"} 0.0' in text
+    assert 'fenceline_pipeline_records_in_per_s{pipeline="flights"} 1000.0' in text
+    assert 'fenceline_pipeline_commit_latency_p99_ms{pipeline="flights"} 12.5' in text
+    assert 'fenceline_run_transactions_committed_total{pipeline="flights"} 7.0' in text
 
 
 async def test_a_second_application_is_refused_the_claim_with_the_reason(worker: Worker) -> None:
