@@ -1,0 +1,143 @@
+"""What the pages make of made-up read models: nothing undefined, nothing unescaped, the right words."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from app.domain import access
+from app.domain.access import Role, Verb
+from app.domain.needs import Need
+from app.domain.run import DesiredRunState, Run, RunState
+from app.web.pages import screen
+from app.web.pages.charts import chart_of, chart_of_all
+from app.web.pages.log_tail import LogTail
+from tests.web.pages import samples
+from tests.web.pages.samples import NEED, NOW, run
+
+May = Callable[[Verb], bool]
+
+
+def may_as(role: Role) -> May:
+    return lambda verb: access.allows(role, verb)
+
+
+def rendered(template: str, context: Mapping[str, Any], *, role: Role = Role.ADMINISTRATOR) -> str:
+    return screen.render(template, {"may": may_as(role), "now": NOW, **context})
+
+
+def pipeline_page(current: Run | None, *, role: Role = Role.ADMINISTRATOR, needs: tuple[Need, ...] = ()) -> str:
+    view = samples.pipeline_view(current, needs=needs)
+    context = {
+        "view": view,
+        "pipeline": view.line.pipeline,
+        "run": current,
+        "is_live": current is not None and current.ended_at is None,
+        "chart": chart_of(view.series),
+        "steps": ["keep if arrival_delay_min ≥ 15"],
+        "definition_json": "{}",
+    }
+    return rendered("pipelines/_detail", context, role=role)
+
+
+def run_page(current: Run, *, role: Role = Role.ADMINISTRATOR, log: LogTail | None = None) -> str:
+    view = samples.run_view(current)
+    context = {"view": view, "run": current, "is_live": current.ended_at is None, "chart": "{}", "log": log}
+    return rendered("runs/_detail", context, role=role)
+
+
+@pytest.mark.parametrize("state", list(RunState))
+def test_every_state_of_a_run_can_be_shown(state: RunState) -> None:
+    current = run(state=state)
+    for html in (pipeline_page(current), run_page(current)):
+        assert re.search(rf'class="pill \w+"[^>]*>{state.value}<', html)
+
+
+def test_a_run_that_goes_on_can_be_stopped_and_one_that_ended_can_be_started_again() -> None:
+    live, ended = pipeline_page(run()), pipeline_page(run(state=RunState.STOPPED))
+    assert "Drain…" in live
+    assert "Start…" not in live
+    assert "Start…" in ended
+    assert "Drain…" not in ended
+
+
+def test_after_a_drain_was_asked_for_only_the_kill_is_left() -> None:
+    html = pipeline_page(run(state=RunState.DRAINING, desired=DesiredRunState.DRAIN))
+    assert "Kill…" in html
+    for gone in ("Pause…", "Resume…", "Drain…", "Restart…"):
+        assert gone not in html
+
+
+def test_a_paused_run_can_be_resumed() -> None:
+    html = pipeline_page(run(state=RunState.PAUSED, desired=DesiredRunState.PAUSE))
+    assert "Resume…" in html
+    assert "Pause…" not in html
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_nobody_is_offered_what_their_role_refuses(role: Role) -> None:
+    html = pipeline_page(run(), role=role)
+    assert ("Drain…" in html) is role.includes(Role.OPERATOR)
+    assert (">Edit<" in html) is role.includes(Role.AUTHOR)
+    assert ("?log=0.1" in run_page(run(), role=role)) is role.includes(Role.OPERATOR)
+
+
+def test_a_pipeline_that_never_ran_says_what_will_be_seen() -> None:
+    html = pipeline_page(None)
+    assert "never started" in html
+    assert "It has not run yet" in html
+    assert "rate-chart" not in html
+
+
+def test_an_empty_server_says_what_to_do_first() -> None:
+    view = samples.overview_view(is_empty=True)
+    html = rendered("overview/_detail", {"view": view, "chart": chart_of_all([])})
+    assert "Register a cluster" in html
+
+
+def test_what_needs_somebody_says_what_to_do_about_it() -> None:
+    html = pipeline_page(run(), needs=(NEED,))
+    assert "1 of 2 tasks waits for a slot" in html
+    assert "To do: add Spark workers or cores" in html
+
+
+def test_errors_and_logs_are_text_whatever_is_in_them() -> None:
+    log = LogTail(label="instance 0", path="/x", text="<img src=x onerror=alert(1)>")
+    html = run_page(run(), log=log)
+    assert "<script>" not in html
+    assert "<img" not in html
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
+    assert "&lt;img src=x onerror=alert(1)&gt;" in html
+
+
+def test_every_time_has_the_moment_in_its_title() -> None:
+    html = pipeline_page(run())
+    times = re.findall(r"<time [^>]*>", html)
+    assert times
+    assert all(" UTC" in time and "datetime=" in time for time in times)
+
+
+def test_an_id_is_copied_whole() -> None:
+    html = run_page(run())
+    assert f'data-copy="{samples.RUN_ID}"' in html
+
+
+def test_a_zombie_is_shown_as_evidence() -> None:
+    assert "Seen after their time" in run_page(run())
+
+
+def test_the_sum_of_several_runs_is_one_line() -> None:
+    one = samples.series()[:2]
+    chart = json.loads(chart_of_all([one, one]))
+    seconds, records_in, *_ = chart["data"]
+    assert len(seconds) == 2
+    assert records_in[0] == 2 * one[0].records_in_per_s
+
+
+def test_addresses_escape_whatever_a_name_is() -> None:
+    assert screen.url_of("pipelines", "a/b?c", "edit") == "/pipelines/a%2Fb%3Fc/edit"
+    assert screen.url_of("commands", target="pipeline:x y", after=None) == "/commands?target=pipeline%3Ax+y"
