@@ -3,6 +3,7 @@
 import hashlib
 import importlib.metadata
 import importlib.util
+import itertools
 import os
 import secrets
 import shutil
@@ -211,7 +212,10 @@ def _data_folder(folder: Path, identity: Identity | None) -> Path:
     if not unprivileged.can_reach(data, identity):
         shared = unprivileged.shared_folder("postgres")
         _forget_temporary(shared)
-        elsewhere = shared / hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
+        # With the link, the password is gone too: data that lies there belongs to a folder that was removed, and stays.
+        name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
+        names = (f"{name}-{number}" if number else name for number in itertools.count())
+        elsewhere = next(path for path in map(shared.joinpath, names) if not path.exists())
         elsewhere.with_suffix(_ORIGIN).write_text(str(folder), encoding="utf-8")
         data.unlink(missing_ok=True)
         data.symlink_to(elsewhere)

@@ -230,3 +230,13 @@ def test_server_dies_while_a_client_waits_and_the_client_learns_it(server: Embed
         return False
 
     wait_for(is_lost, 10, "the client's error after kill -9")
+
+
+def test_a_removed_folder_starts_anew_under_the_same_name(tmp_path: Path, shared_root: Path) -> None:
+    """As root the data lie elsewhere and outlive the folder, without the password that was in it."""
+    folder = tmp_path / "postgres"
+    with EmbeddedPostgres.start(data_dir=folder, durable=False) as first:
+        assert first.is_running
+    shutil.rmtree(folder)
+    with EmbeddedPostgres.start(data_dir=folder, durable=False) as second, connect(second.url) as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
