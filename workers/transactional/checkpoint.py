@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 
 from confluent_kafka import Consumer, TopicPartition
@@ -56,8 +57,11 @@ class Checkpoint:
     unknown: then nothing may be done with this producer but to discard it.
     """
 
-    def __init__(self, producer: TaskProducer, ownership: Ownership, *, opened_at: float) -> None:
-        self.opened_at = opened_at
+    def __init__(
+        self, producer: TaskProducer, ownership: Ownership, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.opened_at = clock()
+        self._clock = clock
         self.records = 0
         self._state = CheckpointState.OPEN
         self._producer = producer
@@ -94,13 +98,18 @@ class Checkpoint:
     def commit(
         self, consumer: Consumer, *, patience: Patience, metadata: Mapping[Partition, str] | None = None
     ) -> None:
-        """See the class. `metadata` is kept beside the offset of a partition, the empty text where it says nothing.
+        """See the class.
+
+        Args:
+            patience: for all steps together; the commit is asked for at least once.
+            metadata: kept beside the offset of a partition; the empty text where it says nothing.
 
         Raises:
             OwnershipChangedError: before anything was sent.
             OutcomeUnknownError, FencedError, AbortableError, FatalError: as the producer says.
         """
         self._move(CheckpointState.COMMITTING)
+        deadline = self._clock() + patience.bound_s
         self._producer.flush(patience=patience)
         changed = self._ownership.changed_among(self._numbers)
         if changed:
@@ -113,9 +122,9 @@ class Checkpoint:
             TopicPartition(topic, number, position, metadata=texts.get((topic, number), ""))
             for (topic, number), position in self._positions.items()
         ]
-        self._producer.send_offsets(offsets, consumer, patience=patience)
+        self._producer.send_offsets(offsets, consumer, patience=patience.until(deadline, clock=self._clock))
         try:
-            self._producer.commit(patience=patience)
+            self._producer.commit(patience=patience.until(deadline, clock=self._clock))
         except OutcomeUnknownError:
             self._move(CheckpointState.UNKNOWN)
             raise

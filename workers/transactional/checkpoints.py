@@ -74,7 +74,7 @@ class Checkpoints:
     def add(self, positions: Mapping[Partition, int], *, records: int) -> None:
         """Make a batch part of the open checkpoint; open one if there is none."""
         if self._current is None:
-            self._current = Checkpoint(self.live_producer, self._membership.ownership, opened_at=self._clock())
+            self._current = Checkpoint(self.live_producer, self._membership.ownership, clock=self._clock)
         self._current.add(positions, records=records)
 
     def commit(self) -> None:

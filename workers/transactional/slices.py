@@ -25,6 +25,10 @@ class Patience(NamedTuple):
     bound_s: float
     between: Callable[[], None] = _nothing
 
+    def until(self, deadline: float, *, clock: Callable[[], float] = time.monotonic) -> Patience:
+        """The part of it that is left until `deadline`."""
+        return self._replace(bound_s=max(0.0, deadline - clock()))
+
 
 def in_slices(
     call: Callable[[float], None], patience: Patience, *, clock: Callable[[], float] = time.monotonic

@@ -30,6 +30,7 @@ class ScriptedProducer:
     def __init__(self, **errors: LoopError) -> None:
         self.calls: list[str] = []
         self.offsets: list[TopicPartition] = []
+        self.bounds_s: list[float] = []
         self._errors = errors
 
     def _called(self, name: str) -> None:
@@ -50,13 +51,16 @@ class ScriptedProducer:
         self._called("write_outputs")
 
     def flush(self, *, patience: Patience) -> None:
+        self.bounds_s.append(patience.bound_s)
         self._called("flush")
 
     def send_offsets(self, offsets: list[TopicPartition], consumer: Consumer, *, patience: Patience) -> None:
         self.offsets = offsets
+        self.bounds_s.append(patience.bound_s)
         self._called("send_offsets")
 
     def commit(self, *, patience: Patience) -> None:
+        self.bounds_s.append(patience.bound_s)
         self._called("commit")
 
     def abort(self, *, patience: Patience) -> None:
@@ -78,7 +82,7 @@ NO_CONSUMER: Any = None
 def opened(producer: ScriptedProducer) -> tuple[Checkpoint, Ownership]:
     ownership = Ownership()
     ownership.assigned([("t", 0), ("t", 1)])
-    checkpoint = Checkpoint(producer, ownership, opened_at=0.0)
+    checkpoint = Checkpoint(producer, ownership)
     checkpoint.add({("t", 0): 5}, records=5)
     checkpoint.add({("t", 0): 8, ("t", 1): 2}, records=5)
     return checkpoint, ownership
@@ -94,6 +98,16 @@ def test_commit_flushes_then_sends_the_latest_offsets_then_commits() -> None:
         ("t", 1, 2, "note"),
     ]
     assert checkpoint.state is CheckpointState.COMMITTED
+
+
+def test_patience_is_for_all_steps_together() -> None:
+    """Inside a revoke callback a third of the time left must not be spent three times."""
+    producer = ScriptedProducer()
+    seconds = iter([0.0, 0.0, 0.7, 0.9])
+    ownership = Ownership()
+    checkpoint = Checkpoint(producer, ownership, clock=lambda: next(seconds))
+    checkpoint.commit(NO_CONSUMER, patience=PATIENCE)
+    assert [round(bound_s, 1) for bound_s in producer.bounds_s] == [1.0, 0.3, 0.1]
 
 
 def test_changed_ownership_sends_nothing() -> None:
