@@ -14,6 +14,8 @@ from contextlib import asynccontextmanager, suppress
 import psycopg
 from sqlalchemy import make_url
 
+from app.db.keep_alive import KEEP_ALIVE
+
 CHANNEL = "fenceline_changes"
 EVERYTHING = "*:*"
 _RECONNECT_AFTER_S = 0.2
@@ -74,7 +76,7 @@ class ChangeFeed:
         while True:
             try:
                 async with await psycopg.AsyncConnection.connect(
-                    self._conninfo, autocommit=True, connect_timeout=5, application_name="fenceline changes"
+                    self._conninfo, autocommit=True, application_name="fenceline changes", **KEEP_ALIVE
                 ) as connection:
                     await connection.execute(f"LISTEN {CHANNEL}")
                     self.is_listening = True

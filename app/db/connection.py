@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from app.db.errors import translated
+
+STATEMENT_TIMEOUT_S = 10
+"""Nothing of ours takes so long; Postgres ends what does."""
+ANSWER_WITHIN_S = STATEMENT_TIMEOUT_S + 2
 
 
 class Connection:
@@ -23,9 +28,10 @@ class Connection:
     async def execute(self, statement: sa.Executable, parameters: Any = None) -> sa.CursorResult[Any]:
         """The statement's whole result. Raises our errors only."""
         with self.translating():
-            if self._connection is None:
-                self._connection = await self._engine.connect()
-            return await self._connection.execute(statement, parameters)
+            async with _answer_in_time():
+                if self._connection is None:
+                    self._connection = await self._engine.connect()
+                return await self._connection.execute(statement, parameters)
 
     async def rows(self, statement: sa.Executable, parameters: Any = None) -> Sequence[sa.Row[Any]]:
         return (await self.execute(statement, parameters)).all()
@@ -37,7 +43,8 @@ class Connection:
     async def commit(self) -> None:
         if self._connection is not None:
             with self.translating():
-                await self._connection.commit()
+                async with _answer_in_time():
+                    await self._connection.commit()
 
     async def rollback(self) -> None:
         if self._connection is not None:
@@ -62,6 +69,19 @@ class Connection:
             if ours is None:
                 raise
             raise ours from error
+
+
+@asynccontextmanager
+async def _answer_in_time() -> AsyncGenerator[None]:
+    """Bound the wait on our side as well: a Postgres that is frozen keeps its connections and ends no statement.
+
+    psycopg then tries to cancel the statement and to close the connection in order, for up to 5 s each.
+    """
+    try:
+        async with asyncio.timeout(ANSWER_WITHIN_S):
+            yield
+    except TimeoutError as error:
+        raise TimeoutError("it holds the connection and says nothing") from error
 
 
 def address_of(engine: AsyncEngine) -> str:

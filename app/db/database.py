@@ -6,10 +6,13 @@ import sqlalchemy as sa
 from sqlalchemy import make_url
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from app.db.connection import Connection, address_of
+from app.db.connection import STATEMENT_TIMEOUT_S, Connection, address_of
 from app.db.unit_of_work import SqlUnitOfWork
 
-_OPTIONS = "-c statement_timeout=30s -c lock_timeout=10s -c idle_in_transaction_session_timeout=60s -c timezone=UTC"
+_OPTIONS = (
+    f"-c statement_timeout={STATEMENT_TIMEOUT_S}s -c lock_timeout=5s"
+    " -c idle_in_transaction_session_timeout=60s -c timezone=UTC"
+)
 """A statement, a wait for a lock and a forgotten transaction end by themselves; nothing of ours takes that long."""
 
 POOL_SIZE = 10

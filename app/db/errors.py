@@ -53,6 +53,11 @@ def translated(error: Exception, *, where: str, tried_s: float) -> FencelineErro
         return UnavailableError(
             f"Postgres at {where} could not take this in turn with other changes ({_first_line(original)}): try again"
         )
+    if isinstance(original, (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn)):
+        return UnavailableError(
+            f"the database at {where} does not have this release's schema yet ({_first_line(original)}): a server "
+            "brings it up to date when it starts, and so does `fenceline db upgrade`"
+        )
     if isinstance(original, (psycopg.DataError, UnicodeEncodeError)):
         return InvalidError(f"a value cannot be stored: {_first_line(original)}")
     lost = isinstance(error, exc.DBAPIError) and error.connection_invalidated

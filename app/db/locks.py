@@ -11,9 +11,10 @@ import psycopg
 from sqlalchemy import make_url
 
 from app.db.errors import translated
+from app.db.keep_alive import KEEP_ALIVE
 
 _ASK_AGAIN_AFTER_S = 0.5
-_CONNECT_TIMEOUT_S = 5
+_ANSWER_WITHIN_S = 5
 _TRY = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
 
 
@@ -26,7 +27,7 @@ class HeldLock:
     async def is_held(self) -> bool:
         """Whether the lock is still ours; a lost connection to the database has given it up."""
         try:
-            async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+            async with asyncio.timeout(_ANSWER_WITHIN_S):
                 await self._connection.execute("SELECT 1")
         except (psycopg.Error, OSError, TimeoutError):
             return False
@@ -62,12 +63,8 @@ class AdvisoryLocks:
         connection: psycopg.AsyncConnection[tuple[bool]] = await psycopg.AsyncConnection.connect(
             self._conninfo,
             autocommit=True,
-            connect_timeout=_CONNECT_TIMEOUT_S,
             application_name=f"fenceline lock {name}",
-            # A server whose machine vanished must not keep the lock for the two hours of TCP's defaults.
-            keepalives_idle=10,
-            keepalives_interval=5,
-            keepalives_count=3,
+            **KEEP_ALIVE,
         )
         try:
             while True:

@@ -4,37 +4,48 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from app.domain.access import RECONCILER, Verb
+from app.domain.errors import ConflictError
 from app.domain.instance import InstanceState
 from app.domain.pipeline import PipelineDefinition
 from app.domain.pipeline_record import Pipeline
 from app.domain.run import DesiredRunState, Run, RunEnd
 from app.ports.unit_of_work import UnitOfWork
+from app.services import command_log
 from app.services.leases import add_lease
 from app.services.specifications import task_identities
 
 
 async def begin_run(uow: UnitOfWork, pipeline: Pipeline, *, started_by: str, now: datetime) -> Run:
-    """Write the rows of a new run on a locked pipeline: run, transactional ids, one PENDING lease an ordinal."""
+    """Write the rows of a new run on a locked pipeline: transactional ids, run, one PENDING lease an ordinal.
+
+    Raises ConflictError, before there is a run, when another pipeline owns one of the ids.
+    """
+    cluster = await uow.clusters.get(pipeline.cluster)
+    await claim_transactional_ids(
+        uow, pipeline=pipeline.name, kafka_cluster_id=cluster.kafka_cluster_id, definition=pipeline.definition
+    )
     run = await uow.runs.add(pipeline=pipeline.name, revision=pipeline.current_revision, by=started_by, now=now)
-    await claim_transactional_ids(uow, run, pipeline.definition)
     for ordinal in range(pipeline.definition.instances):
         await add_lease(uow, run=run, ordinal=ordinal, previous=None, now=now)
     notify_run(uow, run)
     return await uow.runs.get(run.id)
 
 
-async def claim_transactional_ids(uow: UnitOfWork, run: Run, definition: PipelineDefinition) -> None:
+async def claim_transactional_ids(
+    uow: UnitOfWork, *, pipeline: str, kafka_cluster_id: str, definition: PipelineDefinition
+) -> None:
     """Make the pipeline the owner of every id that the definition's tasks use.
 
     Raises ConflictError naming the id and its owner when another pipeline has one of them.
     """
     await uow.transactional_ids.claim(
-        pipeline=run.pipeline,
-        kafka_cluster_id=run.kafka_cluster_id,
+        pipeline=pipeline,
+        kafka_cluster_id=kafka_cluster_id,
         ids=[
             (identity.transactional_id, ordinal, identity.task)
             for ordinal in range(definition.instances)
-            for identity in task_identities(definition, pipeline=run.pipeline, ordinal=ordinal)
+            for identity in task_identities(definition, pipeline=pipeline, ordinal=ordinal)
             if identity.transactional_id is not None
         ],
     )
@@ -60,7 +71,20 @@ async def end_run_if_over(uow: UnitOfWork, *, run_id: str, now: datetime) -> Run
     if not run.starts_again:
         return None
     pipeline = await uow.pipelines.get(run.pipeline, for_update=True)
-    return await begin_run(uow, pipeline, started_by=run.started_by, now=now)
+    try:
+        return await begin_run(uow, pipeline, started_by=run.started_by, now=now)
+    except ConflictError as error:
+        # What ended must stay ended: the next run's trouble is said, and left to somebody.
+        await command_log.record(
+            uow,
+            by=RECONCILER,
+            verb=Verb.START_RUN,
+            target=f"pipeline:{run.pipeline}",
+            why=f"run {run.id} was to be restarted",
+            now=now,
+            outcome=f"not started: {error.message}",
+        )
+        return None
 
 
 def notify_run(uow: UnitOfWork, run: Run) -> None:

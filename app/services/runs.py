@@ -202,7 +202,9 @@ async def _move_to_current_revision(uow: UnitOfWork, run: Run, *, bounce_request
             "one consumer group must agree on: restart the run as a whole instead of rolling it",
             field=fields[0],
         )
-    await claim_transactional_ids(uow, run, pipeline.definition)
+    await claim_transactional_ids(
+        uow, pipeline=run.pipeline, kafka_cluster_id=run.kafka_cluster_id, definition=pipeline.definition
+    )
     await uow.runs.set_target(run.id, revision=pipeline.current_revision, bounce_requested_at=bounce_requested_at)
     return pipeline.current_revision
 

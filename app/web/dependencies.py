@@ -129,7 +129,10 @@ async def principal_of(wiring: Wiring, credential: Credential) -> Principal | No
         if credential.is_session:
             session = await tokens.get_session(uow, credential.secret, now=now)
             return None if session is None else session.principal
-        return await tokens.authenticate(uow, credential.secret, now=now)
+        principal = await tokens.authenticate(uow, credential.secret, now=now)
+        # When a token was last used is noted once a minute; uncommitted, it would be written again by every request.
+        await uow.commit()
+        return principal
 
 
 async def _current_principal(request: Request, wiring: WiringDep) -> Principal:

@@ -99,3 +99,43 @@ async def test_postgres_goes_and_comes_back_and_the_sentence_says_which_and_how_
                 assert (await uow.pipelines.get("flights")).current_revision == 1
         finally:
             await database.close()
+
+
+async def test_a_database_without_the_schema_says_what_it_lacks(make_database: MakeDatabase) -> None:
+    database = Database(make_database())
+    try:
+        async with database.unit_of_work() as uow:
+            with pytest.raises(
+                UnavailableError, match=r"does not have this release's schema yet.*fenceline db upgrade"
+            ):
+                await uow.clusters.list_all()
+    finally:
+        await database.close()
+
+
+@pytest.mark.slow
+async def test_a_frozen_postgres_is_given_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.db.connection.ANSWER_WITHIN_S", 1.0)
+    with EmbeddedPostgres.start() as postgres:
+        database = Database(postgres.url)
+        try:
+            await database.ping()
+            postgres.pause()
+            try:
+                begun = time.monotonic()
+                with pytest.raises(UnavailableError, match="holds the connection and says nothing"):
+                    await database.ping()
+                assert time.monotonic() - begun < 15, "1 s of ours and 10 s of psycopg's"
+            finally:
+                postgres.resume()
+
+            async def answers() -> bool:
+                try:
+                    await database.ping()
+                except UnavailableError:
+                    return False
+                return True
+
+            await wait_for_async(answers, 15.0, "the pool works again after the thaw")
+        finally:
+            await database.close()

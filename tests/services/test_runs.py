@@ -211,6 +211,24 @@ async def test_a_full_restart_drains_and_then_starts_the_next_run(plane: Control
     assert (await plane.get_run(run.id)).state is RunState.STOPPED
 
 
+async def test_a_restart_that_cannot_start_again_still_ends_and_says_why(plane: ControlPlane) -> None:
+    run = await plane.running()
+    await plane.pipeline("other")
+    await plane.revise("flights", transactional_id_prefix="mine")
+    async with plane.uow() as uow:
+        await uow.transactional_ids.claim(
+            pipeline="other", kafka_cluster_id="a-kafka-cluster", ids=[("mine.t.flights.0.0", 0, 0)]
+        )
+        await uow.commit()
+    await ask(plane, runs.restart_run, run.id, rolling=False)
+    await plane.outcome(run.id, kind=OutcomeKind.DRAINED)
+    assert (await plane.get_run(run.id)).state is RunState.STOPPED
+    async with plane.uow() as uow:
+        assert await uow.runs.find_live("flights") is None
+        command = (await uow.commands.list(target="pipeline:flights", after=None, limit=1)).items[0]
+    assert command.outcome.startswith("not started: the transactional id mine.t.flights.0.0 belongs to pipeline other")
+
+
 async def test_a_drain_after_a_restart_was_asked_for_keeps_the_pipeline_down(plane: ControlPlane) -> None:
     run = await plane.running()
     await ask(plane, runs.restart_run, run.id, rolling=False)

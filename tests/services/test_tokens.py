@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 import sqlalchemy as sa
@@ -65,6 +65,24 @@ async def test_a_token_is_its_principal_until_it_is_revoked(plane: ControlPlane)
         await tokens.revoke_token(uow, name="ci", by=ANNA, why="leaked", now=plane.now)
         await uow.commit()
     assert await who(plane, secret) is None
+
+
+async def test_when_a_token_was_used_is_noted_once_a_minute(plane: ControlPlane) -> None:
+    secret = await make_token(plane)
+
+    async def use_after(seconds: float) -> datetime | None:
+        plane.pass_time(seconds)
+        async with plane.uow() as uow:
+            await tokens.authenticate(uow, secret, now=plane.now)
+            await uow.commit()
+        async with plane.uow() as uow:
+            (token,) = await tokens.list_tokens(uow, by=ANNA)
+        return token.last_used_at
+
+    first = await use_after(0)
+    assert first == plane.now
+    assert await use_after(30) == first
+    assert await use_after(31) == plane.now
 
 
 @pytest.mark.parametrize("secret", ["", "flt_", "flt_wrong", "nonsense", "fls_" + "x" * 43])

@@ -39,7 +39,7 @@ class SqlAccess:
         if row is None:
             return None
         if row.last_used_at is None or now - row.last_used_at > USE_NOTED_EVERY:
-            # Whoever asks may not commit; then the note is lost, which is all right.
+            # Once a minute, and lost when the asker does not commit; either is all right.
             await self._db.execute(sa.update(tokens).where(tokens.c.id == row.id).values(last_used_at=now))
         return _token(row)
 
