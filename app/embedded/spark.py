@@ -203,7 +203,11 @@ class SparkCluster:
             answer.raise_for_status()
         except httpx.HTTPError as error:
             raise EmbeddedError(f"the Spark master at {self.master_web_url} does not answer: {error}") from error
-        return msgspec.json.decode(answer.content, type=MasterStatus)
+        try:
+            return msgspec.json.decode(answer.content, type=MasterStatus)
+        except msgspec.MsgspecError as error:
+            # For a moment its web server answers before the master has put its pages there.
+            raise EmbeddedError(f"the Spark master at {self.master_web_url} gives no state yet: {error}") from error
 
     def wait_until_ready(self, *, timeout_s: float = 120.0) -> None:
         """Wait until the master is ALIVE and counts as many live workers as run."""
