@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, suppress
 import psycopg
 from sqlalchemy import make_url
 
-from app.db.keep_alive import KEEP_ALIVE
+from app.db.keep_alive import lasting_conninfo
 
 CHANNEL = "fenceline_changes"
 EVERYTHING = "*:*"
@@ -54,8 +54,8 @@ class ChangeFeed:
     """`run` listens until it is cancelled; `subscribe` gives a reader its view. One a process is enough."""
 
     def __init__(self, database_url: str) -> None:
-        url = make_url(database_url).set(drivername="postgresql")
-        self._conninfo = url.render_as_string(hide_password=False)
+        url = make_url(database_url)
+        self._conninfo = lasting_conninfo(url, application_name="fenceline changes")
         self._where = f"{url.host or 'localhost'}:{url.port or 5432}"
         self._subscriptions: set[Subscription] = set()
         self.is_listening = False
@@ -75,9 +75,7 @@ class ChangeFeed:
         pause_s = _RECONNECT_AFTER_S
         while True:
             try:
-                async with await psycopg.AsyncConnection.connect(
-                    self._conninfo, autocommit=True, application_name="fenceline changes", **KEEP_ALIVE
-                ) as connection:
+                async with await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True) as connection:
                     await connection.execute(f"LISTEN {CHANNEL}")
                     self.is_listening = True
                     pause_s = _RECONNECT_AFTER_S

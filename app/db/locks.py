@@ -11,7 +11,7 @@ import psycopg
 from sqlalchemy import make_url
 
 from app.db.errors import translated
-from app.db.keep_alive import KEEP_ALIVE
+from app.db.keep_alive import lasting_conninfo
 
 _ASK_AGAIN_AFTER_S = 0.5
 _ANSWER_WITHIN_S = 5
@@ -38,9 +38,8 @@ class AdvisoryLocks:
     """See app/ports/locks.py. The locks of one database; another database on the same server has its own."""
 
     def __init__(self, database_url: str) -> None:
-        url = make_url(database_url).set(drivername="postgresql")
-        self._conninfo = url.render_as_string(hide_password=False)
-        self._where = f"{url.host or 'localhost'}:{url.port or 5432}"
+        self._url = make_url(database_url)
+        self._where = f"{self._url.host or 'localhost'}:{self._url.port or 5432}"
 
     @asynccontextmanager
     async def hold(self, name: str) -> AsyncGenerator[HeldLock]:
@@ -61,10 +60,7 @@ class AdvisoryLocks:
 
     async def _take(self, name: str) -> psycopg.AsyncConnection[tuple[bool]]:
         connection: psycopg.AsyncConnection[tuple[bool]] = await psycopg.AsyncConnection.connect(
-            self._conninfo,
-            autocommit=True,
-            application_name=f"fenceline lock {name}",
-            **KEEP_ALIVE,
+            lasting_conninfo(self._url, application_name=f"fenceline lock {name}"), autocommit=True
         )
         try:
             while True:
