@@ -172,9 +172,10 @@ async def _serve(settings: Settings, announce: Callable[[Started], None]) -> Non
             workers_url=settings.workers_url or _url_of(workers, settings),
         )
         tls: dict[str, Path | None] = {"certificate": settings.tls_certificate, "key": settings.tls_key}
+        level = "debug" if settings.log_level == "debug" else "warning"
         listeners = [
-            Listener(create_users_app(server.wiring), users, log_level=settings.log_level, **tls),
-            Listener(create_workers_app(server.wiring), workers, log_level=settings.log_level, **tls),
+            Listener(create_users_app(server.wiring), users, log_level=level, **tls),
+            Listener(create_workers_app(server.wiring), workers, log_level=level, **tls),
         ]
         write_server(
             settings.server_file,

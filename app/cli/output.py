@@ -79,7 +79,14 @@ def table(
     """A table; columns whose name ends in `#` hold numbers. Without rows, the sentence that says what to do first."""
     made = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        made.add_column(column.removesuffix("#"), justify="right" if column.endswith("#") else "left", overflow="fold")
+        is_number = column.endswith("#")
+        made.add_column(
+            column.removesuffix("#"),
+            justify="right" if is_number else "left",
+            overflow="fold",
+            # A number or a state that is broken over lines is not read at a glance; names and reasons may be.
+            no_wrap=is_number or column == "STATE",
+        )
     for row in rows:
         made.add_row(*(Text("–", style="dim") if cell is None else _safe(cell) for cell in row))
     return made if made.row_count else Text(empty, style="dim")

@@ -127,13 +127,13 @@ def _show(client: Client, run_id: str) -> RenderableType:
     listed = table(
         (
             "TASK",
-            "ATTEMPT#",
+            "TRY#",
             "STATE",
-            "GENERATION#",
+            "GEN#",
             "IN/s#",
             "OUT/s#",
-            "COMMITTED#",
-            "ABORTED#",
+            "COMMITS#",
+            "ABORTS#",
             "P99 ms#",
             "HEARD",
             "ERROR",

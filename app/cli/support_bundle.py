@@ -76,7 +76,8 @@ def _parts(settings: Settings, now: datetime) -> Iterator[tuple[str, str]]:
     yield "clusters.json", _json(_or_error(lambda: _clusters(client)))
     yield "commands.json", _json(_or_error(lambda: list(client.items("/commands", limit=_COMMANDS))))
     for log in _logs(settings.state_dir):
-        yield f"logs/{log.relative_to(settings.state_dir)}", _tail(log)
+        name = log.relative_to(settings.state_dir).as_posix().removeprefix("logs/")
+        yield f"logs/{name}", _tail(log)
 
 
 def _versions(now: datetime) -> dict[str, Any]:
