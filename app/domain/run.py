@@ -158,8 +158,12 @@ NEEDS_FULL_RESTART = (
     "transactional_id_prefix",
     "processing_guarantee",
     "offset_fencing",
+    "instances",
 )
-"""Fields that two instances of one group must agree on: with two values at once a record could be processed twice."""
+"""Fields that two instances of one group must agree on: with two values at once a record could be processed twice.
+
+And the number of instances: a run is as many as it was started with, so that it is clear when a bounce is through.
+"""
 
 
 def fields_that_need_full_restart(before: PipelineDefinition, after: PipelineDefinition) -> tuple[str, ...]:
