@@ -158,14 +158,15 @@ NEEDS_FULL_RESTART = (
     "transactional_id_prefix",
     "processing_guarantee",
     "offset_fencing",
-    "instances",
 )
-"""Fields that two instances of one group must agree on: with two values at once a record could be processed twice.
-
-And the number of instances: a run is as many as it was started with, so that it is clear when a bounce is through.
-"""
+"""Fields that two instances of one group must agree on: with two values at once a record could be processed twice."""
 
 
 def fields_that_need_full_restart(before: PipelineDefinition, after: PipelineDefinition) -> tuple[str, ...]:
-    """The changed fields that no rolling bounce can bring in, in the order of the definition; empty: it can."""
-    return tuple(field for field in NEEDS_FULL_RESTART if getattr(before, field) != getattr(after, field))
+    """The changed fields that no rolling bounce can bring in, in the order of the definition; empty: it can.
+
+    More instances can be added one by one. With fewer, the ones left over would stay in the run as stopped for ever, and
+    nobody could tell a bounce that is through from one that waits.
+    """
+    fields = [field for field in NEEDS_FULL_RESTART if getattr(before, field) != getattr(after, field)]
+    return (*fields, "instances") if after.instances < before.instances else tuple(fields)

@@ -112,9 +112,15 @@ def test_a_draining_instance_drains_whatever_its_run_wants() -> None:
     assert {desired_of_tasks(desired, S.DRAINING) for desired in DesiredRunState} == {DesiredTaskState.DRAIN}
 
 
+def test_fewer_instances_need_a_full_restart_and_more_do_not() -> None:
+    two = PipelineDefinition(cluster="c", source_topics=("in",), group_id="g", sink_topic="out", instances=2)
+    assert fields_that_need_full_restart(two, replace(two, instances=1)) == ("instances",)
+    assert fields_that_need_full_restart(two, replace(two, instances=3)) == ()
+
+
 def test_a_change_that_members_must_agree_on_needs_a_full_restart() -> None:
     before = PipelineDefinition(cluster="c", source_topics=("in",), group_id="g", sink_topic="out")
-    assert fields_that_need_full_restart(before, replace(before, commit_interval_ms=7, instances=3)) == ()
+    assert fields_that_need_full_restart(before, replace(before, commit_interval_ms=7, tasks_per_instance=3)) == ()
     after = replace(
         before,
         cluster="d",
@@ -122,5 +128,6 @@ def test_a_change_that_members_must_agree_on_needs_a_full_restart() -> None:
         group_protocol=GroupProtocol.CONSUMER,
         transactional_id_prefix="x",
         processing_guarantee=ProcessingGuarantee.AT_LEAST_ONCE,
+        instances=3,
     )
     assert set(fields_that_need_full_restart(before, after)) == set(NEEDS_FULL_RESTART) - {"offset_fencing"}
