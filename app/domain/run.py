@@ -165,8 +165,8 @@ NEEDS_FULL_RESTART = (
 def fields_that_need_full_restart(before: PipelineDefinition, after: PipelineDefinition) -> tuple[str, ...]:
     """The changed fields that no rolling bounce can bring in, in the order of the definition; empty: it can.
 
-    More instances can be added one by one. With fewer, the ones left over would stay in the run as stopped for ever, and
-    nobody could tell a bounce that is through from one that waits.
+    More instances can be added one by one. With fewer, the ones left over would stay in the run as stopped for ever,
+    and nobody could tell a bounce that is through from one that waits.
     """
     fields = [field for field in NEEDS_FULL_RESTART if getattr(before, field) != getattr(after, field)]
     return (*fields, "instances") if after.instances < before.instances else tuple(fields)
