@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, IsolationLevel, Message, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # pyright: ignore[reportPrivateImportUsage]
 
 from tests.support.waiting import wait_for
@@ -153,11 +153,19 @@ def has_open_transaction(bootstrap_servers: str, topic: str) -> bool:
 
 
 def committed_offsets(bootstrap_servers: str, group: str) -> dict[tuple[str, int], int]:
-    """What the group has committed; partitions without a commit are absent."""
-    admin = _admin(bootstrap_servers)
-    answers = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
-    found: list[TopicPartition] | None = answers[group].result(_TIMEOUT_S).topic_partitions
-    return {(entry.topic, entry.partition): entry.offset for entry in found or () if entry.offset >= 0}
+    """What the group has committed, for any topic; partitions without a commit are absent.
+
+    Not by AdminClient.list_consumer_group_offsets: while a coordinator moves or loads, that call ends the process
+    (librdkafka 2.16.0 asks the handle's consumer group to look for it again, and an admin handle has none).
+    """
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group, "enable.auto.commit": False})
+    try:
+        topics = consumer.list_topics(timeout=_TIMEOUT_S).topics
+        wanted = [TopicPartition(topic, number) for topic in topics for number in topics[topic].partitions]
+        found = consumer.committed(wanted, _TIMEOUT_S)
+    finally:
+        consumer.close()
+    return {(entry.topic, entry.partition): entry.offset for entry in found if entry.offset >= 0}
 
 
 def group_members(bootstrap_servers: str, group: str) -> int:

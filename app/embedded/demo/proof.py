@@ -6,12 +6,10 @@ what *is* there from an ordinary `read_committed` consumer.
 
 import time
 from collections import Counter
-from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, cast
 
 import orjson
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka import KafkaError as Code
 from confluent_kafka.admin import AdminClient
 
@@ -140,6 +138,16 @@ class Proof:
     ) -> None:
         self._settle_s = settle_s
         self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+        # It never joins: it only asks for the group's offsets, and does not wait for undecided ones.
+        self._offsets = Consumer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "log_level": 0,
+                "group.id": group,
+                "enable.auto.commit": False,
+                "isolation.level": "read_uncommitted",
+            }
+        )
         self._reader = SinkReader(bootstrap_servers, sink_topic)
         self._group = group
         self._feed = feed
@@ -149,23 +157,19 @@ class Proof:
 
     def close(self) -> None:
         self._reader.close()
+        self._offsets.close()
 
     def committed(self) -> list[int]:
         """The group's committed offset in each source partition; 0 where it has none."""
         wanted = [TopicPartition(self._feed.topic, p) for p in range(self._feed.partitions)]
         try:
-            # Its annotations leave the future's type open.
-            futures = cast(
-                "dict[str, Future[ConsumerGroupTopicPartitions]]",
-                cast(Any, self._admin).list_consumer_group_offsets(
-                    [ConsumerGroupTopicPartitions(self._group, wanted)], request_timeout=_ANSWER_S
-                ),
-            )
-            answer = futures[self._group].result(timeout=_ANSWER_S)
+            # Not AdminClient.list_consumer_group_offsets: while the group's coordinator loads or moves, librdkafka
+            # 2.16.0 dereferences the group that an admin handle does not have, and the process is gone.
+            found = self._offsets.committed(wanted, _ANSWER_S)
         except KafkaException as error:
             raise EmbeddedError(f"the offsets of group {self._group}: {describe_error(error)}") from error
         offsets = [0] * self._feed.partitions
-        for partition in answer.topic_partitions or []:
+        for partition in found:
             offsets[partition.partition] = max(partition.offset, 0)
         return offsets
 
