@@ -39,7 +39,7 @@ async def validate_pipeline(
             Problem(field="cluster", message=f"there is no cluster {definition.cluster!r}; there are: {known}")
         )
     else:
-        facts, more = await _facts(uow, brokers, cluster, definition, name=name, timeout_s=timeout_s)
+        facts, more = await _facts(brokers, cluster, definition, name=name, timeout_s=timeout_s)
         problems += more
     problems += check(definition, name=name, facts=facts, others=await _others(uow, name, clusters), allowed=allowed)
     problems += await _check_python(uow, definition, allowed=allowed)
@@ -57,7 +57,6 @@ def refuse_invalid(name: str, problems: list[Problem], *, verb: str) -> None:
 
 
 async def _facts(
-    uow: UnitOfWork,
     brokers: Brokers,
     cluster: Cluster,
     definition: PipelineDefinition,
@@ -65,14 +64,13 @@ async def _facts(
     name: str,
     timeout_s: float,
 ) -> tuple[ClusterFacts | None, list[Problem]]:
-    live = await uow.runs.find_live(name)
     try:
         facts = await brokers.facts(
             cluster.connection(),
             topics=topics_of(definition),
             groups=(definition.group_id,),
-            # Members of our own live run are no strangers.
-            own_client_ids=() if live is None else (client_id_prefix(name),),
+            # Members that a run of ours left behind are no strangers either: they go when their session ends.
+            own_client_ids=(client_id_prefix(name),),
             timeout_s=timeout_s,
         )
     except UnavailableError as error:

@@ -198,8 +198,8 @@ async def _move_to_current_revision(uow: UnitOfWork, run: Run, *, bounce_request
     fields = fields_that_need_full_restart(running.definition, pipeline.definition)
     if fields:
         raise ConflictError(
-            f"revision {pipeline.current_revision} of {run.pipeline} changes {', '.join(fields)}, which instances of "
-            "one consumer group must agree on: restart the run as a whole instead of rolling it",
+            f"revision {pipeline.current_revision} of {run.pipeline} changes {', '.join(fields)}, which cannot "
+            "differ between instances of one run: restart the run as a whole instead of rolling it",
             field=fields[0],
         )
     await claim_transactional_ids(

@@ -12,23 +12,15 @@ import sqlalchemy as sa
 
 from app.db.connection import Connection
 from app.db.repositories.instances import SqlInstances, current_instances
-from app.db.tables.definitions import pipelines, revisions
+from app.db.tables.definitions import pipelines
 from app.db.tables.runs import runs
 from app.domain.errors import InvalidError, NotFoundError
 from app.domain.instance import Instance
 from app.domain.page import Page, decode_cursor, encode_cursor
 from app.domain.run import DesiredRunState, Run, RunEnd, RunSummary, derive_state
 
-_SELECT = (
-    sa.select(
-        runs,
-        pipelines.c.name,
-        pipelines.c.cluster,
-        pipelines.c.kafka_cluster_id,
-        revisions.c.definition["instances"].as_integer().label("instances_wanted"),
-    )
-    .join(pipelines, pipelines.c.id == runs.c.pipeline_id)
-    .join(revisions, (revisions.c.pipeline_id == runs.c.pipeline_id) & (revisions.c.number == runs.c.revision))
+_SELECT = sa.select(runs, pipelines.c.name, pipelines.c.cluster, pipelines.c.kafka_cluster_id).join(
+    pipelines, pipelines.c.id == runs.c.pipeline_id
 )
 
 
@@ -117,9 +109,7 @@ async def run_summary(db: Connection, run_ids: Sequence[str]) -> list[RunSummary
     return [_run(row, instances.get(row.id, [])).summary() for row in rows]
 
 
-def _run(row: sa.Row[Any], leases: Sequence[Instance]) -> Run:
-    # An ordinal that the revision no longer has is part of the run only until it has drained.
-    instances = [lease for lease in leases if lease.ordinal < row.instances_wanted or not lease.has_ended]
+def _run(row: sa.Row[Any], instances: Sequence[Instance]) -> Run:
     desired, end = DesiredRunState(row.desired), None if row.ended_as is None else RunEnd(row.ended_as)
     return Run(
         id=row.id,
