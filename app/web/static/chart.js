@@ -44,6 +44,7 @@
       this.plot = new uPlot(
         {
           ...this.size(),
+          padding: [8, 32, 0, 0],
           cursor: { drag: { x: false, y: false } },
           scales: { y: { range: (_, __, most) => [0, Math.max(most * 1.1, 1)] } },
           axes: [{ ...axis, space: 80, values: clock }, { ...axis, size: 64, values: (_, ticks) => ticks.map((tick) => whole.format(tick)) }],
