@@ -134,6 +134,7 @@ def test_any_request_is_answered_as_described(live: Live, seed: int, tmp_path: P
     _check(live, seed, tmp_path, "--phases", "examples,coverage,fuzzing")
 
 
+@pytest.mark.slow
 def test_what_is_there_is_answered_as_described(live: Live, seed: int, tmp_path: Path) -> None:
     """Questions only, about what was seeded: so their answers have something in them."""
     with live.client() as client:

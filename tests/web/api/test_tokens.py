@@ -32,6 +32,18 @@ async def test_a_secret_is_in_no_list_and_no_log(administrator: httpx.AsyncClien
     assert secret not in (await administrator.get("/api/v1/commands")).text
 
 
+async def test_it_is_seen_whether_a_token_is_used(administrator: httpx.AsyncClient, as_role: AsRole) -> None:
+    secret = await _new(administrator, "bob")
+
+    async def last_used() -> str | None:
+        tokens = (await administrator.get("/api/v1/tokens")).json()["items"]
+        return {token["name"]: token["last_used_at"] for token in tokens}["bob"]
+
+    assert await last_used() is None
+    await (await as_role(None)).get("/api/v1/me", headers={"Authorization": f"Bearer {secret}"})
+    assert await last_used() is not None
+
+
 async def test_a_name_is_taken_while_its_token_is_valid(administrator: httpx.AsyncClient) -> None:
     await _new(administrator, "bob")
     again = await administrator.post("/api/v1/tokens", json={"name": "bob", "role": "viewer"})
