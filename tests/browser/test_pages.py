@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from app.embedded.kafka import KafkaCluster
 from tests.conftest import MakeTopic
@@ -137,6 +137,45 @@ def test_a_change_from_an_old_revision_is_refused_and_nothing_typed_is_lost(
     page.get_by_role("button", name="Save as a new revision").click()
     expect(page.get_by_role("alert")).to_contain_text("revision 2")
     expect(page.get_by_label("Commit every")).to_have_value("400")
+
+
+def test_a_stream_that_could_not_begin_is_tried_again_and_the_page_says_that_it_is_not_live(page: Page) -> None:
+    refused: list[str] = []
+
+    def refuse_twice(route: Route) -> None:
+        if len(refused) < 2:
+            refused.append(route.request.url)
+            route.fulfill(status=503, body="<p>not now</p>", content_type="text/html")
+        else:
+            route.continue_()
+
+    page.route("**/pipelines/stream", refuse_twice)
+    page.goto("/pipelines")
+    expect(page.get_by_text("not live: reconnecting")).to_be_visible()
+    expect(page.get_by_role("heading", name="Pipelines")).to_be_visible()
+    expect(page.locator("html")).to_have_attribute("data-stream", "up", timeout=15_000)
+    expect(page.get_by_text("not live: reconnecting")).to_be_hidden()
+    expect(page.get_by_text("not now")).to_have_count(0)
+    assert len(refused) == 2
+
+
+def test_a_table_keeps_its_order_while_it_changes(site: Site, page: Page, pipeline: str, logged_in: Any) -> None:
+    page.goto("/pipelines")
+    expect(page.locator("html")).to_have_attribute("data-stream", "up")
+    head = page.locator("#pipelines th", has_text="Name")
+    head.get_by_role("button").click()
+    head.get_by_role("button").click()
+    expect(head).to_have_attribute("aria-sort", "descending")
+    with site.visitor(storage=logged_in) as visitor:
+        editor = visitor.new_page()
+        editor.goto(f"/pipelines/{pipeline}/edit")
+        editor.get_by_label("Commit every").fill("150")
+        editor.get_by_role("button", name="Save as a new revision").click()
+        editor.wait_for_url(re.compile(f"/pipelines/{pipeline}"))
+    expect(page.locator(f"#pipeline-{pipeline} td[data-label=Revision]")).to_have_text("2", timeout=5_000)
+    expect(head).to_have_attribute("aria-sort", "descending")
+    names = page.locator("#pipelines tbody th").all_inner_texts()
+    assert names == sorted(names, reverse=True)
 
 
 def test_a_pipeline_can_be_made_without_scripts(site: Site, logged_in: Any, make_topic: MakeTopic) -> None:

@@ -14,6 +14,7 @@ from app.embedded.demo.feed import Feed
 from app.embedded.demo.flights import read_flights
 from tests.conftest import MakeTopic
 from tests.support.browser import NARROW, Site, assert_accessible, assert_fits
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -117,9 +118,8 @@ def test_a_pipeline_is_created_started_watched_and_drained_without_a_reload(
     page.evaluate("window.scrollTo(0, 0)")
     if site.shots is not None:
         # For a picture, a chart with something in it.
-        page.wait_for_function(
-            "JSON.parse(document.querySelector('rate-chart').dataset.series).data[0].length > 45", timeout=120_000
-        )
+        seconds = "JSON.parse(document.querySelector('rate-chart').dataset.series).data[0].length"
+        wait_for(lambda: page.evaluate(seconds) > 45, 120, "45 seconds on the chart")
     site.picture(page, "pipeline", height=1290)
     page.set_viewport_size(NARROW)  # pyright: ignore[reportArgumentType] - a dict of the same two numbers
     assert_fits(page, what="a pipeline that runs, on a phone")
