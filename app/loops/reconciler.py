@@ -87,6 +87,8 @@ class Reconciler:
         async with self._unit_of_work() as uow:
             epoch = await uow.identity.database_epoch()
             live = await runs.list_live_runs(uow)
+            # A restored database gets its new identity from whoever asks first, and keeps it only if that is committed.
+            await uow.commit()
             # A restored database takes its new identity by being asked for it.
             await uow.commit()
         self._notice(epoch, self._clock.now())

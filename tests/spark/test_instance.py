@@ -12,11 +12,11 @@ from confluent_kafka import Consumer, Producer
 from msgspec.structs import replace
 
 from app.domain.observation import MasterWord, ProcessWord
-from app.domain.pipeline import Filter, StepOperator, Steps
+from app.domain.pipeline import Filter, SparkSettings, StepOperator, Steps
 from app.embedded.spark import SparkCluster
 from app.spark import conf
 from tests.conftest import MakeTopic
-from tests.support.spark_instances import SparkInstances
+from tests.support.spark_instances import SparkInstances, python_children
 from tests.support.waiting import wait_for
 from workers.spark.exit_codes import ExitCode
 
@@ -99,6 +99,29 @@ def test_an_instance_runs_without_a_server_and_drains_on_sigterm(
         15,
         lambda: f"the master's word, now {one.observe().master}",
     )
+
+
+def test_a_local_master_retries_a_killed_worker_and_drains(
+    spark_instances: SparkInstances, make_topic: MakeTopic
+) -> None:
+    """Plain `local[k]` never retries a task: the launcher's `local[k,F]` does."""
+    source, sink = make_topic(), make_topic()
+    fill(spark_instances.bootstrap_servers, source, 50)
+    definition = replace(spark_instances.definition(source=source, sink=sink), spark=SparkSettings(master="local[1]"))
+    one = spark_instances.submit(spark_instances.specification(definition))
+    read_committed(spark_instances.bootstrap_servers, sink, 50)
+    assert one.instance.jvm_pid is not None
+    (task,) = [
+        process
+        for process in python_children(one.instance.jvm_pid)
+        if "pyspark.daemon" in process.cmdline() and not process.children()
+    ]
+    task.kill()
+    fill(spark_instances.bootstrap_servers, source, 50)
+    assert len(read_committed(spark_instances.bootstrap_servers, sink, 100)) == 100
+    one.sigterm()
+    assert one.wait_until_gone(30).outcome is not None
+    assert one.exit_code() == ExitCode.DRAINED
 
 
 def test_a_record_that_the_policy_refuses_ends_the_instance_and_names_it(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -127,16 +127,14 @@ class RunningPipeline:
         assert not audit.duplicated, str(audit)
         assert not audit.out_of_order, str(audit)
 
-    def longest_gap_s(self, *, since: float) -> Mapping[int, float]:
-        """For each partition of the sink the longest time between two appended records, from `since` (time.time())."""
-        times: dict[int, list[int]] = {}
+    def longest_gap_s(self, *, since: float) -> float:
+        """The longest time, from `since` (time.time()) on, in which nothing of some source partition was appended."""
+        times: dict[str, list[int]] = {}
         for record in verifier.read_all(self.pipeline.bootstrap_servers, self.pipeline.sink):
             if record.timestamp_ms >= since * 1000:
-                times.setdefault(record.partition, [int(since * 1000)]).append(record.timestamp_ms)
-        return {
-            partition: max(later - earlier for earlier, later in pairwise(sorted(stamps))) / 1000
-            for partition, stamps in times.items()
-        }
+                source = verifier.id_of(record.value).partition(":")[0]
+                times.setdefault(source, [int(since * 1000)]).append(record.timestamp_ms)
+        return max(later - earlier for stamps in times.values() for earlier, later in pairwise(sorted(stamps))) / 1000
 
 
 @contextmanager
