@@ -31,7 +31,7 @@ def play_live(console: Console) -> None:
     """
     with console.status("Reading the flights"):
         flights = read_flights()
-    console.print(f"{len(flights):,} flights of 2013", highlight=False)
+    console.print(f"{len(flights):,} flights of 2013", highlight=False, soft_wrap=True)
     with open_stage(console, cores=pipeline.INSTANCES) as stage:
         stage.create_topics((pipeline.SOURCE_TOPIC, pipeline.SINK_TOPIC), partitions=pipeline.PARTITIONS)
         run = start_pipeline(stage)
@@ -83,9 +83,11 @@ def play_live(console: Console) -> None:
 
 def _say_address(console: Console, stage: Stage) -> None:
     console.print()
-    console.print("[bold]The dashboard[/], logged in once by this link:", highlight=False)
+    console.print("[bold]The dashboard[/], logged in once by this link:", highlight=False, soft_wrap=True)
     # Not wrapped: a broken line is a broken link.
-    console.print(f"  {stage.server.login_url or stage.server.users_url}", soft_wrap=True, highlight=False)
+    console.print(
+        f"  {stage.server.login_url or stage.server.users_url}", soft_wrap=True, highlight=False, soft_wrap=True
+    )
     console.print()
 
 

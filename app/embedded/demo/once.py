@@ -122,10 +122,11 @@ def play_once(console: Console) -> Outcome:
                 complaints.append("the killed worker's transaction was not aborted: the kill did not hit one")
             if not after.committed_again:
                 complaints.append(f"instance {kill.ordinal}, whose worker was killed, never committed again")
-        console.print(verdict.sentence(), highlight=False)
+        console.print(verdict.sentence(), highlight=False, soft_wrap=True)
         console.print(
             f"{counts.committed:,} transactions committed, {counts.aborted:,} aborted, {counts.fencings:,} fenced",
             highlight=False,
+            soft_wrap=True,
         )
     took_s = last_committed - first_fed
     result = Result(
@@ -164,7 +165,9 @@ def wait_for_partitions(stage: Stage, run: Run, console: Console) -> None:
             return len(held) == pipeline.PARTITIONS and len(ordinals) == pipeline.INSTANCES
 
         wait_for_tasks(stage, run, is_up, timeout_s=_UP_WITHIN_S, what="both instances holding partitions")
-    console.print(f"Both instances hold partitions ({time.monotonic() - started:.1f} s)", highlight=False)
+    console.print(
+        f"Both instances hold partitions ({time.monotonic() - started:.1f} s)", highlight=False, soft_wrap=True
+    )
 
 
 def wait_for_tasks(
@@ -227,6 +230,7 @@ def _process(
                             f"Killed the worker of instance {kill.ordinal} (process {kill.pid}) at flight "
                             f"{killed_at:,}, in an open transaction of {kill.transactional_id}",
                             highlight=False,
+                            soft_wrap=True,
                         )
             time.sleep(0.05)
         progress.update(bar, completed=FLIGHTS)

@@ -96,6 +96,7 @@ def open_stage(console: Console, *, cores: int) -> Generator[Stage]:
             f"Kafka at {kafka.bootstrap_servers}, Postgres at 127.0.0.1:{postgres.port}, Spark at {spark.master_url} "
             f"({time.monotonic() - started:.1f} s)",
             highlight=False,
+            soft_wrap=True,
         )
         with console.status("Starting the server"):
             server = DemoServer.start(
@@ -108,7 +109,7 @@ def open_stage(console: Console, *, cores: int) -> Generator[Stage]:
             )
             stack.callback(server.stop)
         server.register_cluster(CLUSTER, kafka.bootstrap_servers)
-        console.print(f"Fenceline at {server.users_url}", highlight=False)
+        console.print(f"Fenceline at {server.users_url}", highlight=False, soft_wrap=True)
         stack.callback(_ignore_interrupts)
         yield Stage(kafka, spark, server)
 

@@ -32,7 +32,7 @@ from app.web.pages.said import sentence_of
 
 TEMPLATES_DIR = Path(__file__).resolve().parents[3] / "templates"
 
-FRAMES_PER_S = 10
+FRAMES_PER_S = 5
 # A stream looks again this often when nothing was announced: silence is news too (a heartbeat that stays away), and
 # a revoked session sees at most this much more.
 _LOOK_AGAIN_S = 2.0
