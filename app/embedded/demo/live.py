@@ -85,9 +85,7 @@ def _say_address(console: Console, stage: Stage) -> None:
     console.print()
     console.print("[bold]The dashboard[/], logged in once by this link:", highlight=False, soft_wrap=True)
     # Not wrapped: a broken line is a broken link.
-    console.print(
-        f"  {stage.server.login_url or stage.server.users_url}", soft_wrap=True, highlight=False, soft_wrap=True
-    )
+    console.print(f"  {stage.server.login_url or stage.server.users_url}", soft_wrap=True, highlight=False)
     console.print()
 
 
