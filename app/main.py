@@ -16,6 +16,8 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+import psutil
+
 from app.db import migrations
 from app.db.changes import ChangeFeed
 from app.db.database import Database
@@ -153,6 +155,12 @@ def _start_postgres(settings: Settings) -> EmbeddedPostgres:
 
 
 async def _serve(settings: Settings, announce: Callable[[Started], None]) -> None:
+    other = find_server(settings.server_file)
+    if other is not None:
+        raise StartError(
+            f"a Fenceline server (pid {other.pid}, {other.users_url}) works on {settings.state_dir} already: end it, "
+            "or give this one a folder of its own with FENCELINE_STATE_DIR"
+        )
     async with AsyncExitStack() as stack:
         users = stack.enter_context(bind(settings.users_host, settings.users_port, setting="users_port"))
         workers = stack.enter_context(bind(settings.workers_host, settings.workers_port, setting="workers_port"))
@@ -181,6 +189,7 @@ async def _serve(settings: Settings, announce: Callable[[Started], None]) -> Non
             settings.server_file,
             RunningServer(
                 pid=os.getpid(),
+                process_started_at=psutil.Process().create_time(),
                 users_url=server.wiring.users_url,
                 workers_url=server.wiring.workers_urls[0],
                 database_url=database.url,

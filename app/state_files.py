@@ -19,10 +19,12 @@ class StateFileError(Exception):
 class RunningServer(msgspec.Struct, frozen=True, kw_only=True):
     """Where the server of this state folder listens; it may have taken free ports.
 
+    process_started_at: tells this process from a later one with the same pid.
     database_url: how commands reach its database while it runs, as an embedded one has a port of its own.
     """
 
     pid: int
+    process_started_at: float
     users_url: str
     workers_url: str
     database_url: str
@@ -74,4 +76,11 @@ def find_server(file: Path) -> RunningServer | None:
         found = None if text is None else msgspec.json.decode(text, type=RunningServer)
     except (StateFileError, msgspec.MsgspecError):
         return None
-    return found if found is not None and psutil.pid_exists(found.pid) else None
+    return found if found is not None and _lives(found) else None
+
+
+def _lives(server: RunningServer) -> bool:
+    try:
+        return psutil.Process(server.pid).create_time() == server.process_started_at
+    except psutil.Error:
+        return False

@@ -20,10 +20,9 @@ def serve(
     as_json: Annotated[bool, typer.Option("--json", help="Say where it listens as one line of JSON.")] = False,
 ) -> None:
     """Run the server until SIGTERM or Ctrl-C. Without FENCELINE_DATABASE_URL it brings its own Postgres."""
-    from app import main  # here: it brings all of the server, which other commands do not need
-
     given: dict[str, Any] = {"users_port": users_port, "workers_port": workers_port}
     settings = settings_or_exit(**{name: value for name, value in given.items() if value is not None})
+    from app import main  # here: it brings all of the server, which neither a mistake above nor other commands need
 
     def announce(started: main.Started) -> None:
         if as_json:

@@ -101,6 +101,14 @@ def test_a_second_server_on_the_same_port_is_told_which_and_how_to_move(own: Ser
     assert not (tmp_path / "state" / "postgres").exists(), "nothing may be started before the ports are ours"
 
 
+def test_a_second_server_on_the_same_state_is_refused(own: Serving, tmp_path: Path) -> None:
+    settings = {"state_dir": str(own.state_dir), "users_port": "0", "workers_port": "0"}
+    code, said = _serve_and_fail(tmp_path, **settings)
+    assert code == 1
+    assert f"pid {own.process.pid}" in said
+    assert "FENCELINE_STATE_DIR" in said
+
+
 @pytest.mark.parametrize("name", ["users_host", "workers_host"])
 def test_an_address_that_others_can_reach_is_refused_without_tls(tmp_path: Path, name: str) -> None:
     code, said = _serve_and_fail(tmp_path, **{name: EVERY_ADDRESS})
