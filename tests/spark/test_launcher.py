@@ -162,7 +162,9 @@ def test_a_stop_reaches_the_python_driver_alone(launcher: SubmitLauncher, files:
     wait_until_gone(launcher, one)
     assert (files.folder / "drained").exists()
     assert one.jvm_pid is not None
-    assert launcher.exit_code(one.jvm_pid) == 0, "the parent was not signalled"
+    pid = one.jvm_pid
+    wait_for(lambda: launcher.exit_code(pid) is not None, 10, "the parent's exit code")
+    assert launcher.exit_code(pid) == 0, "the parent was not signalled"
 
 
 def test_a_kill_ends_both_and_takes_the_specification_away(launcher: SubmitLauncher, files: InstanceFiles) -> None:

@@ -67,10 +67,14 @@ class StartedInstance:
         )
         return self.observe()
 
-    def exit_code(self) -> int | None:
-        """Of spark-submit, which passes the Python driver's on."""
-        assert self.instance.jvm_pid is not None
-        return self.launcher.exit_code(self.instance.jvm_pid)
+    def exit_code(self) -> int:
+        """Of spark-submit, which passes the Python driver's on; a moment after it is gone the kernel has it."""
+        pid = self.instance.jvm_pid
+        assert pid is not None
+        wait_for(lambda: self.launcher.exit_code(pid) is not None, 10, f"the exit code of process {pid}")
+        code = self.launcher.exit_code(pid)
+        assert code is not None
+        return code
 
 
 @dataclass
