@@ -31,6 +31,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     unreached_attempts: attempts that failed before they reached our code, until the instance gives up.
     """
 
+    look_every_s: float = 1.0
     specification_s: float = 120.0
     claim_s: float = 600.0
     no_executors_s: float = 60.0
@@ -117,7 +118,7 @@ class StageWatch:
     def _look(self) -> Slots | None:
         """Count slots once a second; None in between."""
         now = time.monotonic()
-        if now - self._slots_at < 1.0:
+        if now - self._slots_at < self._bounds.look_every_s:
             return None
         self._slots_at = now
         slots = self._application.slots()
