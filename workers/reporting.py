@@ -279,5 +279,7 @@ class HeartbeatReporter:
             commit_latency_p99_ms=snapshot.commit_latency_p99_ms,
             open_transaction_age_ms=snapshot.open_transaction_age_ms,
             last_error=snapshot.last_error,
+            producer_id=snapshot.producer_id,
+            producer_epoch=snapshot.producer_epoch,
             events=self._events.oldest(self._events_per_heartbeat),
         )

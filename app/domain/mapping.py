@@ -22,7 +22,7 @@ class PartitionMapping(msgspec.Struct, frozen=True, kw_only=True):
     """An input topic-partition → the transactional id under which it is read; unique in a cluster and group.
 
     `owner` is None while nobody holds the partition. Offsets are the *next* to read; `end` is the last known end.
-    producer_id and epoch are what the transaction journal says of the id, None where nobody has read it.
+    producer_id and epoch are the owner's own, None until it has told them.
     """
 
     kafka_cluster_id: str

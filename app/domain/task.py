@@ -116,6 +116,8 @@ class TaskReport(msgspec.Struct, frozen=True, kw_only=True):
     commit_latency_p99_ms: float | None = None
     open_transaction_age_ms: int | None = None
     last_error: str | None = None
+    producer_id: int | None = None
+    producer_epoch: int | None = None
 
 
 class TaskStatus(msgspec.Struct, frozen=True, kw_only=True):

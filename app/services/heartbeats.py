@@ -187,8 +187,12 @@ def _owned(report: TaskReport) -> frozenset[tuple[str, int]]:
     return frozenset((progress.topic, progress.partition) for progress in report.partitions)
 
 
+def _ownership(report: TaskReport) -> tuple[object, ...]:
+    return (_owned(report), report.generation, report.producer_id, report.producer_epoch)
+
+
 def _ownership_changed(own: TaskStatus | None, report: TaskReport) -> bool:
-    return own is None or own.last.generation != report.generation or _owned(own.last) != _owned(report)
+    return own is None or _ownership(own.last) != _ownership(report)
 
 
 async def _follow_ownership(uow: UnitOfWork, context: LeaseContext, report: TaskReport, *, now: datetime) -> None:
@@ -212,6 +216,8 @@ async def _follow_ownership(uow: UnitOfWork, context: LeaseContext, report: Task
                     host=report.host,
                 ),
                 generation=report.generation,
+                producer_id=report.producer_id,
+                epoch=report.producer_epoch,
                 since=now,
             )
         )

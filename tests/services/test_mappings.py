@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from itertools import pairwise
 
+from msgspec.structs import replace
+
 from app.domain.instance import InstanceState
 from app.domain.mapping import PartitionMapping, PartitionOwnership
 from app.services import mappings
@@ -35,6 +37,16 @@ async def test_assigned_partitions_get_their_owner_id_and_offsets(plane: Control
     assert first.owner is not None
     assert (first.owner.run_id, first.owner.lease, first.owner.attempt, first.owner.host) == (run.id, 1, 0, "w1")
     assert (first.position, first.committed, first.end, first.lag_records) == (8, 5, 12, 7)
+
+
+async def test_the_producer_is_shown_as_soon_as_it_is_known(plane: ControlPlane) -> None:
+    run = await plane.running()
+    first = task_heartbeat(run.id, partitions=[("in", 0)])
+    await plane.beat(first)
+    assert [(m.producer_id, m.epoch) for m in await listed(plane)] == [(None, None)]
+    await plane.beat(replace(first, sequence=2, producer_id=4012, producer_epoch=6))
+    assert [(m.producer_id, m.epoch) for m in await listed(plane)] == [(4012, 6)]
+    assert len(await history(plane)) == 1
 
 
 async def test_a_partition_that_moves_has_one_owner_after_the_other(plane: ControlPlane) -> None:

@@ -33,6 +33,8 @@ class TaskSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     state: TaskState
     member_id: str | None = None
     generation: int | None = None
+    producer_id: int | None = None
+    producer_epoch: int | None = None
     partitions: tuple[PartitionProgress, ...] = ()
     counters: Counters = Counters()
     commit_latency_p50_ms: float | None = None

@@ -156,6 +156,8 @@ class TaskLoop:
             self._commit()
         if self._progress.is_due(self._clock()):
             self._progress.look(self._membership)
+            producer = self._checkpoints.producer
+            self._progress.identify(None if producer is None else producer.identity(timeout_s=0))
             self._checkpoints.publish_if_due()
 
     def _heed_desired(self) -> None:

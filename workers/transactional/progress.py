@@ -11,6 +11,7 @@ from workers.transactional.control import Control, TaskSnapshot
 from workers.transactional.latency import LatencyWindow
 from workers.transactional.membership import Membership
 from workers.transactional.ownership import Partition
+from workers.transactional.producers import ProducerIdentity
 from workers.transactional.tally import Tally
 
 INTERVAL_S = 0.5
@@ -30,6 +31,7 @@ class Progress:
         self._partitions: tuple[PartitionProgress, ...] = ()
         self._member_id: str | None = None
         self._generation: int | None = None
+        self._producer: ProducerIdentity | None = None
 
     @property
     def state(self) -> TaskState:
@@ -76,6 +78,10 @@ class Progress:
         self._member_id = consumer.memberid() or None
         self._generation = membership.generation()
 
+    def identify(self, producer: ProducerIdentity | None) -> None:
+        """Who the producer is for the brokers, as far as it knows by now."""
+        self._producer = producer
+
     def publish(self, *, now: float, opened_at: float | None) -> None:
         """Hand a new snapshot to the control; it returns at once.
 
@@ -88,6 +94,8 @@ class Progress:
                 state=self._state,
                 member_id=self._member_id,
                 generation=self._generation,
+                producer_id=None if self._producer is None else self._producer.producer_id,
+                producer_epoch=None if self._producer is None else self._producer.epoch,
                 partitions=self._partitions,
                 counters=self._tally.counters(),
                 commit_latency_p50_ms=self.latency.quantile_ms(0.50),

@@ -29,9 +29,10 @@ _TAKE = sa.text(
     """
     INSERT INTO partition_mappings AS held
         (kafka_cluster_id, group_id, topic, partition, pipeline_id, transactional_id, owner_run_id, owner_ordinal,
-         owner_lease, owner_task, owner_attempt, owner_host, generation, since)
+         owner_lease, owner_task, owner_attempt, owner_host, generation, producer_id, epoch, since)
     SELECT :kafka_cluster_id, :group_id, :topic, :partition, runs.pipeline_id, :transactional_id, runs.id,
-           :owner_ordinal, :owner_lease, :owner_task, :owner_attempt, :owner_host, :generation, :now
+           :owner_ordinal, :owner_lease, :owner_task, :owner_attempt, :owner_host, :generation, :producer_id, :epoch,
+           :now
     FROM runs WHERE runs.id = :owner_run_id
     ON CONFLICT (kafka_cluster_id, group_id, topic, partition) DO UPDATE SET
         pipeline_id = excluded.pipeline_id, transactional_id = excluded.transactional_id,
@@ -43,8 +44,7 @@ _TAKE = sa.text(
                            held.owner_attempt) IS NOT DISTINCT FROM
                           (excluded.owner_run_id, excluded.owner_ordinal, excluded.owner_lease, excluded.owner_task,
                            excluded.owner_attempt) THEN held.since ELSE excluded.since END,
-        producer_id = CASE WHEN held.transactional_id = excluded.transactional_id THEN held.producer_id END,
-        epoch = CASE WHEN held.transactional_id = excluded.transactional_id THEN held.epoch END
+        producer_id = excluded.producer_id, epoch = excluded.epoch
     WHERE held.owner_run_id IS NULL
        OR held.owner_run_id <> excluded.owner_run_id
           AND EXISTS (SELECT FROM runs WHERE runs.id = held.owner_run_id AND runs.ended_at IS NOT NULL)
@@ -55,7 +55,7 @@ _TAKE = sa.text(
                         OR held.generation <= excluded.generation END
     RETURNING since
     """
-).bindparams(*_TYPES)
+).bindparams(*_TYPES, sa.bindparam("producer_id", type_=sa.BigInteger()), sa.bindparam("epoch", type_=sa.Integer()))
 
 # A stretch that would begin and end at one instant was none. A server whose clock lags ends it where it began.
 _CLOSE = """
@@ -147,7 +147,8 @@ class SqlMappings:
             "generation": mapping.generation,
             "now": mapping.since,
         }
-        if await self._db.row(_TAKE, {**key, **who, **what}) is None:
+        producer = {"producer_id": mapping.producer_id, "epoch": mapping.epoch}
+        if await self._db.row(_TAKE, {**key, **who, **what, **producer}) is None:
             return False
         await self._db.execute(_CLOSE_OTHERS, {**key, **who, "now": mapping.since})
         await self._db.execute(_OPEN, {**key, **who, **what})
