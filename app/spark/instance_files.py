@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -75,6 +76,11 @@ class InstanceFiles(msgspec.Struct, frozen=True):
     def withdraw(self) -> None:
         """Take the specification away: the driver that was to read it is not coming, or has claimed."""
         self.specification.unlink(missing_ok=True)
+
+    def clear_away(self) -> None:
+        """After the driver's end: what it would have removed itself. Log and outcome stay."""
+        self.withdraw()
+        shutil.rmtree(self.local_dir, ignore_errors=True)
 
     def read_outcome(self) -> InstanceOutcome | None:
         """What the driver wrote last, if it came to that; it counts when no server was there to hear it."""

@@ -163,6 +163,9 @@ class SubmitLauncher:
         self._reap()
         files = self._files(instance)
         process = self._process_word(instance, files)
+        is_starting = instance.claimed_at is None and instance.jvm_pid is None
+        if process is ProcessWord.GONE and not is_starting:
+            files.clear_away()
         return Observation(
             process=process,
             master=self._master_word(instance, definition, process),

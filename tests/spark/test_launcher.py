@@ -240,4 +240,5 @@ def test_what_the_driver_left_behind_is_read_once_it_is_gone(launcher: SubmitLau
     seen = asyncio.run(launcher.observe(one, SPECIFICATION.definition))
     assert seen.outcome is not None
     assert (seen.outcome.kind, seen.outcome.message) == ("drained", "drained on SIGTERM")
+    assert sorted(path.name for path in files.folder.iterdir() if path.name in ("local", "specification.json")) == []
     assert "log line" in seen.log_tail
