@@ -80,64 +80,26 @@ async def follow(request: Request, wiring: WiringDep, by: Viewer, run_id: str, l
     return screen.stream(request, wiring, looking_at(run_id, wiring=wiring, log=log))
 
 
-@router.post("/runs/{run_id}/drain")
-async def drain(
-    request: Request,
-    wiring: WiringDep,
-    uow: Uow,
-    by: Annotated[Principal, may(Verb.DRAIN_RUN)],
-    run_id: str,
-    why: Why = "",
-) -> Response:
-    async def act() -> Run:
-        return await runs.drain_run(uow, run_id=run_id, by=by, why=why or None, now=wiring.clock.now())
+def _offer(word: str, verb: Verb, ask: Callable[..., Awaitable[Run]], *, said: str) -> None:
+    """A form that asks something of a run by its word, and needs nothing but a reason."""
 
-    return await _change(request, wiring, uow, by, run_id, act, said="draining")
+    allowed = may(verb)
 
+    async def change(
+        request: Request, wiring: WiringDep, uow: Uow, run_id: str, why: Why = "", by: Principal = allowed
+    ) -> Response:
+        async def act() -> Run:
+            return await ask(uow, run_id=run_id, by=by, why=why or None, now=wiring.clock.now())
 
-@router.post("/runs/{run_id}/kill")
-async def kill(
-    request: Request,
-    wiring: WiringDep,
-    uow: Uow,
-    by: Annotated[Principal, may(Verb.KILL_RUN)],
-    run_id: str,
-    why: Why = "",
-) -> Response:
-    async def act() -> Run:
-        return await runs.kill_run(uow, run_id=run_id, by=by, why=why or None, now=wiring.clock.now())
+        return await _change(request, wiring, uow, by, run_id, act, said=said)
 
-    return await _change(request, wiring, uow, by, run_id, act, said="killing")
+    router.add_api_route(f"/runs/{{run_id}}/{word}", change, methods=["POST"], name=word)
 
 
-@router.post("/runs/{run_id}/pause")
-async def pause(
-    request: Request,
-    wiring: WiringDep,
-    uow: Uow,
-    by: Annotated[Principal, may(Verb.PAUSE_RUN)],
-    run_id: str,
-    why: Why = "",
-) -> Response:
-    async def act() -> Run:
-        return await runs.pause_run(uow, run_id=run_id, by=by, why=why or None, now=wiring.clock.now())
-
-    return await _change(request, wiring, uow, by, run_id, act, said="pausing")
-
-
-@router.post("/runs/{run_id}/resume")
-async def resume(
-    request: Request,
-    wiring: WiringDep,
-    uow: Uow,
-    by: Annotated[Principal, may(Verb.RESUME_RUN)],
-    run_id: str,
-    why: Why = "",
-) -> Response:
-    async def act() -> Run:
-        return await runs.resume_run(uow, run_id=run_id, by=by, why=why or None, now=wiring.clock.now())
-
-    return await _change(request, wiring, uow, by, run_id, act, said="resuming")
+_offer("drain", Verb.DRAIN_RUN, runs.drain_run, said="draining")
+_offer("kill", Verb.KILL_RUN, runs.kill_run, said="killing")
+_offer("pause", Verb.PAUSE_RUN, runs.pause_run, said="pausing")
+_offer("resume", Verb.RESUME_RUN, runs.resume_run, said="resuming")
 
 
 @router.post("/runs/{run_id}/restart")
