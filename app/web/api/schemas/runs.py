@@ -132,6 +132,8 @@ class TaskReport(Answer):
     pid: int
     state: TaskState
     transactional_id: str | None
+    producer_id: int | None
+    producer_epoch: int | None
     member_id: str | None
     generation: int | None
     partitions: list[PartitionProgress]
