@@ -27,7 +27,7 @@ FEED_S = 17.0
 KILL_FROM, KILL_UNTIL = 0.30, 0.60
 # A little inside the window: what is being committed while we look counts too.
 _AIM_FROM = 0.33
-_UP_WITHIN_S = 90.0
+_UP_WITHIN_S = 180.0
 _DONE_WITHIN_S = 90.0
 _DRAINED_WITHIN_S = 60.0
 
