@@ -12,7 +12,6 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib.metadata import version
-from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -29,6 +28,7 @@ from app.embedded.errors import EmbeddedError
 from app.embedded.java import JavaMissingError, find_java
 from app.embedded.postgres import EmbeddedPostgres
 from app.kafka.admin import KafkaBrokers
+from app.log_lines import log_to
 from app.loops.reconciler import Reconciler
 from app.loops.retention import Retention
 from app.loops.supervisor import LoopState, Supervisor
@@ -84,7 +84,7 @@ def serve(settings: Settings, *, announce: Callable[[Started], None]) -> None:
     """Run the server until SIGTERM or SIGINT. Raises StartError when it cannot start."""
     try:
         prepare_folder(settings.state_dir)
-        _log_to(settings)
+        log_to(settings)
         asyncio.run(_serve(settings, announce))
     except (ListenError, StateFileError, EmbeddedError) as error:
         raise StartError(str(error)) from error
@@ -396,22 +396,3 @@ def _driver_environment(settings: Settings) -> Mapping[str, str]:
     if settings.secrets_dir is None:
         return dict(os.environ)
     return {**os.environ, "FENCELINE_SECRETS_DIR": str(settings.secrets_dir)}
-
-
-def _log_to(settings: Settings) -> None:
-    """Log lines go to standard error and, for the support bundle, to a file that cannot grow without end."""
-    folder = settings.state_dir / "logs"
-    prepare_folder(folder)
-    handlers: list[logging.Handler] = [
-        logging.StreamHandler(),
-        RotatingFileHandler(folder / "server.log", maxBytes=5 * 1024 * 1024, backupCount=3, encoding="utf-8"),
-    ]
-    logging.basicConfig(
-        level=settings.log_level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        handlers=handlers,
-        force=True,
-    )
-    if settings.log_level != "debug":
-        for noisy in ("uvicorn", "alembic.runtime.migration", "sse_starlette", "kafka", "httpx"):
-            logging.getLogger(noisy).setLevel(logging.WARNING)
