@@ -40,10 +40,12 @@ class _IdentityKeeper:
 
     def __init__(self) -> None:
         self.identity: ProducerIdentity | None = None
+        self.times_heard = 0
 
     def __call__(self, statistics: str) -> None:
         eos = msgspec.json.decode(statistics, type=_Statistics).eos
         if eos.producer_id >= 0:
+            self.times_heard += 1
             self.identity = ProducerIdentity(eos.producer_id, eos.producer_epoch)
 
 
@@ -146,12 +148,18 @@ class TransactionalProducer(QueueingProducer):
         in_slices(abort_once, patience)
 
     def identity(self, *, timeout_s: float) -> ProducerIdentity | None:
-        """Producer id and epoch, also of a fenced producer; None if no statistics arrive within `timeout_s`."""
+        """Producer id and epoch, also of a fenced producer; None if no statistics arrive within `timeout_s`.
+
+        With a timeout of 0 it looks only at what has arrived by now.
+        """
         deadline = time.monotonic() + timeout_s
-        while self._keeper.identity is None and time.monotonic() < deadline:
+        while self._keeper.identity is None:
+            left_s = deadline - time.monotonic()
             try:
-                self.live.poll(0.05)
+                self.live.poll(min(0.05, max(0.0, left_s)))
             except KafkaException:
                 # A fenced producer raises at every poll, after it has served its callbacks.
-                time.sleep(0.05)
+                time.sleep(min(0.05, max(0.0, left_s)))
+            if left_s <= 0:
+                break
         return self._keeper.identity
