@@ -46,7 +46,7 @@ def test_a_changed_revision_comes_in_one_instance_at_a_time(running: RunningPipe
         away.append({one["ordinal"] for one in run["instances"] if one["state"] != "running"})
         return run["state"] == "running" and all(one["revision"] == 2 for one in run["instances"])
 
-    wait_for(is_through, 150, lambda: f"both instances at revision 2; away {away[-1]}, states {set(states)}")
+    wait_for(is_through, 240, lambda: f"both instances at revision 2; away {away[-1]}, states {set(states)}")
     assert "bouncing" in states
     assert max(len(one) for one in away) == 1, "never two at once"
     assert set().union(*away) == {0, 1}
