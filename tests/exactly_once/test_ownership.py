@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.domain.pipeline import GroupProtocol
-from app.wire.heartbeat import EventKind
+from app.wire.heartbeat import DesiredTaskState, EventKind, TaskState
 from tests.exactly_once.conftest import MakePipeline
 from tests.support import verifier
 from tests.support.pipelines import TestPipeline
@@ -99,6 +99,29 @@ def test_without_the_ownership_number_it_duplicates(
     assert len(audit.duplicated) == 200, str(audit)
     assert not audit.lost
     assert EventKind.ABORTED not in kinds
+
+
+@pytest.mark.parametrize("protocol", list(GroupProtocol))
+def test_partition_that_left_while_it_was_paused_is_read_when_it_comes_back(
+    make_pipeline: MakePipeline, protocol: GroupProtocol
+) -> None:
+    """The client remembers the pause of a partition that it no longer has."""
+    pipeline = primed(make_pipeline, protocol)
+    with running(pipeline.specification()) as first:
+        first.wait_for_partitions(2)
+        first.control.wanted = DesiredTaskState.PAUSE
+        first.wait_until(lambda seen: seen.state is TaskState.PAUSED, "the pause")
+        with running(pipeline.specification(task=1)) as second:
+            second.wait_for_partitions(1)
+            first.wait_for_partitions(1)
+            first.control.wanted = DesiredTaskState.RUN
+            first.wait_until(lambda seen: seen.state is TaskState.RUNNING, "the resume")
+            second.drain()
+        first.wait_for_partitions(2)
+        pipeline.feed(100)
+        first.wait_for_records(200)
+        first.drain()
+    pipeline.assert_whole()
 
 
 @pytest.mark.slow

@@ -40,15 +40,18 @@ _REFUSED = frozenset(
         KafkaError.INVALID_TIMESTAMP,
     }
 )
-_ABORTABLE = frozenset(
+_MEMBERSHIP = frozenset(
     {
-        # The group has moved on without this member: its offsets are not taken, its producer is not to blame.
         KafkaError.UNKNOWN_MEMBER_ID,
         KafkaError.ILLEGAL_GENERATION,
         KafkaError.REBALANCE_IN_PROGRESS,
         KafkaError.FENCED_MEMBER_EPOCH,
         KafkaError.STALE_MEMBER_EPOCH,
         KafkaError.FENCED_INSTANCE_ID,
+    }
+)
+_ABORTABLE = _MEMBERSHIP | frozenset(
+    {
         KafkaError.TRANSACTION_ABORTABLE,
         # librdkafka's "N messages failed delivery", whatever their reasons were.
         KafkaError._INCONSISTENT,
@@ -100,7 +103,16 @@ class RetriableError(LoopError):
 
 
 class AbortableError(LoopError):
-    """The checkpoint must be aborted; the producer stays usable."""
+    """The checkpoint must be aborted.
+
+    `keeps_producer`: the group did not take the offsets, or we did not send them: every request of the producer was
+    answered. After any other error one may still be on its way, and a late TxnOffsetCommit or Produce would land in the
+    next transaction of the same epoch (librdkafka has no KIP-890). Then the producer must go.
+    """
+
+    @property
+    def keeps_producer(self) -> bool:
+        return self.code is None or self.code in _MEMBERSHIP
 
 
 class OwnershipChangedError(AbortableError):

@@ -14,6 +14,7 @@ from workers.transactional.checkpoint import Checkpoint, CheckpointState
 from workers.transactional.checkpoints import Checkpoints
 from workers.transactional.control import Control
 from workers.transactional.errors import (
+    AbortableError,
     FatalError,
     FencedError,
     LoopError,
@@ -317,6 +318,9 @@ class TaskLoop:
             self._settling.require(producer=True, rewind=True)
         else:
             self._abort(error)
+            if isinstance(error, AbortableError) and not error.keeps_producer:
+                self._checkpoints.abandon(outcome_unknown=False)
+                self._settling.require(producer=True)
             self._settling.require(rewind=True)
         if self._settling.back_off() >= _VISIBLE_WAIT_S:
             self._progress.enter(TaskState.BACKING_OFF, now=self._clock())

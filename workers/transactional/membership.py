@@ -146,8 +146,11 @@ class Membership:
     def on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         with self._keeping_trouble():
             consumer.incremental_assign(partitions)
+            # The client remembers a pause across revoke and assign: what left while it was held would stay paused.
             if self._holds:
                 consumer.pause(partitions)
+            else:
+                consumer.resume(partitions)
         self.ownership.assigned(_keys(partitions))
         with self._keeping_trouble():
             self._tell(EventKind.ASSIGNED, "assigned", partitions)

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from workers.transactional import writing
 from workers.transactional.errors import AbortableError, FatalError, RetriableError, kafka_call
@@ -78,7 +78,10 @@ class QueueingProducer:
         try:
             in_slices(flush_once, patience)
         except RetriableError as error:
-            raise AbortableError(f"could not flush the outputs within {patience.bound_s:.1f} s: {error}") from error
+            raise AbortableError(
+                f"could not flush the outputs within {patience.bound_s:.1f} s: {error}",
+                code=KafkaError._TIMED_OUT,  # noqa: SLF001 - public, in spite of its name
+            ) from error
 
     def discard(self) -> None:
         """Let go of the client without waiting for the broker; what is queued or on its way is dropped here.

@@ -112,7 +112,7 @@ class TransactionalProducer(QueueingProducer):
             in_slices(send_once, patience)
         except RetriableError as error:
             raise AbortableError(
-                f"could not send the input offsets within {patience.bound_s:.1f} s: {error}"
+                f"could not send the input offsets within {patience.bound_s:.1f} s: {error}", code=error.code
             ) from error
 
     def commit(self, *, patience: Patience) -> None:

@@ -140,6 +140,22 @@ class TestErrors:
         with pytest.raises(raised, match="could not count the sheep"), kafka_call("count the sheep"):
             raise KafkaException(KafkaError(code))
 
+    @pytest.mark.parametrize(
+        ("code", "keeps"),
+        [
+            (None, True),
+            (KafkaError.ILLEGAL_GENERATION, True),
+            (KafkaError.UNKNOWN_MEMBER_ID, True),
+            (KafkaError._TIMED_OUT, False),
+            (KafkaError._INCONSISTENT, False),
+            (KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, False),
+        ],
+    )
+    def test_producer_is_kept_only_if_nothing_of_it_can_still_be_on_its_way(
+        self, code: int | None, keeps: bool
+    ) -> None:
+        assert AbortableError("x", code=code).keeps_producer is keeps
+
 
 class TestBatchSize:
     def test_grows_to_its_maximum_while_batches_are_small_and_quick(self) -> None:
