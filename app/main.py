@@ -25,7 +25,7 @@ from app.domain.access import COMMAND_LINE, Principal, Role
 from app.domain.errors import FencelineError, UnavailableError
 from app.domain.reconciliation import Timing
 from app.embedded.errors import EmbeddedError
-from app.embedded.java import JavaMissingError, find_java
+from app.embedded.java import JavaMissingError, drivers_java
 from app.embedded.postgres import EmbeddedPostgres
 from app.kafka.admin import KafkaBrokers
 from app.log_lines import log_to
@@ -246,13 +246,15 @@ class _Server:
 
     def _loops(self, workers_url: str) -> Sequence[Reconciler | Retention]:
         settings = self._settings
+        java_home, java_missing = _java(settings.java_home)
         launcher = SubmitLauncher(
             state_dir=settings.state_dir,
             cache_dir=settings.cache_dir,
             version=version("fenceline"),
             python=sys.executable,
             worker_python=settings.worker_python,
-            java_home=settings.java_home or _java_home(),
+            java_home=java_home,
+            java_missing=java_missing,
             master_web_urls=_pairs(settings.spark_master_web_urls),
             environment=_driver_environment(settings),
         )
@@ -378,13 +380,14 @@ def _url_of(bound: socket.socket, settings: Settings) -> str:
     return url_of(name, port, is_tls=settings.has_own_tls)
 
 
-def _java_home() -> Path | None:
-    """A Java that drivers can run on; without one a run says so when it is started, the server does not need it."""
+def _java(named: Path | None) -> tuple[Path | None, str | None]:
+    """The Java of drivers, or why there is none: the server does not need it, a run's instances then fail with it."""
     try:
-        return find_java().home
+        return drivers_java(named).home, None
     except JavaMissingError as error:
-        log.warning("no Spark application can be started: %s", error)
-        return None
+        missing = f"no Spark application can be started: {error}; then restart the server"
+        log.warning(missing)
+        return None, missing
 
 
 def _pairs(settings: Sequence[str]) -> Mapping[str, str]:

@@ -31,6 +31,7 @@ _WORKING = frozenset({_S.STARTING, _S.RUNNING, _S.PAUSED})
 _SETTLED = frozenset({_S.RUNNING, _S.PAUSED})
 _STOPPING = frozenset({DesiredRunState.DRAIN, DesiredRunState.KILL})
 _TROUBLE = ("Error", "ERROR", "Exception", "CRITICAL")
+_ROUTINE = (" INFO ", " DEBUG ", "WARN")
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
@@ -386,8 +387,14 @@ def _not_missing(instance: Instance) -> list[Action]:
 
 
 def _last_words(seen: Observation) -> str:
-    """The last line of the driver's log that tells of an error, if there is one; a killed driver leaves none."""
-    telling = [line.strip() for line in seen.log_tail.splitlines() if any(word in line for word in _TROUBLE)]
+    """The last line of the driver's log that tells of an error, else the last of all: scripts name no level.
+
+    A killed driver leaves neither, its log breaks off after a routine line.
+    """
+    lines = [line.strip() for line in seen.log_tail.splitlines() if line.strip()]
+    telling = [line for line in lines if any(word in line for word in _TROUBLE)]
+    if not telling and lines and not any(word in lines[-1] for word in _ROUTINE):
+        telling = lines
     if not telling:
         return "its driver ended without a word: it was killed, by hand or for want of memory"
     return f"its driver ended without saying how; its log says: {telling[-1][:300]}"

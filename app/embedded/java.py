@@ -81,6 +81,21 @@ def find_java(*, environ: Mapping[str, str] | None = None, may_fetch: bool = Fal
     raise JavaMissingError(refused)
 
 
+def drivers_java(named: Path | None) -> Java:
+    """The Java below the folder that a person named, and no other in its place; without one what `find_java` finds.
+
+    Raises:
+        JavaMissingError: as `find_java`, or naming what is wrong with the folder.
+    """
+    if named is None:
+        return find_java()
+    executable = named.absolute() / "bin" / "java"
+    verdict = inspect_java(executable)
+    if isinstance(verdict, Java):
+        return verdict
+    raise JavaMissingError([f"the setting java_home ({executable}) {verdict}"])
+
+
 def _candidates(environ: Mapping[str, str]) -> list[tuple[str, Path]]:
     candidates: list[tuple[str, Path]] = []
     if home := environ.get("JAVA_HOME"):

@@ -33,6 +33,7 @@ class SubmitLauncher:
 
     Args:
         java_home: the Java that Spark runs on; None leaves it to `JAVA_HOME` and PATH.
+        java_missing: why there is no such Java; every submission is then refused with this sentence.
         python: the interpreter of drivers, and of executors unless `worker_python` names another.
         worker_python: the interpreter on the executors' hosts, with requirements/worker.lock installed.
         master_web_urls: for standalone masters whose web page is not at Spark's default port, by their `spark://` URL.
@@ -48,6 +49,7 @@ class SubmitLauncher:
         python: str,
         worker_python: str | None = None,
         java_home: Path | None = None,
+        java_missing: str | None = None,
         master_web_urls: Mapping[str, str] | None = None,
         spark_home: Path | None = None,
         environment: Mapping[str, str] | None = None,
@@ -59,6 +61,7 @@ class SubmitLauncher:
         self._python = python
         self._worker_python = worker_python or python
         self._java_home = java_home
+        self._java_missing = java_missing
         self._master_web_urls = dict(master_web_urls or {})
         self._spark_home = spark_home
         self._environment = dict(os.environ if environment is None else environment)
@@ -84,6 +87,8 @@ class SubmitLauncher:
         return self._exit_codes.get(jvm_pid) if child is None else child.poll()
 
     def _submit(self, specification: InstanceSpecification) -> Submitted:
+        if self._java_missing is not None:
+            raise UnavailableError(self._java_missing)
         files = InstanceFiles.of(
             self._state_dir,
             run_id=specification.run_id,

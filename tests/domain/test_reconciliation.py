@@ -321,6 +321,15 @@ def test_a_killed_driver_that_logged_no_error_is_called_killed() -> None:
     assert "all is well" not in (action.reason or "")
 
 
+def test_a_script_that_could_not_go_on_is_quoted_though_it_names_no_level() -> None:
+    line = "spark-class: line 71: /nowhere/bin/java: No such file or directory"
+    (action,) = decide_for(
+        instance(missing_s=2, heard_s=2.5), replace(GONE_FINISHED, log_tail=f"WARN slow\n{line}\n\n")
+    )
+    assert isinstance(action, Advance)
+    assert line in (action.reason or "")
+
+
 # Silence of a driver that is there
 
 

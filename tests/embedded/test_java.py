@@ -1,10 +1,11 @@
 """Which Java is taken, and what is said where none will do."""
 
+import os
 from pathlib import Path
 
 import pytest
 
-from app.embedded.java import REQUIRED_MODULE, SUPPORTED_MAJORS, JavaMissingError, find_java
+from app.embedded.java import REQUIRED_MODULE, SUPPORTED_MAJORS, JavaMissingError, drivers_java, find_java
 
 
 def fake_java(folder: Path, *, version: str, modules: str) -> Path:
@@ -78,3 +79,15 @@ def test_java_home_that_does_not_exist_is_named(tmp_path: Path) -> None:
 def test_nothing_at_all_is_said_so(tmp_path: Path) -> None:
     with pytest.raises(JavaMissingError, match="JAVA_HOME is not set and there is no java on PATH"):
         find_java(environ={"PATH": str(tmp_path)})
+
+
+def test_the_folder_that_a_person_named_is_taken(tmp_path: Path) -> None:
+    home = fake_java(tmp_path / "home", version="17.0.9", modules=f"{REQUIRED_MODULE}@17")
+    assert drivers_java(home).home == home
+
+
+def test_nothing_stands_in_for_the_folder_that_a_person_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_path = fake_java(tmp_path / "path", version="17.0.9", modules=f"{REQUIRED_MODULE}@17")
+    monkeypatch.setenv("PATH", f"{on_path}/bin:{os.environ['PATH']}")
+    with pytest.raises(JavaMissingError, match=r"the setting java_home \(.*/nowhere/bin/java\) does not exist"):
+        drivers_java(tmp_path / "nowhere")

@@ -231,6 +231,22 @@ def test_a_missing_spark_submit_is_said_and_leaves_nothing(
     assert not files.specification.exists()
 
 
+def test_without_java_nothing_is_handed_over_and_the_reason_is_said(
+    tmp_path: Path, spark_home: Path, files: InstanceFiles
+) -> None:
+    launcher = SubmitLauncher(
+        state_dir=tmp_path / "state",
+        cache_dir=tmp_path / "cache",
+        version="1",
+        python=sys.executable,
+        spark_home=spark_home,
+        java_missing="Java 17 was not found",
+    )
+    with pytest.raises(UnavailableError, match="Java 17 was not found"):
+        asyncio.run(launcher.submit(SPECIFICATION))
+    assert not files.folder.exists()
+
+
 def test_what_the_driver_left_behind_is_read_once_it_is_gone(launcher: SubmitLauncher, files: InstanceFiles) -> None:
     one = submit(launcher, files)
     files.outcome.write_text('{"kind":"drained","message":"drained on SIGTERM"}')
