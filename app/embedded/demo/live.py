@@ -2,15 +2,17 @@
 
 import threading
 import time
+from collections.abc import Callable
 
 from rich.console import Console
 
 from app.domain.run import RunState
 from app.embedded.demo import pipeline
+from app.embedded.demo.ending import complaints, refuse_failed, wait_until_read
 from app.embedded.demo.feed import Feed, laps
 from app.embedded.demo.flights import read_flights
 from app.embedded.demo.once import progress_bar, start_pipeline, wait_for_partitions
-from app.embedded.demo.proof import Proof
+from app.embedded.demo.proof import Proof, Verdict
 from app.embedded.demo.server import Run
 from app.embedded.demo.stage import Stage, open_stage
 from app.embedded.errors import EmbeddedError
@@ -19,6 +21,7 @@ FULL_SPEED_FLIGHTS = 250_000
 STEADY_PER_S = 400.0
 PROOF_EVERY_S = 60.0
 _FULL_SPEED_WITHIN_S = 300.0
+_READ_WITHIN_S = 30.0
 _DRAINED_WITHIN_S = 60.0
 _LOOK_EVERY_S = 0.25
 
@@ -27,7 +30,8 @@ def play_live(console: Console) -> None:
     """Start everything, print the dashboard's address, and stay until Ctrl-C; then drain and prove it a last time.
 
     Raises:
-        EmbeddedError: something did not come up, or the last proof did not hold.
+        EmbeddedError: something did not come up, the run failed, not all that was fed was read, or the last proof did
+            not hold.
     """
     with console.status("Reading the flights"):
         flights = read_flights()
@@ -67,18 +71,31 @@ def play_live(console: Console) -> None:
             console.print(
                 f"Flights now come at {STEADY_PER_S:.0f} a second. Ctrl-C drains the pipeline and ends everything."
             )
-            _stay(console, proof, feeding)
+            stay(
+                get_run=lambda: stage.server.get_run(run.id),
+                prove=lambda: _prove(console, time.strftime("%H:%M:%S"), proof),
+                feeding=feeding,
+            )
         except KeyboardInterrupt:
-            console.print("Draining…")
+            console.print("Reading what was fed, then draining…")
         finally:
             stop.set()
             if feeding.is_alive():
                 feeding.join(30)
-        stage.server.end_run(run.id, "drain", timeout_s=_DRAINED_WITHIN_S)
-        is_proven = _prove(console, "After the drain", proof)
+        wait_until_read(
+            feed.sent,
+            count_read=lambda: sum(proof.committed()),
+            get_run=lambda: stage.server.get_run(run.id),
+            within_s=_READ_WITHIN_S,
+        )
+        before = stage.server.get_run(run.id)
+        after = stage.server.end_run(run.id, "drain", timeout_s=_DRAINED_WITHIN_S)
+        verdict = _prove(console, "After the drain", proof)
         proof.close()
-    if not is_proven:
-        raise EmbeddedError("the last proof did not hold: see the line above")
+        console.print(f"{verdict.fed:,} fed, {verdict.records_in:,} read", highlight=False, soft_wrap=True)
+    found = complaints(verdict, before=before, after=after)
+    if found:
+        raise EmbeddedError("; ".join(found))
 
 
 def _say_address(console: Console, stage: Stage) -> None:
@@ -104,15 +121,26 @@ def _catch_up(console: Console, stage: Stage, run: Run, proof: Proof) -> None:
             time.sleep(_LOOK_EVERY_S)
 
 
-def _stay(console: Console, proof: Proof, feeding: threading.Thread) -> None:
-    """Prove it each minute until somebody interrupts; a run that is ended on the dashboard is left ended."""
+def stay(
+    *,
+    get_run: Callable[[], Run],
+    prove: Callable[[], object],
+    feeding: threading.Thread,
+    prove_every_s: float = PROOF_EVERY_S,
+) -> None:
+    """Prove it each minute until somebody interrupts; a run that is stopped on the dashboard is left stopped.
+
+    Raises:
+        EmbeddedError: the run has failed, or the feed has ended.
+    """
     proven_at = time.monotonic()
     while True:
         time.sleep(_LOOK_EVERY_S)
+        refuse_failed(get_run())
         if not feeding.is_alive():
             raise EmbeddedError("the feed has ended: the broker took no more flights")
-        if time.monotonic() - proven_at >= PROOF_EVERY_S:
-            _prove(console, time.strftime("%H:%M:%S"), proof)
+        if time.monotonic() - proven_at >= prove_every_s:
+            prove()
             proven_at = time.monotonic()
 
 
@@ -122,8 +150,8 @@ def _refuse_ended(stage: Stage, run: Run) -> None:
         raise EmbeddedError(f"the run has {now.state}: {now.end_reason or 'no reason was given'}")
 
 
-def _prove(console: Console, when: str, proof: Proof) -> bool:
+def _prove(console: Console, when: str, proof: Proof) -> Verdict:
     verdict = proof.look()
     mark = "[green]✔[/]" if verdict.is_exactly_once else "[bold red]✘[/]"
     console.print(f"{mark} {when}: {verdict.sentence()}", highlight=False, soft_wrap=True)
-    return verdict.is_exactly_once
+    return verdict

@@ -28,6 +28,7 @@ PROJECTED = ("flight_id", "carrier", "origin", "destination", "arrival_delay_min
 class Verdict:
     """What one look at the sink showed.
 
+    fed: flights that were handed to the broker by then; what lies between them and `records_in` was not judged.
     records_in: flights whose offset the group has committed.
     expected: those of them that were late, each of which must be in the sink once.
     found: how many of the expected ones are there.
@@ -35,6 +36,7 @@ class Verdict:
     wrong: records that no fed flight explains, or whose fields differ from the CSV's; shown, at most a few.
     """
 
+    fed: int
     records_in: int
     expected: int
     found: int
@@ -49,8 +51,8 @@ class Verdict:
     def sentence(self) -> str:
         """One line for people."""
         line = (
-            f"{self.records_in:,} flights read · expected {self.expected:,} · found {self.found:,} · "
-            f"lost {self.lost:,} · duplicated {self.duplicated:,}"
+            f"{self.records_in:,} flights read of {self.fed:,} fed · expected {self.expected:,} · "
+            f"found {self.found:,} · lost {self.lost:,} · duplicated {self.duplicated:,}"
         )
         if self.wrong:
             line += f" · wrong {len(self.wrong):,}, such as {self.wrong[0]}"
@@ -183,6 +185,7 @@ class Proof:
         commit's markers to each partition on its own, so the group's offsets may be visible before the outputs are.
         """
         committed = self.committed()
+        fed_by_now = self._feed.sent
         for partition, end in enumerate(committed):
             fed = self._feed.flights_in(partition)[self._counted[partition] : end]
             self._expected.update(expected_output(pair) for pair in fed if pair[1].is_late)
@@ -196,6 +199,7 @@ class Proof:
             time.sleep(0.1)
         seen = self._reader.seen
         return Verdict(
+            fed=fed_by_now,
             records_in=sum(committed),
             expected=len(self._expected),
             found=found,

@@ -79,9 +79,12 @@ def test_what_was_fed_lies_where_the_feed_says(bench: Bench) -> None:
             assert partition is not None
             assert offset is not None
             found[partition, offset] = json.loads(message.value() or b"")["flight_id"]
-    consumer.close()
     fed = {(p, n): f.flight_id for p in range(4) for n, (_, f) in enumerate(bench.feed.flights_in(p))}
     assert found == fed
+    # No markers: committed offsets of the source count flights.
+    ends = [consumer.get_watermark_offsets(TopicPartition(bench.source, p), 10)[1] for p in range(4)]
+    consumer.close()
+    assert sum(ends) == bench.feed.sent == FLIGHTS
 
 
 def test_exactly_once_is_seen_as_such(bench: Bench) -> None:
@@ -138,6 +141,8 @@ def test_each_look_adds_what_came_since(bench: Bench) -> None:
     bench.process(up_to=0.5)
     half = bench.proof.look()
     assert 0 < half.records_in < FLIGHTS
+    assert half.fed == FLIGHTS
+    assert f"{half.records_in:,} flights read of {FLIGHTS:,} fed" in half.sentence()
     assert half.is_exactly_once, half.sentence()
     already = half.found
     bench.process(outputs=lambda values: values)
