@@ -106,7 +106,7 @@ class ClaimAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DriverHeartbeat(msgspec.Struct, frozen=True, kw_only=True):
-    """`slots` is how many tasks run at once now; `tasks_waiting` how many wait for a slot."""
+    """`tasks_running` is how many tasks run at once now; `tasks_waiting` how many wait for a slot."""
 
     protocol_version: int = protocol.CURRENT
     run_id: str
