@@ -27,6 +27,7 @@ from app.settings import Settings
 
 _LOG_TAIL_BYTES = 256 * 1024
 _LOGS = 50
+_DATABASE_FOLDER = "postgres"
 _COMMANDS = 500
 _PACKAGES = ("fenceline", "confluent-kafka", "pyspark", "sqlalchemy", "psycopg", "fastapi", "uvicorn", "msgspec")
 _README = """What is in here, all of it plain text:
@@ -37,7 +38,7 @@ _README = """What is in here, all of it plain text:
   definitions.json  all pipelines with their current definitions and runs
   clusters.json     clusters; secrets in them are references
   commands.json     the newest commands of the command log
-  logs/             the ends of the newest logs in the state folder
+  logs/             the ends of the newest logs in the state folder; not the embedded Postgres'
 Values that looked like secrets were replaced. Look through it before you send it: a log may quote records.
 """
 
@@ -113,8 +114,13 @@ def _or_error(ask: Callable[[], Any]) -> Any:
 
 
 def _logs(state_dir: Path) -> list[Path]:
-    """The newest logs; not below the database's own folder, which may not be ours to read."""
-    found = [path for path in state_dir.rglob("*.log") if path.is_file() and not path.is_symlink()]
+    """The newest logs; none of the embedded database, whose log quotes statements with the values in them."""
+    database = state_dir / _DATABASE_FOLDER
+    found = [
+        path
+        for path in state_dir.rglob("*.log")
+        if path.is_file() and not path.is_symlink() and not path.is_relative_to(database)
+    ]
     return sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)[:_LOGS]
 
 
@@ -132,7 +138,7 @@ def _known_secrets(settings: Settings) -> set[str]:
     found = {
         value for name, value in os.environ.items() if name == "FENCELINE_TOKEN" or name.startswith("FENCELINE_SECRET_")
     }
-    files = [settings.token_file, settings.state_dir / "postgres" / "password"]
+    files = [settings.token_file, settings.state_dir / _DATABASE_FOLDER / "password"]
     if settings.secrets_dir is not None and settings.secrets_dir.is_dir():
         files += [path for path in settings.secrets_dir.iterdir() if path.is_file()]
     for file in files:

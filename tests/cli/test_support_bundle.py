@@ -56,6 +56,26 @@ def test_planted_secrets_are_nowhere_in_it(
     assert {"settings.json", "doctor.json", "clusters.json", "commands.json", "README.txt"} <= texts.keys()
 
 
+def test_the_embedded_databases_log_is_not_packed(fenceline: Fenceline, tmp_path: Path) -> None:
+    """It quotes statements, and those hold what users typed."""
+    state = tmp_path / "state"
+    for folder in ("postgres", "postgres/data", "instances/postgres"):
+        (state / folder).mkdir(parents=True)
+        (state / folder / "postgres.log").write_text(f"STATEMENT: INSERT INTO {folder}\n")
+    (state / "server.log").write_text("an ordinary line\n")
+    ended = fenceline(
+        "support-bundle",
+        "-o",
+        "bundle.zip",
+        FENCELINE_STATE_DIR=str(state),
+        FENCELINE_SERVER_URL="http://127.0.0.1:1",
+    )
+    assert ended.returncode == 0, ended.stderr
+    with zipfile.ZipFile(tmp_path / "bundle.zip") as bundle:
+        packed = {entry for entry in bundle.namelist() if entry.startswith("logs/")}
+    assert packed == {"logs/server.log", "logs/instances/postgres/postgres.log"}
+
+
 @pytest.mark.slow
 def test_it_is_made_without_a_server_too(fenceline: Fenceline, tmp_path: Path) -> None:
     """That is when it is wanted most."""
