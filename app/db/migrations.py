@@ -32,10 +32,6 @@ class SchemaVersion(NamedTuple):
     current: str | None
     newest: str
 
-    @property
-    def is_newest(self) -> bool:
-        return self.current == self.newest
-
 
 async def upgrade(url: str, *, to: str = "head") -> SchemaVersion:
     """Migrate up in one transaction; servers that start at once take turns, and the second finds nothing to do.

@@ -32,36 +32,6 @@ def decode_definition(data: object, *, strict: bool = True) -> PipelineDefinitio
     return problems or cast(PipelineDefinition, definition)
 
 
-def problems_from(error: msgspec.ValidationError) -> list[Problem]:
-    """What msgspec says, as a problem at the field that it names; for data that was decoded in one go."""
-    match = _MSGSPEC.fullmatch(str(error))
-    if match is None:
-        return [Problem(field="", message=str(error))]
-    path = ".".join(re.findall(r"[^.\[\]]+", match["path"] or "")).replace("....", "*")
-    text = match["text"]
-    if found := re.fullmatch(r"Object (?P<what>missing required|contains unknown) field `(?P<name>[^`]*)`", text):
-        field = _join(path, found["name"])
-        return [
-            Problem(field=field, message=_missing(field) if found["what"] != "contains unknown" else _unknown(field))
-        ]
-    if found := re.fullmatch(r"Expected `(?P<wanted>[^`]*)`, got `(?P<got>[^`]*)`", text):
-        wanted = " or ".join(_WORDS.get(kind, kind) for kind in found["wanted"].split(" | "))
-        return [Problem(field=path, message=_must_be(path, wanted, _WORDS.get(found["got"], found["got"])))]
-    return [Problem(field=path, message=f"`{path}`: {text[:1].lower()}{text[1:]}" if path else text)]
-
-
-_MSGSPEC = re.compile(r"(?P<text>.*?)(?: - at (?:`key` in )?`\$\.?(?P<path>[^`]*)`)?", re.DOTALL)
-_WORDS = {
-    "int": "a whole number",
-    "float": "a number",
-    "str": "text",
-    "bool": "true or false",
-    "array": "a list",
-    "object": "an object",
-    "null": "null",
-}
-
-
 def _decode(kind: Any, value: object, path: str, strict: bool, problems: list[Problem]) -> object:
     """`value` as `kind`, or None after adding to `problems`. `kind` is a type as the structs of `pipeline` name it."""
     if kind is Any:
@@ -261,7 +231,7 @@ def _missing(path: str) -> str:
     return f"`{path}` is missing"
 
 
-def _unknown(path: str, fields: Iterable[str] = ()) -> str:
+def _unknown(path: str, fields: Iterable[str]) -> str:
     name = path.rpartition(".")[2]
     similar = difflib.get_close_matches(name, list(fields), n=1, cutoff=0.7)
     return f"`{path}` is not a field of a pipeline" + (f"; did you mean `{similar[0]}`?" if similar else "")

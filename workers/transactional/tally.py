@@ -44,10 +44,6 @@ class Tally:
         self._unknown += 1
         self.open = Work()
 
-    @property
-    def committed_transactions(self) -> int:
-        return self._committed
-
     def counters(self) -> Counters:
         return Counters(
             **msgspec.structs.asdict(self._done),

@@ -34,7 +34,6 @@ from app.web.pages.pipeline_form import STEP_FIELDS, definition_data, form_of, s
 from app.web.pages.screen import Screen
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
-Author = Annotated[Principal, may(Verb.VALIDATE_PIPELINE)]
 
 _CHOICES: Mapping[str, Sequence[tuple[str, str]]] = {
     "start_position": [(StartPosition.EARLIEST, "the earliest record"), (StartPosition.LATEST, "new records only")],

@@ -71,9 +71,6 @@ class Form:
     def problems_at(self, field: str) -> Sequence[Problem]:
         return self.problems.get(field, ())
 
-    def has_error_at(self, field: str) -> bool:
-        return any(not problem.is_warning for problem in self.problems_at(field))
-
     @property
     def errors(self) -> int:
         """How many problems stand in the way of saving."""

@@ -60,7 +60,7 @@ def test_a_number_that_is_none_is_a_problem_at_its_field_and_stays_as_typed() ->
     problems = decode_definition(definition_data(values), strict=False)
     assert isinstance(problems, list)
     form = form_of(values, problems)
-    assert form.has_error_at("instances")
+    assert [problem.is_warning for problem in form.problems_at("instances")] == [False]
     assert form.value("instances") == "two"
     assert form.errors == 1
 
@@ -94,7 +94,7 @@ def test_a_problem_without_a_field_is_said_above_the_form() -> None:
 def test_a_warning_does_not_stand_in_the_way() -> None:
     form = form_of(values_of("p", DEFINITION), [Problem(field="instances", message="idle", is_warning=True)])
     assert form.errors == 0
-    assert not form.has_error_at("instances")
+    assert [problem.is_warning for problem in form.problems_at("instances")] == [True]
 
 
 def test_a_step_that_is_taken_out_closes_the_gap() -> None:
