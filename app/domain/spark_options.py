@@ -32,9 +32,6 @@ CONF: dict[str, ValueRule] = {
     "spark.rpc.numRetries": Whole(1, 100),
     "spark.scheduler.minRegisteredResourcesRatio": Decimal(0, 1),
     "spark.shuffle.compress": BOOLEAN,
-    "spark.ui.retainedJobs": Whole(1, 10_000),
-    "spark.ui.retainedStages": Whole(1, 10_000),
-    "spark.ui.retainedTasks": Whole(1, 1_000_000),
 }
 
 _SHAPE = "the fields instances and tasks_per_instance decide how many tasks and cores there are"
