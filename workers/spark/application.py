@@ -11,6 +11,8 @@ import msgspec
 from py4j.protocol import Py4JError
 from pyspark import InheritableThread, SparkConf, SparkContext, TaskContext
 
+from workers.spark.spark_errors import SparkGoneError, first_line, last_python_line
+
 log = logging.getLogger(__name__)
 
 ATTEMPTS_LOOKED_AT = 500
@@ -97,14 +99,14 @@ class Application:
         try:
             return self._slots()
         except (Py4JError, OSError) as error:
-            raise SparkGoneError(f"Spark's driver JVM does not answer: {error}") from error
+            raise SparkGoneError(f"Spark's driver JVM does not answer: {first_line(error)}") from error
 
     def last_failure(self) -> str:
         """Why the newest failed attempt failed, in Spark's words; empty when Spark does not say."""
         try:
             return self._last_failure()
         except (Py4JError, OSError) as error:
-            return f"(Spark does not say: {error})"
+            return f"(Spark does not say: {first_line(error)})"
 
     def stop(self, *, timeout_s: float) -> bool:
         """Stop the context; False when that took longer than `timeout_s` (a master that is away can hold it up)."""
@@ -158,14 +160,3 @@ class Application:
         """The JVM's SparkContext: the Python API counts no executors and shows no failed attempts."""
         java_context: Any = self._context._jsc  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         return java_context.sc()
-
-
-def last_python_line(error: str) -> str:
-    """The line of a Spark error that says what was wrong: the last before Java's stack, without Spark's own code."""
-    lines = [line.strip() for line in error.split("\n\tat ", 1)[0].splitlines()]
-    telling = [line for line in lines if line and not line.startswith("SQLSTATE")]
-    return telling[-1] if telling else error[:200]
-
-
-class SparkGoneError(Exception):
-    """The driver's JVM does not answer any more."""

@@ -28,6 +28,7 @@ from workers.spark.application import Application
 from workers.spark.coordination import CoordinationServer
 from workers.spark.driver_reporting import DriverPlace, DriverReporter, NotGrantedError
 from workers.spark.exit_codes import ExitCode
+from workers.spark.spark_errors import first_line, not_taken
 from workers.spark.watch import Bounds, Ending, SignalFlag, StageWatch
 
 log = logging.getLogger("workers.spark.driver")
@@ -37,7 +38,14 @@ def run(specification: InstanceSpecification, *, specification_file: Path | None
     """Everything from the context to the ending; the caller tells it on. Raises NotGrantedError."""
     sigterm = SignalFlag()
     sigterm.install()
-    application = Application.start()
+    try:
+        application = Application.start()
+    except Exception as error:
+        refused = not_taken(specification.definition.spark.master, error)
+        if refused is None:
+            raise
+        log.exception("the application could not start")
+        return Ending(kind=OutcomeKind.FAILED, message=refused)
     host = socket.gethostname()
     log.info("application %s for run %s", application.application_id, _name(specification))
     for key, value in sorted(application.conf().items()):
@@ -126,7 +134,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return ExitCode.NOT_GRANTED
     except Exception as error:
         log.exception("the driver failed")
-        _write_outcome(arguments.outcome, Ending(kind=OutcomeKind.FAILED, message=f"the driver failed: {error}"))
+        _write_outcome(
+            arguments.outcome, Ending(kind=OutcomeKind.FAILED, message=f"the driver failed: {first_line(error)}")
+        )
         return ExitCode.FAILED
     _write_outcome(arguments.outcome, ending)
     return ExitCode[ending.kind.name]

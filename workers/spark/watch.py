@@ -12,10 +12,11 @@ import msgspec
 from app.wire.heartbeat import DesiredTaskState, OutcomeKind
 from app.wire.specification import InstanceSpecification
 from workers import versions
-from workers.spark.application import Application, Slots, SparkGoneError, attempt_number
+from workers.spark.application import Application, Slots, attempt_number
 from workers.spark.attempts import VerdictKind
 from workers.spark.coordination import CoordinationServer
 from workers.spark.driver_reporting import DriverReporter
+from workers.spark.spark_errors import SparkGoneError, first_line, not_taken
 from workers.spark.tasks import Luggage, pack, run_partition
 from workers.transactional.control import TaskEnd, TaskResult
 
@@ -96,7 +97,7 @@ class StageWatch:
             try:
                 slots = self._look()
             except SparkGoneError as error:
-                return self._ending or Ending(kind=OutcomeKind.FAILED, message=str(error))
+                return self._ending or self._failed(error, str(error))
             if slots is not None:
                 self._judge_slots(slots)
             self._judge_wishes()
@@ -198,7 +199,7 @@ class StageWatch:
         try:
             results = [msgspec.json.decode(raw, type=TaskResult) for raw in self._application.results()]
         except Exception as error:  # noqa: BLE001 - whatever ends the stage is the instance's outcome
-            return self._ending or Ending(kind=OutcomeKind.FAILED, message=f"Spark ended the stage: {error}")
+            return self._ending or self._failed(error, f"Spark ended the stage: {first_line(error)}")
         if self._ending is not None:
             return self._ending
         superseded = [result for result in results if result.end is TaskEnd.SUPERSEDED]
@@ -206,6 +207,12 @@ class StageWatch:
             # Each task was told to drain by the server itself, before this driver heard of it.
             return Ending(kind=OutcomeKind.DRAINED, message="drained as the server asked")
         return self._ending_of_superseded(f"{len(superseded)} of {len(results)} tasks were superseded")
+
+    def _failed(self, error: Exception, message: str) -> Ending:
+        """The application is over without our wish; where nothing of it ever ran, its master may be the reason."""
+        if not self._had_executors and not self._coordination.attempts_begun():
+            message = not_taken(self._specification.definition.spark.master, error) or message
+        return Ending(kind=OutcomeKind.FAILED, message=message)
 
     def _ending_of_superseded(self, message: str) -> Ending:
         """The stage ended by itself with superseded tasks: a success for nobody, until a successor is known."""

@@ -13,14 +13,16 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from app.domain.pipeline import PipelineDefinition
+from app.domain.pipeline import PipelineDefinition, SparkSettings
 from app.wire.heartbeat import Counters, DesiredTaskState, OutcomeKind
 from app.wire.specification import InstanceSpecification, TaskIdentity
+from tests.support.java_errors import SHUT_DOWN, JavaError
 from tests.support.waiting import wait_for
-from workers.spark.application import Application, Slots, SparkGoneError
+from workers.spark.application import Application, Slots
 from workers.spark.coordination import CoordinationServer
 from workers.spark.driver_reporting import DriverReporter
 from workers.spark.messages import BEGIN_PATH, END_PATH, AttemptEnd, Begun, Ended
+from workers.spark.spark_errors import SparkGoneError
 from workers.spark.watch import Bounds, Ending, SignalFlag, StageWatch
 from workers.transactional.control import TaskEnd, TaskResult
 
@@ -98,7 +100,7 @@ class PlayedReporter:
 class Watched:
     """A watch in a thread of its own."""
 
-    def __init__(self, *, executors: int = 2) -> None:
+    def __init__(self, *, executors: int = 2, master: str = "local", tasks_begin: bool = True) -> None:
         self.application = PlayedApplication()
         self.application.executors = executors
         self.reporter = PlayedReporter()
@@ -108,7 +110,10 @@ class Watched:
         self._ending: Ending | None = None
         self._watch = StageWatch(
             cast(Application, self.application),
-            SPECIFICATION,
+            msgspec.structs.replace(
+                SPECIFICATION,
+                definition=msgspec.structs.replace(SPECIFICATION.definition, spark=SparkSettings(master=master)),
+            ),
             cast(DriverReporter, self.reporter),
             self.coordination,
             self.sigterm,
@@ -116,7 +121,7 @@ class Watched:
         )
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
-        for task in (0, 1):
+        for task in (0, 1) if tasks_begin else ():
             self.tell(BEGIN_PATH, Begun(task=task, attempt=0, host="h", pid=1))
 
     def _run(self) -> None:
@@ -269,6 +274,19 @@ def test_a_stage_that_spark_ends_is_failed_with_its_words(watched: Watched) -> N
     ending = watched.ending()
     assert ending.kind is OutcomeKind.FAILED
     assert "the master removed our application" in ending.message
+
+
+@pytest.mark.parametrize("executors", [0, 2])
+def test_only_an_application_that_never_had_an_executor_was_not_taken_by_its_master(executors: int) -> None:
+    watched = Watched(executors=executors, master="spark://10.0.0.7:7077", tasks_begin=False)
+    wait_until_published(watched, executors)
+    watched.application.error = JavaError(SHUT_DOWN)
+    watched.application.end_stage()
+    ending = watched.ending()
+    watched.coordination.close()
+    assert ending.kind is OutcomeKind.FAILED
+    assert "SparkContext has been shutdown" in ending.message
+    assert ("did not take the application" in ending.message) is (executors == 0)
 
 
 def test_a_jvm_that_is_gone_is_failed(watched: Watched) -> None:
