@@ -67,11 +67,14 @@ class Live:
         )
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def live(
     migrated_url: str, postgres_server_url: str, kafka: KafkaCluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Generator[Live]:
-    """The application with a cluster, a pipeline of three revisions, and a run of it."""
+    """The application with a cluster, a pipeline of three revisions, and a run of it.
+
+    One for each test: what may be asked for also ends runs, revokes tokens and deletes pipelines.
+    """
     database_url = create_database(postgres_server_url, template=migrated_url)
     made = Live()
     thread = threading.Thread(target=made.serve, args=(database_url, tmp_path_factory.mktemp("live")), daemon=True)
