@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 
 HEARTBEAT_PATH = "/workers/v1/heartbeat"
 SOONEST_AGAIN_S = 0.1
+_LONGEST_TEXT = 4_000
 """A state change is told at once, but two of them no closer than this."""
 
 
@@ -156,7 +157,7 @@ class HeartbeatReporter:
                 event_id=uuid.uuid4().hex,
                 kind=kind,
                 at_ms=self._now_ms(),
-                message=message,
+                message=_sendable(message),
                 partitions=partitions,
                 generation=generation,
             )
@@ -278,8 +279,18 @@ class HeartbeatReporter:
             commit_latency_p50_ms=snapshot.commit_latency_p50_ms,
             commit_latency_p99_ms=snapshot.commit_latency_p99_ms,
             open_transaction_age_ms=snapshot.open_transaction_age_ms,
-            last_error=snapshot.last_error,
+            last_error=None if snapshot.last_error is None else _sendable(snapshot.last_error),
             producer_id=snapshot.producer_id,
             producer_epoch=snapshot.producer_epoch,
             events=self._events.oldest(self._events_per_heartbeat),
         )
+
+
+def _sendable(text: str) -> str:
+    """`text` as JSON and Postgres can hold it: no lone surrogates, no NUL, bounded.
+
+    An error's words may quote a record. One that no server could store would be sent again for ever, and hold back
+    every heartbeat behind it.
+    """
+    whole = text.encode("utf-8", "replace").decode("utf-8").replace("\x00", "\N{REPLACEMENT CHARACTER}")
+    return whole if len(whole) <= _LONGEST_TEXT else whole[: _LONGEST_TEXT - 1] + "…"

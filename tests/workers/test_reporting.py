@@ -222,6 +222,20 @@ def test_events_survive_the_servers_absence_and_are_delivered_once(
     assert (event.kind, event.partitions, event.generation) == (EventKind.REVOKED, ("t-0",), 5)
 
 
+def test_words_that_no_server_could_store_do_not_hold_back_the_rest(
+    reporter: HeartbeatReporter, worker_listener: WorkerListener
+) -> None:
+    """An error's text may quote a binary record; JSON refuses a lone surrogate, Postgres a NUL."""
+    reporter.publish(TaskSnapshot(state=TaskState.RUNNING, last_error="bad \x00 \udcff byte"))
+    reporter.event(EventKind.ERROR, "bad \x00 \udcff byte" + "x" * 10_000)
+    reporter.start()
+    beat = wait_for_heartbeat(worker_listener, TaskState.RUNNING)
+    assert beat.last_error == "bad \ufffd ? byte"
+    event = next(event for one in heard(worker_listener) for event in one.events)
+    assert event.message.startswith("bad \ufffd ? bytexxx")
+    assert len(event.message) == 4_000
+
+
 def test_the_last_words_are_delivered_on_close(worker_listener: WorkerListener) -> None:
     worker_listener.answer_with(HEARTBEAT_PATH, accepting)
     reporter = reporter_to(worker_listener.url, interval_s=3600, events_per_heartbeat=2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 _YOUNG = 1
@@ -11,7 +11,7 @@ _YOUNG = 1
 
 @contextmanager
 def quiet_garbage_collector() -> Generator[None]:
-    """Collect once, set aside what lives, and collect only by `collect_young` until the block ends."""
+    """Collect once, set aside what lives, and collect only by a YoungCollector until the block ends."""
     was_enabled = gc.isenabled()
     gc.collect()
     gc.freeze()
@@ -24,6 +24,20 @@ def quiet_garbage_collector() -> Generator[None]:
             gc.enable()
 
 
-def collect_young() -> None:
-    """For quiet moments: a user's function may make cycles, and they must go sometime."""
-    gc.collect(_YOUNG)
+class YoungCollector:
+    """Collects what is young between two checkpoints, at most once in `every_s`, busy or idle.
+
+    A user's function may make cycles, and so does every exception that is kept: under a load that never pauses they
+    would pile up until the worker is killed for its memory.
+    """
+
+    def __init__(self, *, clock: Callable[[], float], every_s: float = 5.0) -> None:
+        self._clock = clock
+        self._every_s = every_s
+        self._collected_at = clock()
+
+    def collect_if_due(self) -> None:
+        now = self._clock()
+        if now - self._collected_at >= self._every_s:
+            self._collected_at = now
+            gc.collect(_YOUNG)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from confluent_kafka import KafkaError, Message
 
 from app.wire.heartbeat import DesiredTaskState, EventKind, TaskState
-from workers.transactional import garbage
 from workers.transactional.batching import BatchSize
 from workers.transactional.checkpoint import Checkpoint, CheckpointState
 from workers.transactional.checkpoints import Checkpoints
@@ -27,6 +26,7 @@ from workers.transactional.errors import (
     TaskFailedError,
     translated,
 )
+from workers.transactional.garbage import YoungCollector
 from workers.transactional.membership import Hold, Membership
 from workers.transactional.ownership import Partition
 from workers.transactional.processing import Processing
@@ -93,6 +93,7 @@ class TaskLoop:
         self._owned: frozenset[Partition] = frozenset()
         self._changes_seen = 0
         self._looked_when_idle_at = clock()
+        self._garbage = YoungCollector(clock=clock)
         self._client_errors_told: set[int] = set()
 
     def run(self, topics: Sequence[str]) -> None:
@@ -155,6 +156,8 @@ class TaskLoop:
             self._look_when_idle()
         if self._is_commit_due(self._checkpoints.current):
             self._commit()
+        if self._checkpoints.current is None:
+            self._garbage.collect_if_due()
         if self._progress.is_due(self._clock()):
             self._progress.look(self._membership)
             producer = self._checkpoints.producer
@@ -249,7 +252,6 @@ class TaskLoop:
     def _look_when_idle(self) -> None:
         """Nothing came, but positions may have moved past transaction markers and aborted records: commit that."""
         self._looked_when_idle_at = self._clock()
-        garbage.collect_young()
         moved = self._moved()
         if moved:
             self._add(moved, records=0)

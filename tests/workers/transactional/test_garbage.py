@@ -1,0 +1,29 @@
+"""Cycles go sometime, though the collector is off while the loop runs."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+from workers.transactional.garbage import YoungCollector, quiet_garbage_collector
+
+
+class Knot:
+    """Refers to itself, as a kept exception does through its traceback."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_cycles_are_freed_once_the_interval_is_over_and_not_before() -> None:
+    now = 0.0
+    with quiet_garbage_collector():
+        collector = YoungCollector(clock=lambda: now, every_s=5.0)
+        gone = weakref.ref(Knot())
+        now = 4.9
+        collector.collect_if_due()
+        assert gone() is not None, "collected before its time"
+        now = 5.0
+        collector.collect_if_due()
+        assert gone() is None
+    assert gc.isenabled()
