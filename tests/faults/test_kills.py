@@ -59,8 +59,8 @@ def test_a_killed_executor_is_replaced_under_the_same_lease(running: RunningPipe
 def test_an_orphan_whose_executor_and_daemon_are_gone_does_no_harm(running: RunningPipeline) -> None:
     """The orphan is frozen while its successor starts, so that it really wakes up as a zombie with work in hand.
 
-    It is frozen *after* its parents' death: a process group that is orphaned while stopped is woken and hung up on
-    by the kernel.
+    It is frozen once its daemon is really gone, and before its executor is: a process group that is orphaned while
+    stopped is woken and hung up on by the kernel, and an orphan that is left awake ends by itself.
     """
     before = running.tasks()[0]
     executor = running.executor(0)
@@ -70,8 +70,9 @@ def test_an_orphan_whose_executor_and_daemon_are_gone_does_no_harm(running: Runn
     assert daemon.ppid() == executor.pid
     with measured(running, "executor and daemon"):
         daemon.kill()
-        os.kill(executor.pid, signal.SIGKILL)
+        wait_for(lambda: orphan.ppid() != daemon.pid, 5, lambda: f"another parent of the orphan than {daemon}")
         with frozen([orphan]):
+            os.kill(executor.pid, signal.SIGKILL)
             running.wait_until_another_attempt_committed(before, 60)
             assert orphan.status() == psutil.STATUS_STOPPED
         wait_until_dead(orphan.pid)
