@@ -159,6 +159,25 @@ def test_a_stream_that_could_not_begin_is_tried_again_and_the_page_says_that_it_
     assert len(refused) == 2
 
 
+def test_a_stream_opens_though_its_extension_comes_long_after_htmx(page: Page) -> None:
+    held: list[Route] = []
+    page.route("**/hx-sse.min.js*", lambda route: held.append(route))
+    page.goto("/pipelines", wait_until="commit")
+    page.wait_for_function("window.htmx !== undefined")
+    # Whatever htmx would do in a task of its own after it has come, it has done before this one.
+    page.evaluate("new Promise((done) => setTimeout(() => setTimeout(done)))")
+    expect(page.locator("html")).not_to_have_attribute("data-stream", "up")
+    [extension] = held
+    extension.continue_()
+    expect(page.locator("html")).to_have_attribute("data-stream", "up")
+
+
+def test_a_page_whose_stream_never_opens_says_that_it_is_not_live(page: Page) -> None:
+    page.route("**/hx-sse.min.js*", lambda route: route.abort())
+    page.goto("/pipelines")
+    expect(page.get_by_text("not live: reconnecting")).to_be_visible(timeout=10_000)
+
+
 def test_a_table_keeps_its_order_while_it_changes(site: Site, page: Page, pipeline: str, logged_in: Any) -> None:
     page.goto("/pipelines")
     expect(page.locator("html")).to_have_attribute("data-stream", "up")

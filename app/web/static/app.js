@@ -144,6 +144,10 @@
   function streamIs(state) {
     root.dataset.stream = state;
   }
+  // A stream that never opened (its script did not come, the server does not answer) is not live either.
+  document.addEventListener("DOMContentLoaded", () => {
+    if (live()) setTimeout(() => root.dataset.stream ?? streamIs("down"), 3000);
+  });
   document.addEventListener("htmx:sse:after:connection", () => streamIs("up"));
   document.addEventListener("htmx:sse:error", () => streamIs("down"));
   for (const name of ["htmx:error", "htmx:response:error"]) {
