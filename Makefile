@@ -44,9 +44,9 @@ test: $(STAMP) ## The whole suite; long fault runs are sampled by a printed seed
 	$(BIN)/fenceline doctor --for tests
 	$(BIN)/pytest $(ARGS)
 
-test-all: $(STAMP) ## The suite with nothing sampled
+test-all: $(STAMP) ## The suite with nothing sampled; what it showed goes to tests/results/all.json
 	$(BIN)/fenceline doctor --for tests
-	$(BIN)/pytest --all $(ARGS)
+	$(BIN)/pytest --all --results tests/results/all.json $(ARGS)
 
 lint: $(STAMP) ## ruff, pyright, import-linter
 	$(BIN)/ruff check .

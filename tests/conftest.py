@@ -8,6 +8,7 @@ import os
 import random
 import secrets
 from collections.abc import AsyncGenerator, Generator
+from pathlib import Path
 from typing import Protocol, cast
 
 import pytest
@@ -20,17 +21,21 @@ from app.embedded.spark import SparkCluster
 from tests.support.brokers import TEST_BROKER_SETTINGS
 from tests.support.collection import cost, not_drawn
 from tests.support.databases import create_database, drop_database
+from tests.support.results import Results
 from tests.support.topics import create_topic, delete_topics, unique_name
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="run every case: sample nothing")
     parser.addoption("--seed", type=int, default=None, help="the seed of everything drawn by chance (printed)")
+    parser.addoption("--results", type=Path, default=None, help="write what the run showed into this file, as JSON")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--seed") is None:
         config.option.seed = secrets.randbelow(2**32)
+    if (file := config.getoption("--results")) is not None:
+        config.pluginmanager.register(Results(config, file))
 
 
 def pytest_report_header(config: pytest.Config) -> str:

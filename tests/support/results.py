@@ -1,0 +1,69 @@
+"""What a run of the suite showed, as JSON: enough to know what was run, on what, and how it ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import time
+from collections import defaultdict
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+_SLOWEST = 10
+
+
+class Results:
+    """A pytest plugin that writes `file` when the run is over, however it ends."""
+
+    def __init__(self, config: pytest.Config, file: Path) -> None:
+        self._config = config
+        self._file = file
+        self._began = time.monotonic()
+        self._passed: set[str] = set()
+        self._failed: set[str] = set()
+        self._skipped: set[str] = set()
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+        self._not_run = 0
+
+    def pytest_deselected(self, items: list[pytest.Item]) -> None:
+        self._not_run += len(items)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """A test fails once, whether by itself or in what is made for it."""
+        self._seconds[report.nodeid] += report.duration
+        if report.failed:
+            self._failed.add(report.nodeid)
+        elif report.skipped:
+            self._skipped.add(report.nodeid)
+        elif report.when == "call":
+            self._passed.add(report.nodeid)
+
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        slowest = sorted(self._seconds, key=self._seconds.__getitem__, reverse=True)
+        found = {
+            "commit": _git("rev-parse", "HEAD"),
+            "changed_since_commit": bool(_git("status", "--porcelain", "--untracked-files=no")),
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "exit_code": int(exitstatus),
+            "passed": len(self._passed - self._failed),
+            "failed": len(self._failed),
+            "skipped": len(self._skipped),
+            "not_run": self._not_run,
+            "failures": sorted(self._failed),
+            "seconds": round(time.monotonic() - self._began),
+            "seed": self._config.getoption("--seed"),
+            "arguments": list(self._config.invocation_params.args),
+            "python": platform.python_version(),
+            "machine": {"cpus": os.cpu_count(), "system": platform.system(), "architecture": platform.machine()},
+            "slowest_s": {name: round(self._seconds[name], 1) for name in slowest[:_SLOWEST]},
+        }
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        self._file.write_text(json.dumps(found, indent=2) + "\n")
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], capture_output=True, text=True, check=True).stdout.strip()
