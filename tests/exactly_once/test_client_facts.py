@@ -11,10 +11,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from app.embedded.kafka import KafkaCluster
 from tests.conftest import MakeTopic
+from tests.support.messages import a_message
 from tests.support.pipelines import TestPipeline
 from tests.support.topics import unique_name
 from tests.support.waiting import wait_for
 from workers.transactional.client_config import transactional_producer_config
+from workers.transactional.errors import LoopError
 from workers.transactional.transactional_producer import TransactionalProducer
 
 
@@ -87,6 +89,18 @@ def test_produce_in_a_broken_transaction_says_state_and_begin_says_why(
     assert error_of(lambda: producer.produce(topic, b"x")).code() == KafkaError._STATE
     assert error_of(producer.begin_transaction).code() == KafkaError.MSG_SIZE_TOO_LARGE
     producer.abort_transaction(20)
+
+
+def test_record_that_the_client_does_not_take_is_named_with_its_own_reason(kafka: KafkaCluster) -> None:
+    """In a transaction that is whole, asking why it is broken would only hide what is wrong."""
+    pipeline = TestPipeline.create(kafka.bootstrap_servers, partitions=1)
+    producer = TransactionalProducer(transactional_producer_config(pipeline.specification()))
+    producer.init(20)
+    assert producer.partition_count(pipeline.sink, 20) == 1
+    producer.begin()
+    with pytest.raises(LoopError, match="_UNKNOWN_PARTITION"):
+        producer.write_messages([a_message(b"for partition 3")], topic=pipeline.sink, keep_partition=True)
+    producer.discard()
 
 
 def test_statistics_name_producer_id_and_epoch_even_after_the_fencing(kafka: KafkaCluster) -> None:

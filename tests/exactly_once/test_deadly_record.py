@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from app.domain.pipeline import ErrorHandling, FailurePolicy
 from tests.exactly_once.conftest import MakePipeline, StartProcess
 from tests.support import verifier
 from tests.support.task_process import POISON
-from tests.support.tasks import TaskProcess
+from tests.support.tasks import TaskProcess, running
 from tests.support.topics import create_topic, delete_topics
 from tests.support.waiting import wait_for
 from workers.transactional.control import TaskEnd
+from workers.transactional.errors import AbortableError
+from workers.transactional.slices import Patience
+from workers.transactional.transactional_producer import TransactionalProducer
+from workers.transactional.trials import Trial
 
 MOST_DEATHS = 7
 
@@ -68,4 +73,29 @@ def test_worker_killed_by_somebody_else_condemns_no_record(
     process = start_process(pipeline.specification(attempt=4))
     process.wait_until(lambda: [p.committed for p in process.last().partitions] == [3_000], "everything committed")
     assert process.drain().counters.records_skipped == 0
+    pipeline.assert_whole()
+
+
+def test_mark_that_could_not_be_committed_is_still_due(
+    make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No record is processed before the note stands that tells of it, however often the note fails."""
+    pipeline = make_pipeline(partitions=1)
+    pipeline.feed(100)
+    notes: list[str] = []
+    send_offsets = TransactionalProducer.send_offsets
+
+    def fail_twice(
+        self: TransactionalProducer, offsets: list[TopicPartition], consumer: Consumer, *, patience: Patience
+    ) -> None:
+        notes.extend(offset.metadata or "" for offset in offsets)
+        if len(notes) <= 2:
+            raise AbortableError("refused for the test")
+        send_offsets(self, offsets, consumer, patience=patience)
+
+    monkeypatch.setattr(TransactionalProducer, "send_offsets", fail_twice)
+    with running(pipeline.specification()) as task:
+        task.wait_for_records(100)
+        task.drain()
+    assert notes[:4] == [Trial(begun=1).note()] * 3 + [""]
     pipeline.assert_whole()

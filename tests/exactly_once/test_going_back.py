@@ -15,7 +15,9 @@ from tests.support.tasks import running
 from tests.support.waiting import wait_for
 from workers.transactional.checkpoints import Checkpoints
 from workers.transactional.errors import AbortableError
+from workers.transactional.membership import Hold, Membership
 from workers.transactional.settling import Settling
+from workers.transactional.suspicion import Suspicion
 from workers.transactional.transactional_producer import TransactionalProducer
 
 
@@ -73,6 +75,33 @@ def test_without_going_back_an_abort_loses_records(
     audit = pipeline.audit()
     assert audit.lost
     assert not audit.duplicated
+
+
+def test_records_that_come_while_a_producer_is_replaced_are_read_again(
+    make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Held partitions deliver nothing. Were one to deliver all the same, its record would be passed over."""
+    pipeline = make_pipeline(partitions=1)
+    verdicts: list[bool] = []
+
+    def once(_self: Suspicion) -> bool:
+        verdicts.append(not verdicts)
+        return verdicts[-1]
+
+    def hold_nothing(_self: Membership, _reason: Hold) -> None:
+        """In place of the pause."""
+
+    with running(pipeline.specification()) as task:
+        pipeline.feed(10)
+        task.wait_for_records(10)
+        monkeypatch.setattr(Membership, "hold", hold_nothing)
+        monkeypatch.setattr(Suspicion, "take_verdict_on_batches", once)
+        pipeline.feed(50_000)
+        task.wait_until(lambda seen: [p.committed for p in seen.partitions] == [50_010], "everything committed")
+        monkeypatch.undo()
+        task.drain()
+    assert verdicts[0]
+    pipeline.assert_whole()
 
 
 def test_callback_that_fails_inside_consume_loses_nothing(

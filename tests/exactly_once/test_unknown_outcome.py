@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from app.embedded.kafka import KafkaCluster
 from app.wire.heartbeat import EventKind
 from tests.exactly_once.conftest import MakePipeline
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import TaskThread, running
+from workers.transactional import transactional_producer
 from workers.transactional.checkpoints import Bounds
+from workers.transactional.client_config import transactional_producer_config
 from workers.transactional.errors import OutcomeUnknownError
 from workers.transactional.membership import Committed, Membership
 from workers.transactional.ownership import Partition
@@ -119,6 +123,37 @@ def test_lost_answer_neither_loses_nor_doubles(
         pipeline.feed(300)
         finish(pipeline, task)
     assert task.control.last.counters.transactions_unknown == 1
+    pipeline.assert_whole()
+
+
+def test_fence_that_answers_a_commit_leaves_its_outcome_unknown(
+    make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commit has arrived, its answer is lost, somebody takes the id: the client's repetition meets the fence."""
+    pipeline = make_pipeline()
+    lost: list[bool] = []
+
+    class LosesOneAnswer(Producer):
+        def commit_transaction(self, *args: Any) -> None:
+            super().commit_transaction(*args)
+            if pipeline.fed[20:] and not lost:
+                lost.append(True)
+                taker = TransactionalProducer(transactional_producer_config(pipeline.specification(attempt=9)))
+                taker.init(20)
+                taker.discard()
+                super().begin_transaction()
+                super().produce(pipeline.sink, b"refused")
+                super().commit_transaction(*args)
+                raise AssertionError("the fence was not met")
+
+    monkeypatch.setattr(transactional_producer, "Producer", LosesOneAnswer)
+    with running(pipeline.specification()) as task:
+        task.control.is_current = True
+        prime(pipeline, task)
+        pipeline.feed(300)
+        finish(pipeline, task)
+    counters = task.control.last.counters
+    assert (counters.fencings, counters.transactions_unknown, counters.transactions_aborted) == (1, 1, 0)
     pipeline.assert_whole()
 
 

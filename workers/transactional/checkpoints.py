@@ -86,6 +86,7 @@ class Checkpoints:
         """Commit notes beside the offsets where the next batch starts, in a transaction without outputs."""
         self.commit()
         self.add(starts, records=0)
+        self._suspicion.marking(notes)
         if self._current is not None:
             self._current.commit(
                 self._membership.consumer, patience=Patience(self._bounds.usual_s, self.publish_if_due), metadata=notes

@@ -148,7 +148,10 @@ class TaskLoop:
         for error in errors:
             self._heed_client_error(error)
         if self._settling.is_needed:
-            self._settling.note_starts(messages)
+            if messages:
+                # Their partitions were to be held. They are not processed now, so they must be read again.
+                self._settling.note_starts(messages)
+                self._settling.require(rewind=True)
             self._settle()
         elif messages:
             self._process(messages)
@@ -276,6 +279,7 @@ class TaskLoop:
         if not is_first and not self._suspicion.is_active:
             return True
         starts = _first_offsets(messages)
+        vetted: list[Partition] = []
         if is_first:
             self._settling.note_starts(messages)
             unvetted = self._suspicion.unvetted(self._membership.ownership.owned)
@@ -283,6 +287,7 @@ class TaskLoop:
                 self._progress.learned(partition, found.offset)
                 if found.offset is not None or partition in starts:
                     self._suspicion.vet(partition, found)
+                    vetted.append(partition)
                     starts.setdefault(partition, found.offset or 0)
         if self._suspicion.is_active and len(messages) > self._suspicion.limit:
             self._commit()
@@ -292,6 +297,8 @@ class TaskLoop:
         marked = {partition: starts[partition] for partition in marks if partition in starts}
         if marked:
             self._checkpoints.commit_marks(marked, marks)
+        # Not before: where the marks could not be committed, they are still due.
+        self._suspicion.vetted(vetted)
         return True
 
     def _settle(self) -> None:

@@ -20,6 +20,7 @@ class Suspicion:
     def __init__(self, ownership: Ownership) -> None:
         self._ownership = ownership
         self._vetted: dict[Partition, int] = {}
+        self._marked: dict[Partition, tuple[int, str]] = {}
         self._trials: dict[Partition, Trial] = {}
         self._condemned: dict[Partition, CondemnedError] = {}
         self._is_hunting_refused = False
@@ -35,12 +36,14 @@ class Suspicion:
         return self.limit != UNLIMITED
 
     def unvetted(self, partitions: Iterable[Partition]) -> list[Partition]:
-        """Those whose note has not been read since they were assigned."""
+        """Those of which it has not been settled since they were assigned what their notes mean."""
         return [name for name in partitions if self._vetted.get(name) != self._ownership.number(name)]
 
     def vet(self, partition: Partition, committed: Committed) -> None:
-        """Take over what the note beside the committed offset tells."""
-        self._vetted[partition] = self._ownership.number(partition)
+        """Take over what the note beside the committed offset tells; until `vetted` it may be told again."""
+        if self._marked.get(partition) == (self._ownership.number(partition), committed.metadata):
+            # Our own mark, from a commit that was not answered: nobody died of it.
+            return
         self._condemned.pop(partition, None)
         trial = trials.after_deaths(trials.read_note(committed.metadata), offset=committed.offset or 0)
         self._trials[partition] = trial
@@ -48,6 +51,14 @@ class Suspicion:
             self._condemned[partition] = CondemnedError(
                 f"the worker was killed by it: {trial.begun} attempts died with this record alone in their checkpoint"
             )
+
+    def marking(self, notes: Mapping[Partition, str]) -> None:
+        """These notes are about to be committed; whether they are may never be heard."""
+        self._marked.update({name: (self._ownership.number(name), note) for name, note in notes.items()})
+
+    def vetted(self, partitions: Iterable[Partition]) -> None:
+        """What the notes of these tell is taken over, and their own marks stand."""
+        self._vetted.update({name: self._ownership.number(name) for name in partitions})
 
     def marks(self, positions: Mapping[Partition, int]) -> dict[Partition, str]:
         """The notes "trial begun" to commit before a batch that ends at `positions` is processed, where one is due.
@@ -104,6 +115,7 @@ class Suspicion:
             self._trials.pop(partition, None)
             self._condemned.pop(partition, None)
             self._vetted.pop(partition, None)
+            self._marked.pop(partition, None)
 
     def take_verdict_on_batches(self) -> bool:
         """True once, when a hunt for a refused record has ended without one: the producer's batches are too large."""

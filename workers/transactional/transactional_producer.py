@@ -23,6 +23,8 @@ from workers.transactional.producers import ProducerIdentity, QueueingProducer
 from workers.transactional.slices import Patience, in_slices
 from workers.transforms import Output
 
+_REASON_IS_ELSEWHERE = (KafkaError._STATE, KafkaError._FATAL)  # noqa: SLF001 - librdkafka's public names begin so
+
 
 class _Eos(msgspec.Struct):
     producer_id: int = -1
@@ -82,6 +84,8 @@ class TransactionalProducer(QueueingProducer):
 
         `produce` says only `_STATE` (in a transaction that must be aborted) or `_FATAL`; any transaction call says why.
         """
+        if error.code not in _REASON_IS_ELSEWHERE:
+            return error
         try:
             self.live.begin_transaction()
         except KafkaException as exception:
@@ -116,17 +120,15 @@ class TransactionalProducer(QueueingProducer):
             ) from error
 
     def commit(self, *, patience: Patience) -> None:
-        """Commit; OutcomeUnknownError when the coordinator does not say in time what became of it."""
-        asked_before = False
+        """Commit; OutcomeUnknownError when the coordinator does not say in time what became of it.
+
+        Who is fenced here has an unknown outcome too: the client repeats a commit whose answer was lost, and what it
+        hears then is the fence that somebody has put up since, not what became of the commit.
+        """
 
         def commit_once(timeout_s: float) -> None:
-            nonlocal asked_before
-            try:
-                with kafka_call("commit the transaction"):
-                    self.live.commit_transaction(timeout_s)
-            except RetriableError:
-                asked_before = True
-                raise
+            with kafka_call("commit the transaction"):
+                self.live.commit_transaction(timeout_s)
 
         try:
             in_slices(commit_once, patience)
@@ -135,7 +137,7 @@ class TransactionalProducer(QueueingProducer):
                 f"the commit was not answered within {patience.bound_s:.1f} s: {error}"
             ) from error
         except FencedError as error:
-            error.outcome_unknown = asked_before
+            error.outcome_unknown = True
             raise
 
     def abort(self, *, patience: Patience) -> None:

@@ -33,7 +33,9 @@ class Log:
             end = self.offset + count
             marks = suspicion.marks({P: end})
             if P in marks:
+                suspicion.marking(marks)
                 self.metadata = marks[P]
+            suspicion.vetted([P])
             if suspicion.condemned(P) is not None:
                 assert count == 1
                 self.condemned.append(self.offset)
@@ -83,11 +85,31 @@ def test_aborts_of_a_living_worker_are_not_counted_as_deaths() -> None:
     assert suspicion.marks({P: 5}) == suspicion.marks({P: 5}) == {P: Trial(begun=1).note()}
 
 
+def test_own_mark_that_was_committed_without_an_answer_is_nobodys_death() -> None:
+    """Else a few lost answers in a row would look like as many deaths, and condemn the record that stands there."""
+    ownership = Ownership()
+    ownership.assigned([P])
+    suspicion = Suspicion(ownership)
+    note = Trial(limit=1, begun=1, until=10).note()
+    for _ in range(3):
+        suspicion.vet(P, Committed(5, note))
+        note = suspicion.marks({P: 6})[P]
+        suspicion.marking({P: note})
+    assert suspicion.condemned(P) is None
+    assert note == Trial(limit=1, begun=2, until=6).note()
+    ownership.given_up([P])
+    ownership.assigned([P])
+    suspicion.vet(P, Committed(5, note))
+    assert suspicion.condemned(P) is not None, "another may have had it meanwhile, and died"
+
+
 def test_partition_that_comes_back_is_vetted_again() -> None:
     ownership = Ownership()
     ownership.assigned([P])
     suspicion = Suspicion(ownership)
     suspicion.vet(P, Committed(0, ""))
+    assert suspicion.unvetted([P]) == [P], "its mark is not committed yet"
+    suspicion.vetted([P])
     assert suspicion.unvetted([P]) == []
     ownership.given_up([P])
     ownership.assigned([P])
