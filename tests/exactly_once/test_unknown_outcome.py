@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -134,8 +133,8 @@ def test_fence_that_answers_a_commit_leaves_its_outcome_unknown(
     lost: list[bool] = []
 
     class LosesOneAnswer(Producer):
-        def commit_transaction(self, *args: Any) -> None:
-            super().commit_transaction(*args)
+        def commit_transaction(self, timeout: float = -1) -> None:
+            super().commit_transaction(timeout)
             if pipeline.fed[20:] and not lost:
                 lost.append(True)
                 taker = TransactionalProducer(transactional_producer_config(pipeline.specification(attempt=9)))
@@ -143,7 +142,7 @@ def test_fence_that_answers_a_commit_leaves_its_outcome_unknown(
                 taker.discard()
                 super().begin_transaction()
                 super().produce(pipeline.sink, b"refused")
-                super().commit_transaction(*args)
+                super().commit_transaction(timeout)
                 raise AssertionError("the fence was not met")
 
     monkeypatch.setattr(transactional_producer, "Producer", LosesOneAnswer)
