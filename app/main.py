@@ -23,7 +23,7 @@ from app.db.database import Database
 from app.db.locks import AdvisoryLocks
 from app.domain.access import COMMAND_LINE, Principal, Role
 from app.domain.errors import FencelineError, UnavailableError
-from app.domain.reconciliation import Timing
+from app.domain.reconciliation.view import Timing
 from app.embedded.errors import EmbeddedError
 from app.embedded.java import JavaMissingError, drivers_java
 from app.embedded.postgres import EmbeddedPostgres

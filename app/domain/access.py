@@ -71,6 +71,7 @@ class Verb(StrEnum):
     REVOKE_TOKEN = "revoke_token"  # noqa: S105 - a verb
     CREATE_LOGIN_LINK = "create_login_link"
     LEASE_INSTANCE = "lease_instance"
+    SIGNAL_INSTANCE = "signal_instance"
     END_RUN = "end_run"
     SUPPORT_BUNDLE = "support_bundle"
 
@@ -101,6 +102,7 @@ NEEDED_ROLE: dict[Verb, Role] = {
     _V.REVOKE_TOKEN: Role.ADMINISTRATOR,
     _V.CREATE_LOGIN_LINK: Role.ADMINISTRATOR,
     _V.LEASE_INSTANCE: Role.ADMINISTRATOR,
+    _V.SIGNAL_INSTANCE: Role.ADMINISTRATOR,
     _V.END_RUN: Role.ADMINISTRATOR,
     _V.SUPPORT_BUNDLE: Role.ADMINISTRATOR,
 }

@@ -75,6 +75,7 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     since: when `state` was entered. leased_at: when this lease was given out.
     token_issued: whether this lease's run token was made; it is made once, just before submission.
     missing_since: since when silence, the resource manager's word and the pid all say that it is gone; None otherwise.
+    drain_signalled_at, killed_at: when the reconciler sent its driver SIGTERM and SIGKILL; None: it did not.
     last_heartbeat_at: the newest word of the driver or of any of its tasks, by the server's clock.
     executors, tasks_running, tasks_waiting: as the driver last said; None before its first heartbeat.
     """
@@ -102,6 +103,8 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     tasks_waiting: int | None = None
     last_heartbeat_at: datetime | None = None
     missing_since: datetime | None = None
+    drain_signalled_at: datetime | None = None
+    killed_at: datetime | None = None
     outcome: InstanceOutcome | None = None
 
     @property

@@ -1,6 +1,6 @@
 """Brings every live run toward what is wanted of it: reads rows, looks at applications, decides, writes, acts.
 
-The decision is app/domain/reconciliation.py's; here is only what must be read and done for it. Every act is a row that
+The decision is app/domain/reconciliation's; here is only what must be read and done for it. Every act is a row that
 is committed before it is done, so that a server that dies in between leaves a trace that the next one finds.
 """
 
@@ -16,7 +16,7 @@ from app.domain.errors import ConflictError, FencelineError, NotFoundError, Unav
 from app.domain.instance import MAY_HAVE_APPLICATION, IllegalTransitionError, Instance, InstanceState
 from app.domain.observation import Observation
 from app.domain.pipeline import PipelineDefinition
-from app.domain.reconciliation import (
+from app.domain.reconciliation.actions import (
     Action,
     Advance,
     FailRun,
@@ -26,10 +26,9 @@ from app.domain.reconciliation import (
     SignalDrain,
     Submit,
     TakeOutcome,
-    Timing,
-    View,
-    decide,
 )
+from app.domain.reconciliation.decision import decide
+from app.domain.reconciliation.view import Timing, View
 from app.domain.run import Run
 from app.domain.task import OutcomeKind
 from app.ports.clock import Clock
@@ -89,8 +88,6 @@ class Reconciler:
             live = await runs.list_live_runs(uow)
             # A restored database gets its new identity from whoever asks first, and keeps it only if that is committed.
             await uow.commit()
-            # A restored database takes its new identity by being asked for it.
-            await uow.commit()
         self._notice(epoch, self._clock.now())
         for run in live:
             try:
@@ -140,20 +137,37 @@ class Reconciler:
             timing=self._timing,
         )
         for action in decide(view):
-            log.info("run %s of %s: %s", run.id, run.pipeline, action)
+            is_repeated = isinstance(action, Kill) and action.reason is None
+            log.log(logging.DEBUG if is_repeated else logging.INFO, "run %s of %s: %s", run.id, run.pipeline, action)
             await self._act(run, action)
 
     async def _act(self, run: Run, action: Action) -> None:
         if isinstance(action, Submit):
             await self._submit(run, action)
-        elif isinstance(action, SignalDrain):
-            await self._launcher.stop(_instance(run, action.ordinal))
-        elif isinstance(action, Kill):
-            await self._launcher.kill(_instance(run, action.ordinal))
+        elif isinstance(action, (SignalDrain, Kill)):
+            await self._signal(run, action)
         else:
             async with self._unit_of_work() as uow:
                 await self._write(uow, run, action)
                 await uow.commit()
+
+    async def _signal(self, run: Run, action: SignalDrain | Kill) -> None:
+        """1. the row, committed   2. the signal; without 1 when it is sent again."""
+        if action.reason is not None:
+            async with self._unit_of_work() as uow:
+                await instances.record_signal(
+                    uow,
+                    run_id=run.id,
+                    ordinal=action.ordinal,
+                    lease=action.lease,
+                    is_kill=isinstance(action, Kill),
+                    reason=action.reason,
+                    by=RECONCILER,
+                    now=self._clock.now(),
+                )
+                await uow.commit()
+        send = self._launcher.kill if isinstance(action, Kill) else self._launcher.stop
+        await send(_instance(run, action.ordinal))
 
     async def _write(
         self, uow: UnitOfWork, run: Run, action: LeaseAgain | Advance | MarkMissing | TakeOutcome | FailRun

@@ -12,6 +12,7 @@ from app.domain.errors import ConflictError
 from app.domain.instance import Instance, InstanceState, advance
 from app.domain.run import DesiredRunState, Run
 from app.ports.unit_of_work import UnitOfWork
+from app.services import command_log
 from app.services.leases import add_lease
 from app.services.run_endings import end_run_if_over, notify_run
 from app.services.run_locks import lock_run
@@ -168,6 +169,40 @@ async def mark_missing(
     if instance.missing_since != missing_since:
         instance = replace(instance, missing_since=missing_since)
         await uow.instances.save(instance)
+    return instance
+
+
+async def record_signal(
+    uow: UnitOfWork, *, run_id: str, ordinal: int, lease: int, is_kill: bool, reason: str, by: Principal, now: datetime
+) -> Instance:
+    """Write down that the driver gets SIGTERM or SIGKILL, and tell it in the command log. Commit before it is sent.
+
+    Raises ConflictError when the instance has ended meanwhile, or another server has written the same: it sends it.
+    """
+    require(by, Verb.SIGNAL_INSTANCE)
+    run = await uow.runs.get(run_id)
+    instance = await uow.instances.get(run_id, ordinal, lease, for_update=True)
+    if instance.has_ended:
+        raise ConflictError(f"lease {lease} of instance {ordinal} of run {run_id} is {instance.state} already")
+    before = instance.killed_at if is_kill else instance.drain_signalled_at
+    if before is not None and (is_kill or before >= instance.since):
+        raise ConflictError(f"lease {lease} of instance {ordinal} of run {run_id} was signalled at {before} already")
+    instance = (
+        replace(instance, killed_at=now, reason=reason)
+        if is_kill
+        else replace(instance, drain_signalled_at=now, reason=reason)
+    )
+    await uow.instances.save(instance)
+    await command_log.record(
+        uow,
+        by=by,
+        verb=Verb.SIGNAL_INSTANCE,
+        target=f"run:{run_id}",
+        why=reason,
+        now=now,
+        outcome=f"{'SIGKILL' if is_kill else 'SIGTERM'} to the driver of instance {ordinal}, lease {lease}",
+    )
+    notify_run(uow, run)
     return instance
 
 

@@ -277,6 +277,42 @@ async def test_a_kill_is_done_by_the_launcher_and_ends_the_run(
     assert (found.state, found.desired) == (RunState.STOPPED, DesiredRunState.KILL)
 
 
+async def test_a_driver_that_ignores_its_drain_gets_one_signal_one_kill_and_a_line_for_each(
+    plane: ControlPlane, reconciler: Reconciler, spark: RecordingSpark
+) -> None:
+    run = await plane.running()
+    await settle(plane, reconciler)
+    await plane.move(run.id, 0, S.UNREACHABLE, reason="no heartbeat arrives")
+    async with plane.uow() as uow:
+        await runs.drain_run(uow, run_id=run.id, by=ANNA, why=None, now=plane.now)
+        await uow.commit()
+    for _ in range(260):
+        await reconciler.turn()
+        plane.pass_time(0.5)
+    assert (spark.stopped, spark.killed) == ([0], [0])
+    async with plane.uow() as uow:
+        log = await uow.commands.list(target=f"run:{run.id}", after=None, limit=50)
+    told = [command.outcome for command in log.items if command.who == "reconciler"]
+    assert told == [
+        "SIGKILL to the driver of instance 0, lease 1",
+        "SIGTERM to the driver of instance 0, lease 1",
+    ]
+
+
+async def test_of_two_servers_that_decide_at_once_one_signals(plane: ControlPlane, spark: RecordingSpark) -> None:
+    run = await plane.running()
+    pair = [make_reconciler(plane, spark) for _ in range(2)]
+    for one in pair:
+        await one.turn()
+    plane.pass_time(21)
+    async with plane.uow() as uow:
+        await runs.drain_run(uow, run_id=run.id, by=ANNA, why=None, now=plane.now)
+        await uow.commit()
+    await pair[0].turn()
+    await asyncio.gather(*(one.turn() for one in pair))
+    assert spark.stopped == [0]
+
+
 async def test_one_run_that_cannot_be_reconciled_does_not_stop_the_others(
     plane: ControlPlane, reconciler: Reconciler, spark: RecordingSpark, monkeypatch: pytest.MonkeyPatch
 ) -> None:

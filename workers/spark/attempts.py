@@ -48,13 +48,17 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AttemptBook:
-    """Keeps what tasks told the driver. Not thread-safe; the coordination server serializes access."""
+    """Keeps what tasks told the driver. Not thread-safe; the coordination server serializes access.
+
+    A stage lives for months, so of each task only the newest attempt, the newest that has ended, and the failures
+    within the window are kept.
+    """
 
     def __init__(self, *, tasks: int, patience: Patience | None = None) -> None:
         self._tasks = tasks
         self._patience = patience or Patience()
         self._current: dict[int, int] = {}
-        self._ended: dict[tuple[int, int], AttemptEnd] = {}
+        self._ended: dict[int, int] = {}
         self._failures: dict[int, deque[tuple[float, str]]] = {task: deque() for task in range(tasks)}
         self._attempts_begun = 0
         self._verdict: Verdict | None = None
@@ -67,7 +71,7 @@ class AttemptBook:
     @property
     def active(self) -> int:
         """How many tasks have an attempt that has begun and not said how it ended; a killed one counts as well."""
-        return sum((task, attempt) not in self._ended for task, attempt in self._current.items())
+        return sum(self._ended.get(task) != attempt for task, attempt in self._current.items())
 
     def begin(self, task: int, attempt: int, *, now_s: float) -> float | None:
         """Enter a new attempt; return how long it waits, or None if a later attempt of the task has begun already.
@@ -78,7 +82,7 @@ class AttemptBook:
         known = self._current.get(task)
         if known is not None and attempt < known:
             return None
-        if known is not None and attempt > known and (task, known) not in self._ended:
+        if known is not None and attempt > known and self._ended.get(task) != known:
             self._fail(
                 task, now_s, f"attempt {known} ended without a word (its process was killed or its executor died)"
             )
@@ -93,7 +97,7 @@ class AttemptBook:
         """Enter how an attempt ended. What a zombie says about itself changes nothing."""
         if not self.is_current(task, attempt):
             return
-        self._ended[task, attempt] = end
+        self._ended[task] = attempt
         if end is AttemptEnd.CRASHED:
             self._fail(task, now_s, message)
         elif end is AttemptEnd.HOPELESS:

@@ -125,6 +125,8 @@ _PLAIN = (
     "submitted_at",
     "claimed_at",
     "missing_since",
+    "drain_signalled_at",
+    "killed_at",
 )
 """Columns that are written as the record has them. What `touch` writes is not among them: a save must not undo it."""
 

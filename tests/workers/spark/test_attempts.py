@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 from workers.spark.attempts import AttemptBook, Patience, VerdictKind
@@ -103,3 +105,17 @@ def test_what_a_zombie_says_of_itself_changes_nothing(end: AttemptEnd) -> None:
     attempts.end(0, 0, end, "old", now_s=2)
     assert attempts.verdict() is None
     assert attempts.begin(0, 2, now_s=3) == 1, "two attempts were lost, not three"
+
+
+def test_what_a_stage_of_months_leaves_behind_does_not_grow() -> None:
+    book = AttemptBook(tasks=2)
+
+    def attempts_until(last: int, *, begin: int) -> int:
+        for attempt in range(begin, last):
+            for task in range(2):
+                book.begin(task, attempt, now_s=attempt * 1000.0)
+                book.end(task, attempt, AttemptEnd.CRASHED, "the same again", now_s=attempt * 1000.0 + 1)
+        return len(pickle.dumps(book.__dict__))
+
+    after_few = attempts_until(300, begin=256)
+    assert attempts_until(3000, begin=300) <= after_few + 64

@@ -57,6 +57,8 @@ class Instance(Answer):
     tasks_waiting: int | None
     last_heartbeat_at: datetime | None
     missing_since: datetime | None
+    drain_signalled_at: datetime | None
+    killed_at: datetime | None
     outcome: InstanceOutcome | None
 
 

@@ -1,0 +1,33 @@
+"""The rolling bounce: the first outdated instance drains, once all others have settled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.domain.instance import Instance, InstanceState
+from app.domain.reconciliation.actions import Action, advance
+from app.domain.reconciliation.failures import is_given_up
+from app.domain.reconciliation.view import View
+
+_SETTLED = frozenset({InstanceState.RUNNING, InstanceState.PAUSED})
+
+
+def bounce(view: View, current: Sequence[Instance]) -> list[Action]:
+    """Drain the next outdated instance: one at a time, and none while one is away."""
+    if view.is_stopping or not view.may_start:
+        return []
+    wanted = [instance for instance in current if not (instance.has_ended and is_given_up(view, instance.ordinal))]
+    if any(instance.state not in _SETTLED for instance in wanted if instance.ordinal < view.ordinals):
+        return []
+    for instance in sorted(wanted, key=lambda i: i.ordinal):
+        if not instance.has_ended and (instance.ordinal >= view.ordinals or view.is_outdated(instance)):
+            return [advance(instance, InstanceState.DRAINING, _why_bounced(view, instance))]
+    return []
+
+
+def _why_bounced(view: View, instance: Instance) -> str:
+    if instance.ordinal >= view.ordinals:
+        return f"revision {view.run.revision} has {view.ordinals} instances"
+    if instance.revision != view.run.revision:
+        return f"its turn in the rolling bounce to revision {view.run.revision}"
+    return "its turn in the rolling restart"

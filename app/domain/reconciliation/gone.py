@@ -1,0 +1,97 @@
+"""What it means that a driver's process is gone: by its own word, by the resource manager's, or not known yet.
+
+Two facts end an instance that did not say how it ended: its process is gone *and* the resource manager has ended it:
+FAILED; gone, silent, and unknown to the resource manager for `lost_after`: LOST. Without the resource manager's word it
+is UNREACHABLE, and its ordinal is not leased again.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from app.domain.instance import Instance, InstanceState
+from app.domain.observation import MasterWord, Observation
+from app.domain.reconciliation.actions import Action, TakeOutcome, advance, mark_missing, not_missing
+from app.domain.reconciliation.view import View
+
+_TROUBLE = ("Error", "ERROR", "Exception", "CRITICAL")
+_ROUTINE = (" INFO ", " DEBUG ", "WARN")
+
+
+def judge_gone(view: View, instance: Instance, seen: Observation) -> list[Action]:
+    """The driver's process is not there any more: by its own word, by the resource manager's, or not known yet."""
+    if seen.outcome is not None and view.silence(instance) > view.timing.ended_after:
+        return [TakeOutcome(ordinal=instance.ordinal, lease=instance.lease, outcome=seen.outcome)]
+    if instance.claimed_at is None:
+        return _judge_never_claimed(view, instance, seen)
+    if seen.master is MasterWord.RUNNING:
+        return unreachable(instance, "its driver is gone, but the Spark master still counts it as running")
+    if seen.master is MasterWord.UNREACHABLE:
+        return [
+            *not_missing(instance),
+            *unreachable(
+                instance,
+                "its driver is gone and the Spark master does not answer, so nobody knows whether its executors still "
+                "run: bring the master back, or kill the run",
+            ),
+        ]
+    if instance.missing_since is None:
+        return [mark_missing(instance, view.now)]
+    gone_for = min(view.now - instance.missing_since, view.silence(instance))
+    if seen.master is MasterWord.FINISHED:
+        return (
+            [advance(instance, InstanceState.FAILED, _why_it_ended(instance, seen))]
+            if gone_for >= view.timing.ended_after
+            else []
+        )
+    if gone_for >= view.timing.lost_after:
+        return end_as_lost(
+            instance,
+            f"silent for {gone_for.total_seconds():.0f} s, unknown to the Spark master, and its driver is gone",
+        )
+    return unreachable(instance, "its driver is gone and the Spark master knows of no such application")
+
+
+def _judge_never_claimed(view: View, instance: Instance, seen: Observation) -> list[Action]:
+    """No task has run under this lease, so nobody else needs to be asked; only its process may be about to start."""
+    if instance.jvm_pid is None and view.now - instance.since < view.timing.submit_grace:
+        return []
+    return [advance(instance, InstanceState.FAILED, _why_it_ended(instance, seen))]
+
+
+def unreachable(instance: Instance, reason: str) -> list[Action]:
+    if instance.state is InstanceState.UNREACHABLE and instance.reason == reason:
+        return []
+    return [advance(instance, InstanceState.UNREACHABLE, reason)]
+
+
+def end_as_lost(instance: Instance, reason: str) -> list[Action]:
+    """LOST is entered from UNREACHABLE only, so that a page shows what is feared before it is acted on."""
+    if instance.state is not InstanceState.UNREACHABLE:
+        return [advance(instance, InstanceState.UNREACHABLE, reason)]
+    return [advance(instance, InstanceState.LOST, reason)]
+
+
+def _why_it_ended(instance: Instance, seen: Observation) -> str:
+    if instance.killed_at is not None and instance.drain_signalled_at is not None:
+        return killed_undrained(instance.killed_at - instance.drain_signalled_at)
+    return _last_words(seen)
+
+
+def killed_undrained(waited: timedelta) -> str:
+    """Why the reconciler killed a driver that nobody asked to kill."""
+    return f"killed: it had not drained {waited.total_seconds():.0f} s after SIGTERM"
+
+
+def _last_words(seen: Observation) -> str:
+    """The last line of the driver's log that tells of an error, else the last of all: scripts name no level.
+
+    A killed driver leaves neither, its log breaks off after a routine line.
+    """
+    lines = [line.strip() for line in seen.log_tail.splitlines() if line.strip()]
+    telling = [line for line in lines if any(word in line for word in _TROUBLE)]
+    if not telling and lines and not any(word in lines[-1] for word in _ROUTINE):
+        telling = lines
+    if not telling:
+        return "its driver ended without a word: it was killed, by hand or for want of memory"
+    return f"its driver ended without saying how; its log says: {telling[-1][:300]}"

@@ -1,0 +1,85 @@
+"""What one turn of the reconciler is decided from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+
+from app.domain.instance import Instance
+from app.domain.observation import Observation
+from app.domain.run import DesiredRunState, Run, is_outdated
+
+
+class Timing(msgspec.Struct, frozen=True, kw_only=True):
+    """How long the reconciler waits for what.
+
+    heartbeat_timeout: silence after which an instance is looked at closely.
+    lost_after: how long silence, the resource manager's word and the absent process must hold before LOST.
+    ended_after: the same for a process that is gone while the resource manager says that the application has ended;
+        the executors of a killed driver live on for a moment.
+    submit_grace: how long after SUBMITTING was written its process may still be about to start.
+    drain_signal_after: how long a DRAINING instance may take until its driver gets SIGTERM; at once if it is silent.
+    drain_kill_after: how long after that SIGTERM it is killed: the driver's own bounds to drain, to stop Spark and to
+        say how it ended (workers/spark/watch.py), with a margin.
+    kill_again_after: a server may have died between the row that says "killed" and the signal, so it is sent again.
+    healthy_after: a lease that lived this long ends the row of failures before it.
+    first_wait, longest_wait: the wait before a failed ordinal is submitted again, doubling.
+    give_up_after: failures in a row after which an ordinal is left alone until somebody restarts it.
+    """
+
+    heartbeat_timeout: timedelta = timedelta(seconds=10)
+    lost_after: timedelta = timedelta(seconds=30)
+    ended_after: timedelta = timedelta(seconds=2)
+    submit_grace: timedelta = timedelta(seconds=15)
+    drain_signal_after: timedelta = timedelta(seconds=15)
+    drain_kill_after: timedelta = timedelta(seconds=120)
+    kill_again_after: timedelta = timedelta(seconds=10)
+    healthy_after: timedelta = timedelta(seconds=60)
+    first_wait: timedelta = timedelta(seconds=1)
+    longest_wait: timedelta = timedelta(seconds=60)
+    give_up_after: int = 5
+
+    def wait_after(self, failures: int) -> timedelta:
+        """How long an ordinal waits after so many failures in a row."""
+        if failures <= 0:
+            return timedelta(0)
+        return min(self.longest_wait, self.first_wait * 2 ** min(failures - 1, 30))
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """One run as the reconciler sees it in one turn.
+
+    ordinals: how many instances the run's revision wants.
+    history: all leases of the run, the current ones among them.
+    observations: of the current leases that may have an application, by ordinal.
+    listening_since: before this nobody could hear heartbeats, so silence counts from here.
+    """
+
+    run: Run
+    ordinals: int
+    history: Sequence[Instance]
+    observations: Mapping[int, Observation]
+    now: datetime
+    listening_since: datetime
+    may_start: bool
+    timing: Timing = Timing()
+
+    def silence(self, instance: Instance) -> timedelta:
+        """How long nothing was heard of the instance though somebody listened."""
+        heard = [
+            at for at in (instance.last_heartbeat_at, instance.claimed_at, instance.submitted_at) if at is not None
+        ]
+        return self.now - max([self.listening_since, *heard])
+
+    def is_silent(self, instance: Instance) -> bool:
+        return self.silence(instance) > self.timing.heartbeat_timeout
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the run shall end, one way or the other."""
+        return self.run.desired in (DesiredRunState.DRAIN, DesiredRunState.KILL)
+
+    def is_outdated(self, instance: Instance) -> bool:
+        return is_outdated(instance, revision=self.run.revision, bounce_requested_at=self.run.bounce_requested_at)
