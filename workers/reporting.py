@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from app.domain.storable import storable_text
 from app.wire import protocol
 from app.wire.heartbeat import (
     DesiredTaskState,
@@ -27,7 +28,6 @@ log = logging.getLogger(__name__)
 
 HEARTBEAT_PATH = "/workers/v1/heartbeat"
 SOONEST_AGAIN_S = 0.1
-_LONGEST_TEXT = 4_000
 """A state change is told at once, but two of them no closer than this."""
 
 
@@ -124,6 +124,8 @@ class HeartbeatReporter:
         self._wake = threading.Event()
         self._closing = False
         self._failing = False
+        self._broken_since: float | None = None
+        self._broken_by = ""
         self._thread = threading.Thread(target=self._beat, name="fenceline-heartbeat", daemon=True)
 
     def start(self) -> None:
@@ -157,7 +159,7 @@ class HeartbeatReporter:
                 event_id=uuid.uuid4().hex,
                 kind=kind,
                 at_ms=self._now_ms(),
-                message=_sendable(message),
+                message=storable_text(message),
                 partitions=partitions,
                 generation=generation,
             )
@@ -214,17 +216,30 @@ class HeartbeatReporter:
                 time.sleep(SOONEST_AGAIN_S)
 
     def _try_to_send(self) -> bool:
+        """Whether the server heard it; whatever goes wrong, the thread lives on, or the task would fall silent."""
         try:
             answer = self._send(self._client, state=None, timeout_s=None)
+            self._take(answer)
         except (ServerAwayError, ServerRefusedError, protocol.UnsupportedProtocolError) as error:
             if not self._failing:
                 log.warning("heartbeats do not reach the server, the task goes on without it: %s", error)
             self._failing = True
             return False
+        except Exception as error:
+            # A bug of ours, or a machine at its end (memory, threads): said on the next success, when it can be.
+            if self._broken_since is None:
+                log.exception("a heartbeat failed unexpectedly; the task goes on, and the next heartbeats are tried")
+                self._broken_since = time.monotonic()
+            self._broken_by = f"{type(error).__name__}: {error}"
+            return False
+        if self._broken_since is not None:
+            for_s = time.monotonic() - self._broken_since
+            self._broken_since = None
+            log.warning("heartbeats go on after %.0f s; they had failed with %s", for_s, self._broken_by)
+            self.event(EventKind.ERROR, f"no heartbeat could be sent for {for_s:.0f} s: {self._broken_by}")
         if self._failing:
             log.warning("heartbeats reach the server again; %d events wait for delivery", len(self._events))
         self._failing = False
-        self._take(answer)
         return True
 
     def _take(self, answer: HeartbeatAnswer) -> None:
@@ -279,18 +294,8 @@ class HeartbeatReporter:
             commit_latency_p50_ms=snapshot.commit_latency_p50_ms,
             commit_latency_p99_ms=snapshot.commit_latency_p99_ms,
             open_transaction_age_ms=snapshot.open_transaction_age_ms,
-            last_error=None if snapshot.last_error is None else _sendable(snapshot.last_error),
+            last_error=snapshot.last_error,
             producer_id=snapshot.producer_id,
             producer_epoch=snapshot.producer_epoch,
             events=self._events.oldest(self._events_per_heartbeat),
         )
-
-
-def _sendable(text: str) -> str:
-    """`text` as JSON and Postgres can hold it: no lone surrogates, no NUL, bounded.
-
-    An error's words may quote a record. One that no server could store would be sent again for ever, and hold back
-    every heartbeat behind it.
-    """
-    whole = text.encode("utf-8", "replace").decode("utf-8").replace("\x00", "\N{REPLACEMENT CHARACTER}")
-    return whole if len(whole) <= _LONGEST_TEXT else whole[: _LONGEST_TEXT - 1] + "…"

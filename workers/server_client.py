@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from app.domain.storable import storable
 from app.wire import protocol
 
 Answer = TypeVar("Answer")
@@ -53,8 +54,8 @@ class ServerClient:
     def post(
         self, path: str, message: msgspec.Struct, answer: type[Answer], *, timeout_s: float | None = None
     ) -> Answer:
-        """Send `message` as JSON and decode the answer; raises ServerAwayError or ServerRefusedError."""
-        return self._call("POST", path, msgspec.json.encode(message), answer, timeout_s)
+        """Send `message`, made storable, and decode the answer; raises ServerAwayError or ServerRefusedError."""
+        return self._call("POST", path, msgspec.json.encode(storable(message)), answer, timeout_s)
 
     def get(self, path: str, answer: type[Answer], *, timeout_s: float | None = None) -> Answer:
         """As `post`, without a body."""

@@ -6,7 +6,7 @@ counts. Nothing here waits for the disk unless an event or a change of state mus
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
@@ -15,6 +15,7 @@ from app.domain.errors import ForbiddenError, NotFoundError
 from app.domain.instance import ENDED, InstanceOutcome, InstanceState
 from app.domain.mapping import PartitionMapping, PartitionOwner
 from app.domain.run import desired_of_tasks
+from app.domain.storable import moment_of_ms, storable
 from app.domain.task import (
     DesiredTaskState,
     OutcomeKind,
@@ -37,6 +38,9 @@ FRESH_FOR = timedelta(seconds=3)
 RETAKE_EVERY = 10
 """Ownership is written when it changes; once in so many heartbeats all the same, lest a refused take be for ever."""
 
+LONGEST_EVENT_ID = 200
+"""Ours have 32 characters; what is much longer does not fit into an index."""
+
 _REPORT_FIELDS = TaskReport.__struct_fields__
 
 
@@ -48,6 +52,9 @@ async def receive_heartbeat(
     Raises ForbiddenError when the token is another lease's, NotFoundError when the lease is not in this database.
     """
     check_scope(scope, run_id=heartbeat.run_id, ordinal=heartbeat.ordinal, lease=heartbeat.lease)
+    # As the sender knows them, or it would never forget an event whose id had to be mended.
+    accepted = tuple(event.event_id for event in heartbeat.events)
+    heartbeat = storable(heartbeat)
     report = TaskReport(**{field: getattr(heartbeat, field) for field in _REPORT_FIELDS})
     context = await _context(uow, scope, task=report.task, attempt=report.attempt)
     is_zombie = (
@@ -84,7 +91,7 @@ async def receive_heartbeat(
         desired=_desired(context) if is_current else DesiredTaskState.DRAIN,
         is_current=is_current,
         database_epoch=context.database_epoch,
-        accepted_events=tuple(event.event_id for event in events),
+        accepted_events=accepted,
     )
 
 
@@ -93,6 +100,7 @@ async def receive_driver_heartbeat(
 ) -> DriverAnswer:
     """Keep what a driver says of its slots; a driver whose claim is not the current one is told to drain."""
     check_scope(scope, run_id=heartbeat.run_id, ordinal=heartbeat.ordinal, lease=heartbeat.lease)
+    heartbeat = storable(heartbeat)
     context = await _context(uow, scope)
     is_current = context.lease_is_current and context.application_id == heartbeat.application_id
     if is_current:
@@ -125,6 +133,7 @@ async def receive_outcome(uow: UnitOfWork, outcome: Outcome, *, scope: RunTokenS
     The word of an application that does not hold the claim changes nothing: its refusal must not end the rightful one.
     """
     check_scope(scope, run_id=outcome.run_id, ordinal=outcome.ordinal, lease=outcome.lease)
+    outcome = storable(outcome)
     run = await lock_run(uow, outcome.run_id)
     instance = await uow.instances.get(outcome.run_id, outcome.ordinal, outcome.lease, for_update=True)
     if outcome.application_id != (instance.application_id or "") or instance.outcome is not None:
@@ -169,13 +178,13 @@ def _event(heartbeat: TaskHeartbeat, index: int, now: datetime) -> TaskEventReco
     event = heartbeat.events[index]
     return TaskEventRecord(
         run_id=heartbeat.run_id,
-        event_id=event.event_id,
+        event_id=event.event_id[:LONGEST_EVENT_ID],
         ordinal=heartbeat.ordinal,
         lease=heartbeat.lease,
         task=heartbeat.task,
         attempt=heartbeat.attempt,
         kind=event.kind,
-        at=datetime.fromtimestamp(event.at_ms / 1000, UTC),
+        at=moment_of_ms(event.at_ms),
         message=event.message,
         partitions=event.partitions,
         generation=event.generation,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from datetime import UTC, datetime
+from datetime import datetime
 
 from msgspec.structs import replace
 
@@ -11,6 +11,7 @@ from app.domain.access import Principal, RunTokenScope, Verb, require
 from app.domain.errors import ConflictError
 from app.domain.instance import Instance, InstanceState, advance
 from app.domain.run import DesiredRunState, Run
+from app.domain.storable import moment_of_ms, storable
 from app.ports.unit_of_work import UnitOfWork
 from app.services import command_log
 from app.services.leases import add_lease
@@ -95,6 +96,7 @@ async def claim_instance(uow: UnitOfWork, claim: Claim, *, now: datetime) -> Cla
 
     The same application may claim again (its first answer was lost). Others are refused with the reason, and exit.
     """
+    claim = storable(claim)
     run = await uow.runs.get(claim.run_id)
     current = await uow.instances.find_current(claim.run_id, claim.ordinal, for_update=True)
     refusal = _refusal(run, current, claim)
@@ -116,7 +118,7 @@ async def claim_instance(uow: UnitOfWork, claim: Claim, *, now: datetime) -> Cla
             host=claim.host,
             jvm_pid=claim.jvm_pid,
             python_pid=claim.python_pid,
-            process_started_at=datetime.fromtimestamp(claim.process_started_at_ms / 1000, UTC),
+            process_started_at=moment_of_ms(claim.process_started_at_ms),
             claimed_at=now,
             missing_since=None,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from app.domain.access import RunTokenScope
 from app.domain.errors import ForbiddenError
@@ -118,6 +119,44 @@ async def test_the_same_events_from_many_heartbeats_at_once_do_not_block_each_ot
     async with plane.uow() as uow:
         page = await uow.tasks.list_events(run.id, after=None, limit=100)
     assert len(page.items) == 20
+
+
+NOT_STORABLE = "a\x00b\udcff" + "x" * 10_000
+
+
+async def test_texts_that_cannot_be_stored_are_mended_whoever_sent_them(plane: ControlPlane) -> None:
+    run = await plane.running()
+    sick = TaskEvent(
+        event_id=NOT_STORABLE, kind=EventKind.ERROR, at_ms=10**18, message=NOT_STORABLE, partitions=(NOT_STORABLE,)
+    )
+    beat = replace(
+        task_heartbeat(run.id, events=(sick,)), host=NOT_STORABLE, member_id=NOT_STORABLE, last_error=NOT_STORABLE
+    )
+    answer = await plane.beat(beat)
+    assert answer.accepted_events == (NOT_STORABLE,), "or it would be sent for ever"
+    (status,) = await statuses(plane, run.id)
+    assert status.last.last_error is not None
+    assert status.last.last_error.startswith("a\ufffdb?xxx")
+    assert len(status.last.last_error) == 4_000
+    async with plane.uow() as uow:
+        (event,) = (await uow.tasks.list_events(run.id, after=None, limit=10)).items
+    assert event.message.startswith("a\ufffdb?xxx")
+    assert event.at.year == 9999
+
+
+async def test_a_drivers_texts_are_mended_too(plane: ControlPlane) -> None:
+    await plane.pipeline()
+    run = await plane.run()
+    await plane.submit(run.id)
+    assert (await plane.claim(run.id, application_id="app\x00")).granted
+    answer = await plane.drive(
+        replace(driver_heartbeat(run.id), application_id="app\x00", web_ui_url="http://\udcff\x00")
+    )
+    assert answer.is_current
+    await plane.outcome(run.id, kind=OutcomeKind.FAILED, message=NOT_STORABLE, application_id="app\x00")
+    (instance,) = (await plane.get_run(run.id)).instances
+    assert instance.outcome is not None
+    assert instance.outcome.message.startswith("a\ufffdb?")
 
 
 async def test_a_token_of_another_lease_is_refused(plane: ControlPlane) -> None:

@@ -181,19 +181,26 @@ class ControlPlane:
         return answer
 
     async def outcome(
-        self, run_id: str, ordinal: int = 0, lease: int = 1, *, kind: OutcomeKind, application_id: str = ""
+        self,
+        run_id: str,
+        ordinal: int = 0,
+        lease: int = 1,
+        *,
+        kind: OutcomeKind,
+        application_id: str = "",
+        message: str = "as the test said",
     ) -> None:
         scope = RunTokenScope(run_id=run_id, ordinal=ordinal, lease=lease)
-        message = Outcome(
+        outcome = Outcome(
             run_id=run_id,
             ordinal=ordinal,
             lease=lease,
             kind=kind,
-            message="as the test said",
+            message=message,
             application_id=application_id or app_id(ordinal, lease),
         )
         async with self.uow() as uow:
-            await heartbeats.receive_outcome(uow, message, scope=scope, now=self.now)
+            await heartbeats.receive_outcome(uow, outcome, scope=scope, now=self.now)
             await uow.commit()
 
 

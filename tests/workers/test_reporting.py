@@ -236,6 +236,50 @@ def test_words_that_no_server_could_store_do_not_hold_back_the_rest(
     assert len(event.message) == 4_000
 
 
+def test_a_name_that_is_no_text_does_not_silence_the_task(worker_listener: WorkerListener) -> None:
+    """A host's name comes from the kernel as bytes, a topic's from a broker."""
+    worker_listener.answer_with(HEARTBEAT_PATH, accepting)
+    client = ServerClient([worker_listener.url], "token", timeout_s=1)
+    place = msgspec.structs.replace(PLACE, host="b\udcfcro")
+    reporter = HeartbeatReporter(place, client, ask_client=client, interval_s=0.05)
+    reporter.event(EventKind.LOST, "gone", partitions=("t\x00-0",))
+    reporter.start()
+    beat = wait_for_heartbeat(worker_listener, TaskState.STARTING)
+    assert (beat.host, beat.events[0].partitions) == ("b?ro", ("t\ufffd-0",))
+    reporter.close()
+
+
+class _BreakingClient(ServerClient):
+    """Breaks as a bug would, as often as it is told to."""
+
+    broken = 0
+
+    def post(self, *arguments: Any, **options: Any) -> Any:
+        if self.broken > 0:
+            self.broken -= 1
+            raise RuntimeError("can't start new thread")
+        return super().post(*arguments, **options)
+
+
+def test_an_unexpected_error_does_not_end_the_heartbeats_and_is_told_when_they_go_on(
+    worker_listener: WorkerListener,
+) -> None:
+    worker_listener.answer_with(HEARTBEAT_PATH, accepting)
+    client = _BreakingClient([worker_listener.url], "token", timeout_s=1)
+    client.broken = 3
+    reporter = HeartbeatReporter(PLACE, client, ask_client=client, interval_s=0.05)
+    reporter.start()
+    beats = wait_for(
+        lambda: [beat for beat in heard(worker_listener) if beat.events],
+        10,
+        lambda: f"the event; heard {len(heard(worker_listener))} heartbeats",
+    )
+    (event,) = beats[0].events
+    assert event.kind is EventKind.ERROR
+    assert event.message.endswith("RuntimeError: can't start new thread")
+    reporter.close()
+
+
 def test_the_last_words_are_delivered_on_close(worker_listener: WorkerListener) -> None:
     worker_listener.answer_with(HEARTBEAT_PATH, accepting)
     reporter = reporter_to(worker_listener.url, interval_s=3600, events_per_heartbeat=2)

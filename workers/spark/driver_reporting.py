@@ -169,6 +169,13 @@ class DriverReporter:
                 log.warning("driver heartbeats do not reach the server, the instance goes on without it: %s", error)
             self._failing = True
             return
+        except Exception:
+            # A bug of ours, or a machine at its end: the thread must live on, or the driver would fall silent.
+            self._is_current = None
+            if not self._failing:
+                log.exception("a driver heartbeat failed unexpectedly; the instance goes on, and the next are tried")
+            self._failing = True
+            return
         if self._failing:
             log.warning("driver heartbeats reach the server again")
         self._failing = False

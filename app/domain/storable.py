@@ -1,0 +1,44 @@
+"""What came from outside, as JSON and Postgres can hold it: no NUL, no lone surrogate, bounded.
+
+An error's words may quote a record, and a host may be named in bytes that are no text. One text that cannot be stored
+would be sent again for ever, and hold back every heartbeat behind it.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+LONGEST_TEXT = 4_000
+_LATEST_MS = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp() * 1000)
+
+Message = TypeVar("Message", bound=msgspec.Struct)
+
+
+def storable_text(text: str) -> str:
+    """`text` itself where it can be stored; else what cannot be is replaced, and what is too long is cut."""
+    whole = text.encode("utf-8", "replace").decode("utf-8").replace("\x00", "\N{REPLACEMENT CHARACTER}")
+    return whole if len(whole) <= LONGEST_TEXT else whole[: LONGEST_TEXT - 1] + "…"
+
+
+def storable(message: Message) -> Message:
+    """The message with every text in it made storable, down through structs and tuples."""
+    return cast(Message, _storable(message))
+
+
+def moment_of_ms(at_ms: int) -> datetime:
+    """Milliseconds since 1970 as a moment; the clock of a worker may be anywhere, what can be stored is not."""
+    return datetime.fromtimestamp(min(max(at_ms, 0), _LATEST_MS) / 1000, UTC)
+
+
+def _storable(value: Any) -> Any:
+    # Enumerations are texts too, but of ours.
+    if type(value) is str:
+        return storable_text(value)
+    if isinstance(value, tuple):
+        return tuple(_storable(item) for item in cast("tuple[Any, ...]", value))
+    if isinstance(value, msgspec.Struct):
+        return type(value)(**{name: _storable(getattr(value, name)) for name in value.__struct_fields__})
+    return value
