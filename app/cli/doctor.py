@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Annotated
 
@@ -33,15 +32,15 @@ def doctor(
 ) -> None:
     """Say what is found, what is missing and how to get it. Exit code 1 when something needed is missing."""
     settings = settings_or_exit()
-    environ = dict(os.environ)
-    if settings.java_home is not None:
-        environ["JAVA_HOME"] = str(settings.java_home)
     # Progress goes to standard error, so that --json stays one document.
-    problems = _fetch(environ, Console(stderr=True)) if fetch else []
+    problems = _fetch(Console(stderr=True)) if fetch else []
     machine = Machine(
-        environ=environ,
+        environ=os.environ,
         database_url=settings.database_url,
+        java_home=settings.java_home,
+        worker_python=settings.worker_python,
         ports={"FENCELINE_USERS_PORT": settings.users_port, "FENCELINE_WORKERS_PORT": settings.workers_port},
+        folders={"FENCELINE_STATE_DIR": settings.state_dir, "FENCELINE_CACHE_DIR": settings.cache_dir},
     )
     findings = examine(machine, Purpose if purpose is None else [purpose])
     is_ready = is_enough(findings) and not problems
@@ -55,10 +54,10 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _fetch(environ: Mapping[str, str], console: Console) -> list[str]:
+def _fetch(console: Console) -> list[str]:
     """Download Java and the jars where they are missing; what could not be had, as sentences."""
     try:
-        find_java(environ=environ, may_fetch=True)
+        find_java(may_fetch=True)
         with shown_progress(console) as on_progress:
             ensure_jars(KAFKA_JARS, on_progress=on_progress)
     except EmbeddedError as error:
@@ -74,6 +73,6 @@ def _print(findings: list[Finding]) -> None:
     for finding in findings:
         text = Text(finding.detail)
         if finding.remedy:
-            text.append(f"\ntype:  {finding.remedy}", style="bold")
+            text.append(f"\nto do: {finding.remedy}", style="bold")
         table.add_row(Text(finding.verdict, style=_STYLES[finding.verdict]), Text(finding.name), text)
     Console(highlight=False).print(table)

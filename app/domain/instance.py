@@ -97,7 +97,6 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     log_path: str | None = None
     submitted_at: datetime | None = None
     claimed_at: datetime | None = None
-    web_ui_url: str | None = None
     executors: int | None = None
     tasks_running: int | None = None
     tasks_waiting: int | None = None

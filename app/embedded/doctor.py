@@ -3,18 +3,22 @@
 import importlib.metadata
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
 import psutil
+import psycopg
+from sqlalchemy import make_url
+from sqlalchemy.exc import ArgumentError
 
 from app.embedded import unprivileged
 from app.embedded.caches import cache_dir
 from app.embedded.errors import EmbeddedError
-from app.embedded.java import REQUIRED_MODULE, JavaMissingError, find_java, install_line
+from app.embedded.java import REQUIRED_MODULE, Java, JavaMissingError, drivers_java, install_line, search_java
 from app.embedded.maven import KAFKA_JARS, KAFKA_VERSION, missing_jars, read_manifest
 from app.embedded.ports import accepts_connections
 from app.embedded.postgres import postgres_binaries
@@ -23,6 +27,7 @@ from app.embedded.pyspark_package import spark_home
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome")
 _MINIMUM_PYTHON = (3, 11)
 _COMFORTABLE_MEMORY_GB = 4
+_ANSWERS_WITHIN_S = 5
 
 
 class Purpose(StrEnum):
@@ -54,27 +59,35 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What the checks look at beside the disk.
+    """What the checks look at beside the disk: the environment, and what the settings name.
 
-    `ports` are those that the server will listen on, by the name of the setting that moves them.
+    A thing that a setting names is looked at itself: nothing that is found elsewhere stands in for it.
+    `ports` and `folders` are those of the server, by the name of the setting that moves them.
     """
 
     environ: Mapping[str, str]
-    database_url: str | None
-    ports: Mapping[str, int]
+    database_url: str | None = None
+    java_home: Path | None = None
+    worker_python: str | None = None
+    ports: Mapping[str, int] = field(default_factory=dict[str, int])
+    folders: Mapping[str, Path] = field(default_factory=dict[str, Path])
 
 
 def examine(machine: Machine, purposes: Iterable[Purpose] = Purpose) -> list[Finding]:
     """Look for everything that the purposes need; never raises for something missing, and starts nothing."""
     wanted = frozenset(purposes)
+    runs_spark_here = bool(wanted & {Purpose.DEMO, Purpose.TESTS})
     findings = [_python()]
-    if wanted & {Purpose.DEMO, Purpose.TESTS}:
+    if runs_spark_here:
         findings += [_java(machine.environ), _bash(machine.environ), _package("Spark", "pyspark", spark_home), _jars()]
+    if Purpose.SERVE in wanted:
+        findings += _of_drivers(machine, is_java_known=runs_spark_here)
     findings.append(_postgres(machine.database_url))
     if Purpose.TESTS in wanted:
         findings.append(_chromium(machine.environ))
-    if wanted & {Purpose.DEMO, Purpose.TESTS}:
+    if runs_spark_here:
         findings.append(_memory())
+    findings += [_folder(setting, folder) for setting, folder in machine.folders.items()]
     if Purpose.SERVE in wanted:
         findings += [_port(setting, port) for setting, port in machine.ports.items()]
     return findings
@@ -103,10 +116,47 @@ def _python() -> Finding:
 
 def _java(environ: Mapping[str, str]) -> Finding:
     try:
-        java = find_java(environ=environ)
+        java, refused = search_java(environ=environ)
     except JavaMissingError as error:
         return Finding("Java", Verdict.MISSING, error.reason, error.remedy)
-    return Finding("Java", Verdict.FOUND, f"{java.version} with {REQUIRED_MODULE} ({java.executable})")
+    found = _described(java)
+    if refused:
+        detail = f"{found} is taken, because {'; '.join(refused)}"
+        return Finding("Java", Verdict.WARNING, detail, f"export JAVA_HOME={java.home}")
+    return Finding("Java", Verdict.FOUND, found)
+
+
+def _described(java: Java) -> str:
+    return f"{java.version} with {REQUIRED_MODULE} ({java.executable})"
+
+
+def _of_drivers(machine: Machine, *, is_java_known: bool) -> list[Finding]:
+    """What the server starts drivers with. It runs without, so what no setting names is a warning here."""
+    findings: list[Finding] = []
+    try:
+        java = drivers_java(machine.java_home, environ=machine.environ)
+    except JavaMissingError as error:
+        if machine.java_home is not None:
+            remedy = "set FENCELINE_JAVA_HOME to the folder of a Java 17 or 21, or unset it to search"
+            findings.append(Finding("Drivers' Java", Verdict.MISSING, error.reason, remedy))
+        elif not is_java_known:
+            detail = f"{error.reason}; without it the server runs, but cannot start a pipeline"
+            findings.append(Finding("Drivers' Java", Verdict.WARNING, detail, error.remedy))
+    else:
+        if machine.java_home is not None or not is_java_known:
+            findings.append(Finding("Drivers' Java", Verdict.FOUND, _described(java)))
+    if machine.worker_python is not None:
+        findings.append(_worker_python(machine.worker_python, machine.environ))
+    return findings
+
+
+def _worker_python(named: str, environ: Mapping[str, str]) -> Finding:
+    # It lies on the executors' hosts, of which this may not be one.
+    found = shutil.which(named, path=environ.get("PATH", ""))
+    if found is None:
+        detail = f"FENCELINE_WORKER_PYTHON names {named}, which this machine does not have; every executor's host must"
+        return Finding("Workers' Python", Verdict.WARNING, detail, f"{named} --version  (on an executor's host)")
+    return Finding("Workers' Python", Verdict.FOUND, found)
 
 
 def _bash(environ: Mapping[str, str]) -> Finding:
@@ -140,7 +190,7 @@ def _jars() -> Finding:
 
 def _postgres(database_url: str | None) -> Finding:
     if database_url:
-        return Finding("Postgres", Verdict.FOUND, "the server that FENCELINE_DATABASE_URL names")
+        return _named_database(database_url)
     try:
         identity = unprivileged.identity_for_child()
     except EmbeddedError as error:
@@ -151,16 +201,52 @@ def _postgres(database_url: str | None) -> Finding:
     return finding
 
 
+def _named_database(database_url: str) -> Finding:
+    remedy = "set FENCELINE_DATABASE_URL=postgresql://USER:PASSWORD@HOST:PORT/NAME, or unset it for an embedded one"
+    try:
+        url = make_url(database_url).set(drivername="postgresql")
+        where = f"{url.host or 'localhost'}:{url.port or 5432}"
+        with psycopg.connect(
+            url.render_as_string(hide_password=False), connect_timeout=_ANSWERS_WITHIN_S
+        ) as connection:
+            version = connection.info.parameter_status("server_version")
+    except ArgumentError:
+        return Finding("Postgres", Verdict.MISSING, "FENCELINE_DATABASE_URL is not a URL", remedy)
+    except psycopg.Error as error:
+        reason = " ".join(str(error).partition("\n")[0].split())
+        return Finding("Postgres", Verdict.MISSING, f"what FENCELINE_DATABASE_URL names: {reason}", remedy)
+    return Finding("Postgres", Verdict.FOUND, f"{version} at {where}, which FENCELINE_DATABASE_URL names")
+
+
 def _chromium(environ: Mapping[str, str]) -> Finding:
     found = find_chromium(environ)
+    remedy = install_line("chromium")
     if found is None:
-        return Finding(
-            "Chromium",
-            Verdict.MISSING,
-            f"none of {', '.join(CHROMIUM_NAMES)} is on PATH; the browser tests drive it",
-            install_line("chromium"),
+        detail = f"none of {', '.join(CHROMIUM_NAMES)} is on PATH; the browser tests drive it"
+        return Finding("Chromium", Verdict.MISSING, detail, remedy)
+    try:
+        # A distribution may put a script of that name there which only says how to install the real one.
+        done = subprocess.run(
+            [str(found), "--version"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+            stdin=subprocess.DEVNULL,
+            env=dict(environ),
         )
-    return Finding("Chromium", Verdict.FOUND, str(found))
+    except (OSError, subprocess.SubprocessError) as error:
+        return Finding("Chromium", Verdict.MISSING, f"{found} does not run: {error}", remedy)
+    return Finding("Chromium", Verdict.FOUND, f"{done.stdout.strip()} ({found})")
+
+
+def _folder(setting: str, folder: Path) -> Finding:
+    """Whether we may write there, or make it."""
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
+        return Finding(setting, Verdict.FOUND, str(folder))
+    why = "is not a folder" if not existing.is_dir() else "may not be written to by this user"
+    return Finding(setting, Verdict.MISSING, f"{folder}: {existing} {why}", f"set {setting} to another folder")
 
 
 def _memory() -> Finding:

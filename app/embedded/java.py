@@ -17,7 +17,7 @@ from app.embedded.errors import EmbeddedError
 SUPPORTED_MAJORS = (17, 21)
 # Spark's native BLAS replacement links against it; a runtime without it ends Spark at its first line.
 REQUIRED_MODULE = "jdk.incubator.vector"
-DEBIAN_PACKAGES = ("openjdk-17-jre-headless",)
+DEBIAN_PACKAGES = tuple(f"openjdk-{major}-jre-headless" for major in SUPPORTED_MAJORS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,8 @@ class JavaMissingError(EmbeddedError):
     def __init__(self, refused: Sequence[str]) -> None:
         wanted = " or ".join(str(major) for major in SUPPORTED_MAJORS)
         self.reason = f"Java {wanted} with the module {REQUIRED_MODULE} was not found: {'; '.join(refused)}"
-        self.remedy = install_line(*DEBIAN_PACKAGES)
+        first, second = DEBIAN_PACKAGES
+        self.remedy = f"{install_line(first)}  (where there is none: {second})"
         super().__init__(
             f"{self.reason}. On Debian or Ubuntu, type:  {self.remedy}  (elsewhere: install it and set JAVA_HOME)"
         )
@@ -65,30 +66,36 @@ def find_java(*, environ: Mapping[str, str] | None = None, may_fetch: bool = Fal
     Raises:
         JavaMissingError: nothing suitable, with a reason for each candidate.
     """
+    found, _ = search_java(environ=environ, may_fetch=may_fetch)
+    return found
+
+
+def search_java(*, environ: Mapping[str, str] | None = None, may_fetch: bool = False) -> tuple[Java, tuple[str, ...]]:
+    """What `find_java` finds, and why each one that was looked at before it will not do."""
     environ = os.environ if environ is None else environ
     candidates = _candidates(environ)
     refused = [] if candidates else ["JAVA_HOME is not set and there is no java on PATH"]
     for origin, executable in candidates:
         verdict = inspect_java(executable)
         if isinstance(verdict, Java):
-            return verdict
+            return verdict, tuple(refused)
         refused.append(f"{origin} ({executable}) {verdict}")
     for major in SUPPORTED_MAJORS:
         found = _from_cjdk(major, may_fetch=may_fetch)
         if isinstance(found, Java):
-            return found
+            return found, tuple(refused)
         refused.append(found)
     raise JavaMissingError(refused)
 
 
-def drivers_java(named: Path | None) -> Java:
+def drivers_java(named: Path | None, *, environ: Mapping[str, str] | None = None) -> Java:
     """The Java below the folder that a person named, and no other in its place; without one what `find_java` finds.
 
     Raises:
         JavaMissingError: as `find_java`, or naming what is wrong with the folder.
     """
     if named is None:
-        return find_java()
+        return find_java(environ=environ)
     executable = named.absolute() / "bin" / "java"
     verdict = inspect_java(executable)
     if isinstance(verdict, Java):

@@ -143,7 +143,6 @@ class InstanceRepository(Protocol):
         executors: int,
         tasks_running: int,
         tasks_waiting: int,
-        web_ui_url: str | None,
     ) -> None:
         """Write what a driver's heartbeat says; one statement, once a second."""
         ...

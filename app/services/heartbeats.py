@@ -112,7 +112,6 @@ async def receive_driver_heartbeat(
             executors=heartbeat.executors,
             tasks_running=heartbeat.tasks_running,
             tasks_waiting=heartbeat.tasks_waiting,
-            web_ui_url=heartbeat.web_ui_url,
         )
         if context.instance_state is InstanceState.UNREACHABLE:
             await _come_back(uow, scope, now=now)

@@ -118,7 +118,6 @@ class DriverHeartbeat(msgspec.Struct, frozen=True, kw_only=True):
     executors: int
     tasks_running: int
     tasks_waiting: int
-    web_ui_url: str | None = None
 
 
 class DriverAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ import socket
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 import typer
 from typer.testing import CliRunner
 
@@ -23,12 +24,28 @@ def by_name(findings: list[Finding]) -> dict[str, Finding]:
     return {finding.name: finding for finding in findings}
 
 
-def machine(environ: dict[str, str] | None = None, *, database_url: str | None = None, port: int = 0) -> Machine:
+def machine(
+    environ: dict[str, str] | None = None,
+    *,
+    database_url: str | None = None,
+    java_home: Path | None = None,
+    worker_python: str | None = None,
+    port: int = 0,
+) -> Machine:
     return Machine(
         environ=dict(os.environ) if environ is None else environ,
         database_url=database_url,
+        java_home=java_home,
+        worker_python=worker_python,
         ports={"FENCELINE_USERS_PORT": port},
     )
+
+
+def program(path: Path, script: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    path.chmod(0o755)
+    return path
 
 
 def test_machine_that_runs_this_suite_lacks_nothing() -> None:
@@ -44,7 +61,7 @@ def test_bare_path_lacks_java_bash_and_chromium_each_with_a_line_to_type(
     missing = {finding.name: finding.remedy for finding in findings if finding.verdict is Verdict.MISSING}
     prefix = "" if os.geteuid() == 0 else "sudo "
     assert missing == {
-        "Java": f"{prefix}apt-get install openjdk-17-jre-headless",
+        "Java": f"{prefix}apt-get install openjdk-17-jre-headless  (where there is none: openjdk-21-jre-headless)",
         "bash": f"{prefix}apt-get install bash",
         "Chromium": f"{prefix}apt-get install chromium",
     }
@@ -55,8 +72,55 @@ def test_demo_needs_no_chromium() -> None:
     assert "Chromium" not in by_name(examine(machine(), [Purpose.DEMO]))
 
 
-def test_server_needs_no_kafka_of_ours() -> None:
-    assert not {"Kafka", "Java"} & by_name(examine(machine(), [Purpose.SERVE])).keys()
+def test_server_needs_no_kafka_of_ours_and_runs_without_java_which_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    findings = examine(machine({"PATH": str(tmp_path)}), [Purpose.SERVE])
+    assert not {"Kafka", "Java"} & by_name(findings).keys()
+    drivers = by_name(findings)["Drivers' Java"]
+    assert drivers.verdict is Verdict.WARNING
+    assert "cannot start a pipeline" in drivers.detail
+    assert is_enough(findings)
+
+
+def test_wrong_java_home_setting_is_named_though_path_has_a_java(tmp_path: Path) -> None:
+    finding = by_name(examine(machine(java_home=tmp_path / "nowhere")))["Drivers' Java"]
+    assert finding.verdict is Verdict.MISSING
+    assert f"the setting java_home ({tmp_path}/nowhere/bin/java) does not exist" in finding.detail
+    assert "FENCELINE_JAVA_HOME" in finding.remedy
+
+
+def test_wrong_java_home_in_the_environment_is_named_beside_what_is_taken_instead(tmp_path: Path) -> None:
+    environ = {**os.environ, "JAVA_HOME": str(tmp_path)}
+    finding = by_name(examine(machine(environ), [Purpose.DEMO]))["Java"]
+    assert finding.verdict is Verdict.WARNING
+    assert f"is taken, because JAVA_HOME ({tmp_path}/bin/java) does not exist" in finding.detail
+
+
+def test_workers_python_that_this_machine_lacks_is_a_warning_as_executors_may_have_it(tmp_path: Path) -> None:
+    there = program(tmp_path / "python", "exit 0")
+    found = by_name(examine(machine(worker_python=str(there)), [Purpose.SERVE]))["Workers' Python"]
+    lacking = by_name(examine(machine(worker_python=f"{there}9"), [Purpose.SERVE]))["Workers' Python"]
+    assert (found.verdict, lacking.verdict) == (Verdict.FOUND, Verdict.WARNING)
+    assert f"{there}9" in lacking.detail
+
+
+def test_chromium_that_does_not_run_is_missing(tmp_path: Path) -> None:
+    stub = program(tmp_path / "chromium", "echo 'install the snap' >&2; exit 1")
+    environ = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    finding = by_name(examine(machine(environ), [Purpose.TESTS]))["Chromium"]
+    assert finding.verdict is Verdict.MISSING
+    assert f"{stub} does not run" in finding.detail
+
+
+def test_folder_that_cannot_be_made_is_missing_with_the_setting_that_moves_it(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    folders = {"FENCELINE_STATE_DIR": tmp_path / "file" / "state", "FENCELINE_CACHE_DIR": tmp_path / "new" / "cache"}
+    findings = by_name(examine(Machine(environ=os.environ, folders=folders), [Purpose.SERVE]))
+    assert findings["FENCELINE_STATE_DIR"].verdict is Verdict.MISSING
+    assert f"{tmp_path}/file is not a folder" in findings["FENCELINE_STATE_DIR"].detail
+    assert findings["FENCELINE_CACHE_DIR"].verdict is Verdict.FOUND
 
 
 def test_empty_cache_is_filled_later_and_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,9 +145,17 @@ def test_damaged_jar_in_the_cache_counts_as_missing(tmp_path: Path, monkeypatch:
     assert f"{len(jars) - 1} of {len(jars)} jars" in by_name(examine(machine(), [Purpose.DEMO]))["Kafka"].detail
 
 
-def test_named_database_needs_no_embedded_postgres() -> None:
-    postgres = by_name(examine(machine(database_url="postgresql://u:secret@db/f"), [Purpose.SERVE]))["Postgres"]
-    assert postgres.verdict is Verdict.FOUND
+def test_named_database_that_answers_is_found_and_its_password_is_not_shown(postgres_server_url: str) -> None:
+    postgres = by_name(examine(machine(database_url=postgres_server_url), [Purpose.SERVE]))["Postgres"]
+    assert postgres.verdict is Verdict.FOUND, postgres
+    assert "FENCELINE_DATABASE_URL" in postgres.detail
+    assert (sa.make_url(postgres_server_url).password or "") not in postgres.detail
+
+
+@pytest.mark.parametrize("url", ["postgresql://u:secret@127.0.0.1:1/f", "secret@nowhere"])
+def test_named_database_that_does_not_answer_is_missing_and_no_other_is_taken(url: str) -> None:
+    postgres = by_name(examine(machine(database_url=url), [Purpose.SERVE]))["Postgres"]
+    assert postgres.verdict is Verdict.MISSING
     assert "FENCELINE_DATABASE_URL" in postgres.detail
     assert "secret" not in postgres.detail
 

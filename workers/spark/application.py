@@ -57,10 +57,6 @@ class Application:
         return str(self._context.applicationId)
 
     @property
-    def web_ui_url(self) -> str | None:
-        return self._context.uiWebUrl
-
-    @property
     def driver_host(self) -> str:
         """The address under which executors reach this process."""
         return str(self._context.getConf().get("spark.driver.host", "127.0.0.1"))

@@ -59,7 +59,6 @@ def run(specification: InstanceSpecification, *, specification_file: Path | None
         application_id=application.application_id,
         host=host,
         database_epoch=specification.database_epoch,
-        web_ui_url=application.web_ui_url,
     )
     client = ServerClient(specification.server_urls, specification.run_token)
     reporter = DriverReporter(place, client, heard=coordination.want)

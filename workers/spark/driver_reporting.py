@@ -43,7 +43,6 @@ class DriverPlace(msgspec.Struct, frozen=True, kw_only=True):
     application_id: str
     host: str
     database_epoch: str
-    web_ui_url: str | None = None
 
 
 class _Nothing(msgspec.Struct):
@@ -159,7 +158,6 @@ class DriverReporter:
             executors=slots.executors,
             tasks_running=slots.tasks_running,
             tasks_waiting=slots.tasks_waiting,
-            web_ui_url=place.web_ui_url,
         )
         try:
             answer = self._client.post(DRIVER_PATH, heartbeat, DriverAnswer)

@@ -81,7 +81,6 @@ class SqlInstances:
         executors: int,
         tasks_running: int,
         tasks_waiting: int,
-        web_ui_url: str | None,
     ) -> None:
         await self._db.execute(
             sa.update(instances)
@@ -91,7 +90,6 @@ class SqlInstances:
                 executors=executors,
                 tasks_running=tasks_running,
                 tasks_waiting=tasks_waiting,
-                web_ui_url=web_ui_url,
             )
         )
 
@@ -148,7 +146,6 @@ def _instance(row: sa.Row[Any]) -> Instance:
         ordinal=row.ordinal,
         lease=row.lease,
         state=InstanceState(row.state),
-        web_ui_url=row.web_ui_url,
         executors=row.executors,
         tasks_running=row.tasks_running,
         tasks_waiting=row.tasks_waiting,

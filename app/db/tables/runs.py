@@ -53,7 +53,6 @@ instances = sa.Table(
     text("log_path", nullable=True),
     moment("submitted_at", nullable=True),
     moment("claimed_at", nullable=True),
-    text("web_ui_url", nullable=True),
     integer("executors", nullable=True),
     integer("tasks_running", nullable=True),
     integer("tasks_waiting", nullable=True),

@@ -63,7 +63,6 @@ def instance(ordinal: int, *, lease: int = 1, state: InstanceState = InstanceSta
         jvm_pid=4100 + ordinal,
         python_pid=4200 + ordinal,
         log_path=f"/var/lib/fenceline/logs/{ordinal}.{lease}.log",
-        web_ui_url="http://127.0.0.1:4040",
         executors=1,
         tasks_running=1,
         tasks_waiting=0,

@@ -51,7 +51,6 @@ class Instance(Answer):
     process_started_at: datetime | None
     submitted_at: datetime | None
     claimed_at: datetime | None
-    web_ui_url: str | None
     executors: int | None
     tasks_running: int | None
     tasks_waiting: int | None
