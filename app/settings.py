@@ -142,6 +142,11 @@ class Settings(BaseSettings):
         gt=0,
         description="How long silence and the resource manager's word must hold before LOST.",
     )
+    instance_files_days: float = Field(
+        default=14.0,
+        gt=0,
+        description="How long the folder of an instance, with its Spark log, is kept after its end.",
+    )
     log_level: str = Field(
         default="info", pattern="^(debug|info|warning|error)$", description="Least severe line that is logged."
     )

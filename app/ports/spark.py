@@ -22,6 +22,29 @@ class Submitted(msgspec.Struct, frozen=True, kw_only=True):
     log_path: str
 
 
+class LeaseFolder(msgspec.Struct, frozen=True, kw_only=True):
+    """The folder that one lease of an instance has on this host: its driver's log, and how it ended."""
+
+    run_id: str
+    ordinal: int
+    lease: int
+
+
+class InstanceFolders(Protocol):
+    """The folders of leases on this host."""
+
+    async def unchanged_since(self, moment: datetime) -> list[LeaseFolder]:
+        """Those in which nothing was written since; among them may be one whose driver lives and has nothing to say."""
+        ...
+
+    async def remove(self, folder: LeaseFolder) -> bool:
+        """Remove it with all that is in it; False, and nothing done, while a process works in it.
+
+        Raises UnavailableError when it cannot be removed.
+        """
+        ...
+
+
 class SparkLauncher(Protocol):
     async def submit(self, specification: InstanceSpecification) -> Submitted:
         """Start the application of one leased instance. Raises UnavailableError with the reason, nothing half done."""

@@ -29,6 +29,11 @@ class _Ending(msgspec.Struct):
     message: str
 
 
+def folder_of_instances(state_dir: Path) -> Path:
+    """Where the folders of all leases lie."""
+    return state_dir / "instances"
+
+
 class InstanceFiles(msgspec.Struct, frozen=True):
     """Paths of one lease; nothing is created before `hand_over`."""
 
@@ -36,7 +41,7 @@ class InstanceFiles(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, state_dir: Path, *, run_id: str, ordinal: int, lease: int) -> InstanceFiles:
-        return cls(state_dir / "instances" / f"{run_id}-{ordinal}-{lease}")
+        return cls(folder_of_instances(state_dir) / f"{run_id}-{ordinal}-{lease}")
 
     @property
     def specification(self) -> Path:

@@ -52,7 +52,7 @@ class PartHealth:
 
 @dataclass(frozen=True, kw_only=True)
 class Wiring:
-    """Everything that the web needs from outside, put together by app/main.py and kept as `app.state.wiring`.
+    """Everything that the web needs from outside, put together by app/main/server.py and kept as `app.state.wiring`.
 
     users_url, workers_urls: where the listeners are reached, for links and for specifications.
     version: of this Fenceline; workers must be of the same.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 
 import pytest
 
-from app.domain.pipeline import SparkSettings
+from app.domain.pipeline import Identity, SparkSettings, Transform
 from app.embedded.kafka import KafkaCluster
 from app.embedded.spark import SparkCluster
 from tests.support.databases import create_database, drop_database
@@ -20,8 +20,23 @@ HEARTBEAT_TIMEOUT_S = 4
 
 
 @pytest.fixture(scope="module")
+def more_settings() -> Mapping[str, str]:
+    """Settings of the server that a module needs beside those below."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def transform() -> Transform:
+    """What the pipeline does with its records."""
+    return Identity()
+
+
+@pytest.fixture(scope="module")
 def server(
-    postgres_server_url: str, spark_cluster: SparkCluster, tmp_path_factory: pytest.TempPathFactory
+    postgres_server_url: str,
+    spark_cluster: SparkCluster,
+    tmp_path_factory: pytest.TempPathFactory,
+    more_settings: Mapping[str, str],
 ) -> Generator[ServerProcess]:
     """A server with a database of its own."""
     folder = tmp_path_factory.mktemp("server")
@@ -33,6 +48,7 @@ def server(
         settings={
             "FENCELINE_SPARK_MASTER_WEB_URLS": f"{spark_cluster.master_url}={spark_cluster.master_web_url}",
             "FENCELINE_HEARTBEAT_TIMEOUT_S": str(HEARTBEAT_TIMEOUT_S),
+            **more_settings,
         },
     )
     try:
@@ -45,18 +61,20 @@ def server(
 
 
 @pytest.fixture(scope="module")
-def running(server: ServerProcess, kafka: KafkaCluster, spark_cluster: SparkCluster) -> Generator[RunningPipeline]:
+def running(
+    server: ServerProcess, kafka: KafkaCluster, spark_cluster: SparkCluster, transform: Transform
+) -> Generator[RunningPipeline]:
     """Two instances of one task, four partitions, fed at a steady rate; both have committed before a test sees it."""
     pipeline = TestPipeline.create(
         kafka.bootstrap_servers,
         partitions=4,
         # The time of appending, so that the longest gap of a partition can be read off the sink.
         sink_config={"message.timestamp.type": "LogAppendTime"},
-        cluster="embedded",
+        cluster=server.registered_cluster(kafka.bootstrap_servers),
         instances=2,
+        transform=transform,
         spark=SparkSettings(master=spark_cluster.master_url),
     )
-    server.post("/clusters", {"name": "embedded", "bootstrap_servers": kafka.bootstrap_servers})
     name = unique_name("faults")
     server.create_pipeline(name, pipeline.definition)
     run_id = str(server.post(f"/pipelines/{name}/runs")["id"])

@@ -6,37 +6,17 @@ when its fault was over came out exactly once.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-from collections.abc import Generator
-from contextlib import contextmanager
-from pathlib import Path
 
 import psutil
 import pytest
 
+from tests.support.fault_figures import measured
 from tests.support.running_pipeline import RunningPipeline, frozen, now, wait_until_dead
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
-FIGURES = os.environ.get("FENCELINE_FAULT_FIGURES")
-"""Set to bench/results/faults.json, it writes down what docs/spark.md says about each fault."""
-
-
-@contextmanager
-def measured(running: RunningPipeline, fault: str) -> Generator[None]:
-    """Ends with the proof; notes how long the block took, and the longest gap of any partition from its begin on."""
-    began = now()
-    yield
-    recovered_s = now() - began
-    running.assert_nothing_lost_nothing_double()
-    gap_s = running.longest_gap_s(since=began)
-    if FIGURES:
-        path = Path(FIGURES)
-        known: dict[str, object] = json.loads(path.read_text()) if path.exists() else {}
-        figures = {"longest_gap_s": round(gap_s, 1), "as_before_after_s": round(recovered_s, 1)}
-        path.write_text(json.dumps({**known, fault: figures}, indent=2) + "\n")
 
 
 def test_a_killed_python_worker_is_retried_under_the_same_lease(running: RunningPipeline) -> None:

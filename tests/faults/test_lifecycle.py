@@ -68,7 +68,7 @@ def test_too_few_slots_are_said_and_a_kill_ends_it(
     pipeline = TestPipeline.create(
         kafka.bootstrap_servers,
         partitions=6,
-        cluster=registered(server, kafka),
+        cluster=server.registered_cluster(kafka.bootstrap_servers),
         tasks_per_instance=6,
         spark=SparkSettings(master=spark_cluster.master_url),
     )
@@ -94,7 +94,7 @@ def test_a_record_that_the_policy_refuses_fails_the_run_and_is_named(
     pipeline = TestPipeline.create(
         kafka.bootstrap_servers,
         partitions=1,
-        cluster=registered(server, kafka),
+        cluster=server.registered_cluster(kafka.bootstrap_servers),
         transform=Steps(steps=(Filter(field="delay", operator=StepOperator.GE, value=15),)),
         spark=SparkSettings(master=spark_cluster.master_url),
     )
@@ -105,11 +105,3 @@ def test_a_record_that_the_policy_refuses_fails_the_run_and_is_named(
     run = server.wait_for_run(run_id, "failed", 120)
     assert pipeline.source in run["end_reason"]
     assert [one["lease"] for one in run["instances"]] == [1], "it would only fail again"
-
-
-def registered(server: ServerProcess, kafka: KafkaCluster) -> str:
-    """The name of the cluster, registered with the server unless it is already."""
-    name = "embedded"
-    if name not in {cluster["name"] for cluster in server.get("/clusters")["items"]}:
-        server.post("/clusters", {"name": name, "bootstrap_servers": kafka.bootstrap_servers})
-    return name

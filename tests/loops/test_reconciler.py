@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from datetime import datetime
 
 import pytest
 import sqlalchemy as sa
@@ -22,7 +21,7 @@ from app.loops.reconciler import Reconciler
 from app.ports.spark import Submitted
 from app.services import runs
 from app.wire.specification import InstanceSpecification
-from tests.support.control_plane import ANNA, ControlPlane, driver_heartbeat
+from tests.support.control_plane import ANNA, ControlPlane, PlaneClock, driver_heartbeat
 
 ALIVE = Observation(process=ProcessWord.ALIVE, master=MasterWord.NOT_ASKED)
 GONE = Observation(process=ProcessWord.GONE, master=MasterWord.FINISHED, log_tail="ERROR out of luck\n")
@@ -57,14 +56,6 @@ class RecordingSpark:
 
     async def kill(self, instance: Instance) -> None:
         self.killed.append(instance.ordinal)
-
-
-@dataclass
-class PlaneClock:
-    plane: ControlPlane
-
-    def now(self) -> datetime:
-        return self.plane.now
 
 
 @pytest.fixture

@@ -204,6 +204,16 @@ class ControlPlane:
             await uow.commit()
 
 
+@dataclass(slots=True)
+class PlaneClock:
+    """The control plane's time, for loops."""
+
+    plane: ControlPlane
+
+    def now(self) -> datetime:
+        return self.plane.now
+
+
 def app_id(ordinal: int, lease: int) -> str:
     return f"app-{ordinal}-{lease}"
 

@@ -68,6 +68,33 @@ class ServerProcess:
     def post(self, path: str, body: Json | None = None) -> Json:
         return self._request("POST", path, body)
 
+    def upload(self, source: str) -> Json:
+        """A Python file for a transform."""
+        return self._request("POST", "/transform-sources", None, content=source, media_type="text/x-python")
+
+    def ask(self, path: str) -> httpx.Response:
+        """What GET answers, whatever that is."""
+        return httpx.get(f"{self.url}{path}", headers=self._authorization(), timeout=60, trust_env=False)
+
+    def look(self, path: str) -> str:
+        """The page at `path` as the logged-in administrator sees it."""
+        with httpx.Client(base_url=self.url, timeout=30, trust_env=False) as browser:
+            token = self._authorization()["Authorization"].removeprefix("Bearer ")
+            assert browser.post("/login", data={"token": token}, headers={"Origin": self.url}).status_code == 303
+            page = browser.get(path, headers={"Accept": "text/html"})
+        assert page.status_code == 200, page.text
+        return page.text
+
+    def registered_cluster(self, bootstrap_servers: str) -> str:
+        """The name of the Kafka cluster, registered unless it is already."""
+        name = "embedded"
+        if name not in {cluster["name"] for cluster in self.get("/clusters")["items"]}:
+            self.post("/clusters", {"name": name, "bootstrap_servers": bootstrap_servers})
+        return name
+
+    def wait_until_ready(self, deadline_s: float) -> None:
+        wait_for(self._is_ready, deadline_s, lambda: self.ask("/readyz").text)
+
     def put(self, path: str, body: Json) -> Json:
         return self._request("PUT", path, body)
 
@@ -102,13 +129,18 @@ class ServerProcess:
         except httpx.HTTPError:
             return False
 
-    def _request(self, method: str, path: str, body: Json | None) -> Json:
-        token = (self.state_dir / "token").read_text().strip()
+    def _authorization(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {(self.state_dir / 'token').read_text().strip()}"}
+
+    def _request(
+        self, method: str, path: str, body: Json | None, *, content: str | None = None, media_type: str | None = None
+    ) -> Json:
         answer = httpx.request(
             method,
             f"{self.url}/api/v1{path}",
             json=body,
-            headers={"Authorization": f"Bearer {token}"},
+            content=content,
+            headers={**self._authorization(), **({} if media_type is None else {"Content-Type": media_type})},
             timeout=30,
             trust_env=False,
         )

@@ -1,0 +1,53 @@
+"""How drivers are started on this host, by the settings."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+from app.embedded.java import JavaMissingError, drivers_java
+from app.settings import Settings
+from app.spark.launcher import SubmitLauncher
+
+log = logging.getLogger(__name__)
+
+
+def launcher_for(settings: Settings) -> SubmitLauncher:
+    """Submits with this environment's Python and PySpark; without a Java it refuses each submission with the reason."""
+    java_home, java_missing = _java(settings.java_home)
+    return SubmitLauncher(
+        state_dir=settings.state_dir,
+        cache_dir=settings.cache_dir,
+        version=version("fenceline"),
+        python=sys.executable,
+        worker_python=settings.worker_python,
+        java_home=java_home,
+        java_missing=java_missing,
+        master_web_urls=_pairs(settings.spark_master_web_urls),
+        environment=_driver_environment(settings),
+    )
+
+
+def _java(named: Path | None) -> tuple[Path | None, str | None]:
+    """The Java of drivers, or why there is none: the server does not need it, a run's instances then fail with it."""
+    try:
+        return drivers_java(named).home, None
+    except JavaMissingError as error:
+        missing = f"no Spark application can be started: {error}; then restart the server"
+        log.warning(missing)
+        return None, missing
+
+
+def _pairs(settings: Sequence[str]) -> Mapping[str, str]:
+    return {master: url for master, is_pair, url in (pair.partition("=") for pair in settings) if is_pair}
+
+
+def _driver_environment(settings: Settings) -> Mapping[str, str]:
+    """What drivers inherit: a folder of secrets that stands in the settings file counts as if it were exported."""
+    if settings.secrets_dir is None:
+        return dict(os.environ)
+    return {**os.environ, "FENCELINE_SECRETS_DIR": str(settings.secrets_dir)}

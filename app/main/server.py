@@ -1,0 +1,157 @@
+"""The parts of one server, and what they do beside answering requests."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from importlib.metadata import version
+
+from app.db import migrations
+from app.db.changes import ChangeFeed
+from app.db.database import Database
+from app.db.locks import AdvisoryLocks
+from app.domain.access import COMMAND_LINE, Principal, Role
+from app.domain.errors import FencelineError, UnavailableError
+from app.domain.reconciliation.view import Timing
+from app.kafka.admin import KafkaBrokers
+from app.loops.folder_retention import FolderRetention
+from app.loops.reconciler import Reconciler
+from app.loops.retention import Retention
+from app.loops.supervisor import Loop, Supervisor
+from app.main.drivers import launcher_for
+from app.main.errors import StartError
+from app.main.health import Health
+from app.ports.clock import SystemClock
+from app.services import tokens
+from app.settings import Settings
+from app.spark.instance_folders import StateFolders
+from app.state_files import write_private
+from app.web.dependencies import Wiring
+from app.web.security.login_limit import LoginLimit
+
+log = logging.getLogger(__name__)
+
+LOOK_AGAIN_S = 1.0
+FIRST_ADMINISTRATOR = "first-administrator"
+LOCAL_TOKEN = "local-administrator"  # noqa: S105 - a token's name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Started:
+    """Where the server listens. `login_url` logs the administrator in once; only the first start has one."""
+
+    users_url: str
+    workers_url: str
+    login_url: str | None
+
+
+class Server:
+    """Made before anything listens; `work` runs for as long as the server does."""
+
+    def __init__(
+        self, settings: Settings, *, database: Database, brokers: KafkaBrokers, users_url: str, workers_url: str
+    ) -> None:
+        self._settings = settings
+        self._database = database
+        self._clock = SystemClock()
+        self._changes = ChangeFeed(database.url)
+        self._supervisor = Supervisor(self._loops(workers_url), locks=AdvisoryLocks(database.url), clock=self._clock)
+        self._health = Health(database, self._changes, self._supervisor)
+        self.wiring = Wiring(
+            settings=settings,
+            clock=self._clock,
+            unit_of_work=database.unit_of_work,
+            brokers=brokers,
+            changes=self._changes,
+            login_limit=LoginLimit(failures_per_minute=settings.login_failures_per_minute),
+            health=self._health.of_parts,
+            users_url=users_url,
+            workers_urls=(workers_url,),
+            version=version("fenceline"),
+        )
+
+    def _loops(self, workers_url: str) -> Sequence[Loop]:
+        settings = self._settings
+        host = socket.gethostname()
+        reconciler = Reconciler(
+            unit_of_work=self._database.unit_of_work,
+            launcher=launcher_for(settings),
+            clock=self._clock,
+            host=host,
+            version=version("fenceline"),
+            server_urls=lambda: (workers_url,),
+            timing=Timing(
+                heartbeat_timeout=timedelta(seconds=settings.heartbeat_timeout_s),
+                lost_after=timedelta(seconds=settings.lost_after_s),
+            ),
+        )
+        folders = FolderRetention(
+            StateFolders(settings.state_dir),
+            unit_of_work=self._database.unit_of_work,
+            clock=self._clock,
+            where=f"{host}:{settings.state_dir}",
+            kept_for=timedelta(days=settings.instance_files_days),
+        )
+        return [reconciler, Retention(unit_of_work=self._database.unit_of_work, clock=self._clock), folders]
+
+    async def work(self, announce: Callable[[Started], None]) -> None:
+        """Bring the schema up to date, as soon as Postgres lets us; then announce, and keep the loops going."""
+        async with asyncio.TaskGroup() as group:
+            await self._upgrade_schema()
+            announce(await self._first_start())
+            group.create_task(self._changes.run(), name="change feed")
+            group.create_task(self._supervisor.run(), name="loops")
+
+    async def _upgrade_schema(self) -> None:
+        said = ""
+        while True:
+            try:
+                await self._database.ping()
+                await migrations.upgrade(self._database.url)
+            except FencelineError as error:
+                self._health.schema_problem = error.message
+                if error.message != said:
+                    log.warning("waiting for the database: %s", error.message)
+                    said = error.message
+                if not isinstance(error, UnavailableError):
+                    raise StartError(error.message) from error
+                await asyncio.sleep(LOOK_AGAIN_S)
+            else:
+                self._health.schema_problem = None
+                return
+
+    async def _first_start(self) -> Started:
+        """The first start makes a one-time link for the administrator, and a token for the command line here."""
+        settings = self._settings
+        now = self._clock.now()
+        link: str | None = None
+        async with self._database.unit_of_work() as uow:
+            # A new or restored database takes its identity here, before anything is told it.
+            await uow.identity.database_epoch()
+            if await tokens.is_first_start(uow):
+                link = await tokens.create_one_time_link(
+                    uow,
+                    principal=Principal(name=FIRST_ADMINISTRATOR, role=Role.ADMINISTRATOR),
+                    lifetime=timedelta(minutes=settings.one_time_link_minutes),
+                    by=COMMAND_LINE,
+                    now=now,
+                )
+                _, secret = await tokens.create_token(
+                    uow,
+                    name=LOCAL_TOKEN,
+                    role=Role.ADMINISTRATOR,
+                    by=COMMAND_LINE,
+                    why="the first start made it for the command line on this host",
+                    now=now,
+                )
+                write_private(settings.token_file, secret + "\n")
+            await uow.commit()
+        return Started(
+            users_url=self.wiring.users_url,
+            workers_url=self.wiring.workers_urls[0],
+            login_url=None if link is None else f"{self.wiring.users_url}/login/{link}",
+        )

@@ -1,0 +1,119 @@
+"""The server process: what it listens on, what it starts and ends, and in which order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+
+import psutil
+
+from app.db.database import Database
+from app.embedded.errors import EmbeddedError
+from app.embedded.postgres import EmbeddedPostgres
+from app.kafka.admin import KafkaBrokers
+from app.log_lines import log_to
+from app.main.errors import StartError
+from app.main.own_database import start_postgres
+from app.main.server import LOOK_AGAIN_S, Server, Started
+from app.settings import Settings, url_of
+from app.state_files import RunningServer, StateFileError, find_server, prepare_folder, write_server
+from app.web.application import create_users_app
+from app.web.listeners import Listener, ListenError, address_of, bind, serve_until_signal
+from app.web.workers import create_workers_app
+
+__all__ = ["Started", "serve"]
+
+log = logging.getLogger(__name__)
+
+
+def serve(settings: Settings, *, announce: Callable[[Started], None]) -> None:
+    """Run the server until SIGTERM or SIGINT. Raises StartError when it cannot start."""
+    try:
+        prepare_folder(settings.state_dir)
+        log_to(settings)
+        asyncio.run(_serve(settings, announce))
+    except (ListenError, StateFileError, EmbeddedError) as error:
+        raise StartError(str(error)) from error
+
+
+async def _serve(settings: Settings, announce: Callable[[Started], None]) -> None:
+    other = find_server(settings.server_file)
+    if other is not None:
+        raise StartError(
+            f"a Fenceline server (pid {other.pid}, {other.users_url}) works on {settings.state_dir} already: end it, "
+            "or give this one a folder of its own with FENCELINE_STATE_DIR"
+        )
+    async with AsyncExitStack() as stack:
+        users = stack.enter_context(bind(settings.users_host, settings.users_port, setting="users_port"))
+        workers = stack.enter_context(bind(settings.workers_host, settings.workers_port, setting="workers_port"))
+        postgres: EmbeddedPostgres | None = None
+        database_url = settings.database_url
+        if database_url is None:
+            postgres = await asyncio.to_thread(start_postgres, settings)
+            stack.callback(postgres.stop)
+            database_url = postgres.url
+        database = Database(database_url)
+        stack.push_async_callback(database.close)
+        brokers = KafkaBrokers(environment=os.environ, secrets_dir=settings.secrets_dir)
+        stack.push_async_callback(brokers.close)
+        server = Server(
+            settings,
+            database=database,
+            brokers=brokers,
+            users_url=settings.public_url or _url_of(users, settings),
+            workers_url=settings.workers_url or _url_of(workers, settings),
+        )
+        tls: dict[str, Path | None] = {"certificate": settings.tls_certificate, "key": settings.tls_key}
+        level = "debug" if settings.log_level == "debug" else "warning"
+        listeners = [
+            Listener(create_users_app(server.wiring), users, log_level=level, **tls),
+            Listener(create_workers_app(server.wiring), workers, log_level=level, **tls),
+        ]
+        write_server(
+            settings.server_file,
+            RunningServer(
+                pid=os.getpid(),
+                process_started_at=psutil.Process().create_time(),
+                users_url=server.wiring.users_url,
+                workers_url=server.wiring.workers_urls[0],
+                database_url=database.url,
+            ),
+        )
+        stack.callback(settings.server_file.unlink, missing_ok=True)
+        log.info("listening at %s and %s", server.wiring.users_url, server.wiring.workers_urls[0])
+        background = [asyncio.create_task(server.work(announce), name="background")]
+        if postgres is not None:
+            background.append(asyncio.create_task(_keep_alive(postgres), name="embedded Postgres"))
+        for task in background:
+            task.add_done_callback(lambda _: server.wiring.stopping.set())
+        try:
+            await serve_until_signal(listeners, server.wiring.stopping)
+        finally:
+            for task in background:
+                task.cancel()
+            ended = await asyncio.gather(*background, return_exceptions=True)
+        for outcome in ended:
+            if isinstance(outcome, Exception):
+                raise outcome
+
+
+async def _keep_alive(postgres: EmbeddedPostgres) -> None:
+    """Start the embedded Postgres again when it has died."""
+    while True:
+        await asyncio.sleep(LOOK_AGAIN_S)
+        if not postgres.is_running:
+            log.warning("the embedded Postgres has ended; starting it again")
+            with suppress(EmbeddedError):
+                await asyncio.to_thread(postgres.start_again)
+
+
+def _url_of(bound: socket.socket, settings: Settings) -> str:
+    """The URL of a listener; one that listens on every address is reached by this machine's name."""
+    host, port = address_of(bound)
+    name = socket.gethostname() if host in ("0.0.0.0", "::") else host  # noqa: S104 - compared, not bound
+    return url_of(name, port, is_tls=settings.has_own_tls)

@@ -1,0 +1,68 @@
+"""The folders of all leases that were submitted on this host (the port app/ports/spark.py)."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+
+from app.domain.errors import UnavailableError
+from app.ports.spark import LeaseFolder
+from app.spark import driver_processes
+from app.spark.instance_files import InstanceFiles, folder_of_instances
+
+_NAME = re.compile(r"(?P<run_id>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-(?P<ordinal>\d+)-(?P<lease>\d+)")
+
+
+class StateFolders:
+    """What lies under `instances` in the state folder and is named like a lease; anything else there is not ours."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._state_dir = state_dir
+
+    async def unchanged_since(self, moment: datetime) -> list[LeaseFolder]:
+        return await asyncio.to_thread(self._unchanged_since, moment)
+
+    async def remove(self, folder: LeaseFolder) -> bool:
+        return await asyncio.to_thread(self._remove, folder)
+
+    def _unchanged_since(self, moment: datetime) -> list[LeaseFolder]:
+        found: list[LeaseFolder] = []
+        try:
+            paths = sorted(folder_of_instances(self._state_dir).iterdir())
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise UnavailableError(
+                f"the folders of instances cannot be listed: {error.filename}: {error.strerror}"
+            ) from error
+        for path in paths:
+            name = _NAME.fullmatch(path.name)
+            if name is not None and _changed_at(path) < moment:
+                found.append(LeaseFolder(run_id=name["run_id"], ordinal=int(name["ordinal"]), lease=int(name["lease"])))
+        return found
+
+    def _remove(self, folder: LeaseFolder) -> bool:
+        path = InstanceFiles.of(
+            self._state_dir, run_id=folder.run_id, ordinal=folder.ordinal, lease=folder.lease
+        ).folder
+        if driver_processes.search(path):
+            return False
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise UnavailableError(f"{path} cannot be removed: {error.filename}: {error.strerror}") from error
+        return True
+
+
+def _changed_at(folder: Path) -> datetime:
+    """When anything in it was last written; the far future when that cannot be seen, so that it stays."""
+    try:
+        newest = max(path.lstat().st_mtime for path in (folder, *folder.iterdir()))
+    except OSError:
+        return datetime.max.replace(tzinfo=UTC)
+    return datetime.fromtimestamp(newest, UTC)
