@@ -21,10 +21,11 @@ $(CURDIR)/build/uv/bin/uv:
 
 $(STAMP): requirements/dev.lock pyproject.toml | $(UV)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Fenceline needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Name another: make PYTHON=python3.12 …")'
-	test -x $(BIN)/python || $(UV) venv --quiet --python $(PYTHON) $(VENV)
-	$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements/dev.lock
-	$(UV) pip install --quiet --python $(BIN)/python --no-deps --editable .
-	touch $@
+	@echo "installing the Python packages of requirements/dev.lock into $(VENV)" >&2
+	@test -x $(BIN)/python || $(UV) venv --quiet --python $(PYTHON) $(VENV)
+	@$(UV) pip sync --python $(BIN)/python --require-hashes requirements/dev.lock
+	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --editable .
+	@touch $@
 
 setup: $(STAMP) ## Install everything: Python packages, and as root on Debian also Java and Chromium
 	@# What cannot be installed here may still be fetched; the doctor decides how this ends.
