@@ -9,11 +9,15 @@ from enum import StrEnum
 import msgspec
 
 from app.domain.instance import Instance, InstanceState
+from app.domain.mapping import PartitionMapping
 from app.domain.pipeline import PipelineDefinition
 from app.domain.run import Run, RunState, fields_that_need_full_restart
 from app.domain.task import TaskState, TaskStatus
 
 SILENT_AFTER = timedelta(seconds=5)
+_NAMED = 4
+UNREAD_AFTER = timedelta(seconds=5)
+"""A partition changes hands faster than this; longer without an owner, somebody should know."""
 
 
 class Severity(StrEnum):
@@ -38,13 +42,19 @@ def needs_of(
     *,
     running: PipelineDefinition,
     current: PipelineDefinition,
+    unowned: Sequence[PartitionMapping] = (),
     now: datetime,
 ) -> list[Need]:
-    """What a person should know of one run. `running` is the run's definition, `current` the pipeline's."""
+    """What a person should know of one run.
+
+    running, current: the run's definition, and the pipeline's.
+    unowned: the pipeline's partitions that nobody holds.
+    """
     found = [
         *_ended(run),
         *(need for instance in run.instances for need in _of_instance(run, instance)),
         *_of_tasks(run, tasks, running, now),
+        *_of_unread(run, unowned, running, now),
     ]
     fields = fields_that_need_full_restart(running, current)
     if run.ended_at is None and fields:
@@ -132,3 +142,25 @@ def _of_tasks(run: Run, tasks: Sequence[TaskStatus], definition: PipelineDefinit
                 )
             )
     return found
+
+
+def _of_unread(
+    run: Run, unowned: Sequence[PartitionMapping], definition: PipelineDefinition, now: datetime
+) -> list[Need]:
+    """Partitions that a run which says it runs has not held for a while: what comes in there waits."""
+    if run.state not in (RunState.RUNNING, RunState.DEGRADED):
+        return []
+    unread = [m for m in unowned if m.topic in definition.source_topics and now - m.since > UNREAD_AFTER]
+    if not unread:
+        return []
+    named = ", ".join(f"{m.topic}-{m.partition}" for m in unread[:_NAMED])
+    more = f" and {len(unread) - _NAMED} more" if len(unread) > _NAMED else ""
+    since_s = max((now - m.since).total_seconds() for m in unread)
+    return [
+        _need(
+            run,
+            Severity.DEGRADED,
+            f"nobody has read {named}{more} for {since_s:.0f} s",
+            f"ask whether the brokers of {definition.cluster} answer, and look at what happened last",
+        )
+    ]

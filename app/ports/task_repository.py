@@ -73,7 +73,7 @@ class TaskRepository(Protocol):
         ...
 
     async def recent_events(self, *, pipeline: str | None, limit: int) -> list[tuple[str, TaskEventRecord]]:
-        """(pipeline, event) of all pipelines or one, newest first, without plain assignments."""
+        """(pipeline, event), newest first: all of one pipeline's, or those of all without plain assignments."""
         ...
 
     async def list_zombies(self, run_id: str) -> list[ZombieSighting]: ...
@@ -106,6 +106,10 @@ class MappingRepository(Protocol):
 
     async def of_group(self, *, kafka_cluster_id: str, group: str) -> list[PartitionMapping]:
         """By topic and partition, with the offsets that the owner last reported."""
+        ...
+
+    async def unowned(self, pipelines: Sequence[str]) -> dict[str, list[PartitionMapping]]:
+        """By pipeline: the partitions that somebody held and nobody holds now, by topic and partition."""
         ...
 
     async def history(

@@ -120,10 +120,12 @@ async def pipeline_lines(uow: UnitOfWork, *, now: datetime) -> list[PipelineLine
     statuses: dict[str, list[TaskStatus]] = {}
     for status in await uow.tasks.list_statuses([run.id for run in runs.values() if run.ended_at is None]):
         statuses.setdefault(status.run_id, []).append(status)
+    unowned = await uow.mappings.unowned([run.pipeline for run in runs.values() if run.ended_at is None])
     lines: list[PipelineLine] = []
     for pipeline in page.items:
         run = None if pipeline.current_run is None else runs[pipeline.current_run.id]
-        lines.append(await _line(uow, pipeline, run, statuses.get(run.id, []) if run else [], now=now))
+        tasks = statuses.get(run.id, []) if run else []
+        lines.append(await _line(uow, pipeline, run, tasks, unowned.get(pipeline.name, ()), now=now))
     return lines
 
 
@@ -135,13 +137,15 @@ async def pipeline_page(uow: UnitOfWork, name: str, *, now: datetime) -> Pipelin
     tasks = [] if run is None else await uow.tasks.list_statuses([run.id])
     totals = {} if run is None else await uow.tasks.totals([run.id])
     series = {} if run is None else await uow.tasks.series([run.id], since=now - CHART_SPAN)
+    mappings = await uow.mappings.of_group(
+        kafka_cluster_id=cluster.kafka_cluster_id, group=pipeline.definition.group_id
+    )
+    unowned = [mapping for mapping in mappings if mapping.owner is None]
     return PipelinePage(
         at=now,
-        line=await _line(uow, pipeline, run, tasks, now=now),
+        line=await _line(uow, pipeline, run, tasks, unowned, now=now),
         tasks=tuple(tasks),
-        mappings=tuple(
-            await uow.mappings.of_group(kafka_cluster_id=cluster.kafka_cluster_id, group=pipeline.definition.group_id)
-        ),
+        mappings=tuple(mappings),
         totals=totals.get(run.id, RunTotals()) if run else RunTotals(),
         series=series.get(run.id, []) if run else [],
         runs=(await uow.runs.list(pipeline=name, after=None, limit=10)).items,
@@ -157,6 +161,7 @@ async def run_page(uow: UnitOfWork, run_id: str, *, now: datetime) -> RunPage:
     pipeline = await uow.pipelines.get(run.pipeline)
     revision = await uow.pipelines.get_revision(run.pipeline, run.revision)
     tasks = await uow.tasks.list_statuses([run_id])
+    unowned = (await uow.mappings.unowned([run.pipeline])).get(run.pipeline, ())
     since = now - CHART_SPAN if run.ended_at is None else run.ended_at - CHART_SPAN
     return RunPage(
         at=now,
@@ -169,12 +174,27 @@ async def run_page(uow: UnitOfWork, run_id: str, *, now: datetime) -> RunPage:
         series=(await uow.tasks.series([run_id], since=since)).get(run_id, []),
         events=(await uow.tasks.list_events(run_id, after=None, limit=50)).items,
         zombies=tuple(await uow.tasks.list_zombies(run_id)),
-        needs=tuple(needs_of(run, tasks, running=revision.definition, current=pipeline.definition, now=now)),
+        needs=tuple(
+            needs_of(
+                run,
+                tasks,
+                running=revision.definition,
+                current=pipeline.definition,
+                unowned=unowned,
+                now=now,
+            )
+        ),
     )
 
 
 async def _line(
-    uow: UnitOfWork, pipeline: Pipeline, run: Run | None, tasks: Sequence[TaskStatus], *, now: datetime
+    uow: UnitOfWork,
+    pipeline: Pipeline,
+    run: Run | None,
+    tasks: Sequence[TaskStatus],
+    unowned: Sequence[PartitionMapping],
+    *,
+    now: datetime,
 ) -> PipelineLine:
     if run is None:
         return PipelineLine(pipeline=pipeline, state=None, run=None, rates=Rates())
@@ -186,7 +206,7 @@ async def _line(
         state=run.state,
         run=run,
         rates=rates_of(tasks, now=now),
-        needs=tuple(needs_of(run, tasks, running=running, current=pipeline.definition, now=now)),
+        needs=tuple(needs_of(run, tasks, running=running, current=pipeline.definition, unowned=unowned, now=now)),
     )
 
 

@@ -107,7 +107,31 @@ async def test_tasks_without_a_slot_a_backing_off_task_and_a_waiting_revision_ar
     ]
 
 
-async def test_what_happened_leaves_out_plain_assignments(plane: ControlPlane) -> None:
+async def test_partitions_that_nobody_reads_for_a_while_need_somebody_on_every_page(plane: ControlPlane) -> None:
+    run = await plane.running()
+    await plane.beat(task_heartbeat(run.id, partitions=[("in", 0), ("in", 1)]))
+    await plane.beat(task_heartbeat(run.id, sequence=2, partitions=[("in", 1)]))
+    assert (await look(plane)).needs == (), "partitions change hands all the time"
+    plane.pass_time(6)
+    await plane.beat(task_heartbeat(run.id, sequence=3, partitions=[("in", 1)]))
+    shown = [(await look(plane)).needs, (await page(plane)).line.needs, (await run_page(plane, run.id)).needs]
+    assert [[(need.severity, need.sentence) for need in needs] for needs in shown] == [
+        [(Severity.DEGRADED, "nobody has read in-0 for 6 s")]
+    ] * 3
+    await plane.beat(task_heartbeat(run.id, sequence=4, partitions=[("in", 0), ("in", 1)]))
+    assert (await look(plane)).needs == ()
+
+
+async def test_a_partition_of_a_topic_that_is_read_no_more_needs_nobody(plane: ControlPlane) -> None:
+    run = await plane.running()
+    await plane.beat(task_heartbeat(run.id, partitions=[("before", 0), ("in", 0)]))
+    await plane.beat(task_heartbeat(run.id, sequence=2, partitions=[("in", 0)]))
+    plane.pass_time(6)
+    await plane.beat(task_heartbeat(run.id, sequence=3, partitions=[("in", 0)]))
+    assert (await look(plane)).needs == ()
+
+
+async def test_what_happened_leaves_out_plain_assignments_but_on_its_own_page(plane: ControlPlane) -> None:
     run = await plane.running()
     kinds = (EventKind.ASSIGNED, EventKind.FENCED, EventKind.REVOKED)
     events = [TaskEvent(event_id=str(kind), kind=kind, at_ms=1, message=str(kind)) for kind in kinds]
@@ -115,7 +139,7 @@ async def test_what_happened_leaves_out_plain_assignments(plane: ControlPlane) -
     assert [(item.pipeline, item.event.kind) for item in (await look(plane)).happened] == [
         ("flights", EventKind.FENCED)
     ]
-    assert len((await run_page(plane, run.id)).events) == 3
+    assert len((await page(plane)).events) == len((await run_page(plane, run.id)).events) == 3
 
 
 async def test_a_run_shows_every_lease_and_the_zombies_that_were_seen(plane: ControlPlane) -> None:

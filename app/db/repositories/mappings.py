@@ -9,6 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from app.db.connection import Connection
+from app.db.tables import definitions
 from app.db.tables.mappings import partition_mappings, partition_ownerships
 from app.db.tables.tasks import task_attempts
 from app.domain.mapping import PartitionMapping, PartitionOwner, PartitionOwnership
@@ -189,6 +190,19 @@ class SqlMappings:
             .order_by(_M.topic, _M.partition)
         )
         return [_mapping(row) for row in rows]
+
+    async def unowned(self, pipelines: Sequence[str]) -> dict[str, list[PartitionMapping]]:
+        found: dict[str, list[PartitionMapping]] = {}
+        if pipelines:
+            rows = await self._db.rows(
+                sa.select(partition_mappings, sa.null().label("reported"), definitions.pipelines.c.name)
+                .join(definitions.pipelines, definitions.pipelines.c.id == _M.pipeline_id)
+                .where(definitions.pipelines.c.name.in_(pipelines), _M.owner_run_id.is_(None))
+                .order_by(_M.topic, _M.partition)
+            )
+            for row in rows:
+                found.setdefault(row.name, []).append(_mapping(row))
+        return found
 
     async def history(
         self, *, kafka_cluster_id: str, group: str, topic: str | None, partition: int | None, limit: int

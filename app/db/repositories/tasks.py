@@ -178,11 +178,13 @@ class SqlTasks:
             sa.select(task_events, pipelines.c.name)
             .join(runs, runs.c.id == task_events.c.run_id)
             .join(pipelines, pipelines.c.id == runs.c.pipeline_id)
-            .where(task_events.c.kind.not_in(_UNREMARKABLE))
             .order_by(task_events.c.at.desc(), task_events.c.event_id.desc())
             .limit(limit)
         )
-        if pipeline is not None:
+        if pipeline is None:
+            # Among many pipelines, somebody is always being assigned something; on one's own page it is the story.
+            statement = statement.where(task_events.c.kind.not_in(_UNREMARKABLE))
+        else:
             statement = statement.where(pipelines.c.name == pipeline)
         return [(row.name, _event(row)) for row in await self._db.rows(statement)]
 

@@ -12,6 +12,25 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 STATIC_DIR = Path(__file__).resolve().parents[1] / "static"
+STYLESHEETS = tuple(
+    f"css/{name}.css"
+    for name in (
+        "names",
+        "base",
+        "frame",
+        "cards",
+        "state",
+        "ids",
+        "buttons",
+        "tables",
+        "forms",
+        "log",
+        "chart",
+        "dialog",
+        "print",
+    )
+)
+"""In the order in which they are said: what comes later wins."""
 _FOR_EVER = "public, max-age=31536000, immutable"
 
 

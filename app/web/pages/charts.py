@@ -9,9 +9,10 @@ import orjson
 from app.domain.series import RunSample
 
 _LINES = (
-    {"label": "records in per second", "colour": "--chart-in"},
-    {"label": "records out per second", "colour": "--chart-out"},
-    {"label": "aborts per second", "colour": "--chart-abort", "dash": [4, 3]},
+    {"label": "in", "colour": "--chart-in"},
+    {"label": "out", "colour": "--chart-out"},
+    # Not on the scale of records: a mark where there were any.
+    {"label": "aborts", "colour": "--chart-abort", "is_mark": True},
 )
 
 

@@ -13,7 +13,6 @@ from app.domain.task import EventKind, TaskState
 
 NOTHING = "–"
 SHORT_ID_CHARS = 8
-_UNITS = (("s", 1, 60), ("min", 60, 3_600), ("h", 3_600, 86_400))
 
 _TONES: dict[StrEnum, str] = {
     RunState.PENDING: "busy",
@@ -87,9 +86,9 @@ def milliseconds(value: float | None) -> str:
     """A duration in the unit that reads best."""
     if value is None:
         return NOTHING
-    if value < 10:
+    if 0 < value < 10:
         return f"{value:.1f} ms"
-    return f"{round(value):,} ms" if value < 1_000 else f"{value / 1_000:.1f} s"
+    return f"{round(value):,} ms" if value < 1_000 else f"{value / 1_000:,.1f}".removesuffix(".0") + " s"
 
 
 def relative(at: datetime, now: datetime) -> str:

@@ -27,7 +27,7 @@ from app.domain.errors import FencelineError, NotFoundError, UnavailableError
 from app.ports.unit_of_work import UnitOfWork
 from app.web.dependencies import Subscription, Wiring, credential_of, principal_of
 from app.web.pages import display
-from app.web.pages.assets import asset_integrity, asset_url
+from app.web.pages.assets import STYLESHEETS, asset_integrity, asset_url
 from app.web.pages.said import sentence_of
 
 TEMPLATES_DIR = Path(__file__).resolve().parents[3] / "templates"
@@ -69,7 +69,7 @@ def _environment() -> Environment:
     )
     # Jinja types its tables by what it puts there itself.
     cast("dict[str, Any]", environment.globals).update(
-        asset=asset_url, integrity=asset_integrity, Verb=Verb, url=url_of
+        asset=asset_url, integrity=asset_integrity, stylesheets=STYLESHEETS, Verb=Verb, url=url_of
     )
     cast("dict[str, Any]", environment.filters).update(
         count=display.count,

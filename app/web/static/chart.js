@@ -2,7 +2,22 @@
 (() => {
   "use strict";
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  // A run that has just begun is not stretched over the whole width.
+  const SHORTEST_S = 120;
   const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+  const tenths = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
+  const figure = (number) => (number > 0 && number < 10 ? tenths : whole).format(number);
+  const clock = (at, withSeconds) => new Date(at * 1000).toTimeString().slice(0, withSeconds ? 8 : 5);
+
+  /** The top of the scale: a round figure, so that it seldom moves. A short peak of many times the rest is above it. */
+  function roof(lines) {
+    const sorted = lines.flat().filter((number) => number != null).sort((a, b) => a - b);
+    const most = sorted.at(-1) ?? 0;
+    const usual = sorted[Math.floor(sorted.length * 0.95)] ?? 0;
+    const wanted = Math.max((usual > 0 && most > 5 * usual ? 2 * usual : most) * 1.05, 1);
+    const size = 10 ** Math.floor(Math.log10(wanted));
+    return size * [1, 1.5, 2, 3, 4, 5, 6, 8, 10].find((step) => step * size >= wanted);
+  }
 
   class RateChart extends HTMLElement {
     static observedAttributes = ["data-series"];
@@ -35,34 +50,94 @@
       const { lines, data } = JSON.parse(this.dataset.series);
       if (!anew && this.plot) {
         this.plot.setData(data);
+        this.sayLatest(this.plot);
         return;
       }
       this.plot?.destroy();
       this.replaceChildren();
-      const clock = (_, ticks) => ticks.map((tick) => new Date(tick * 1000).toTimeString().slice(0, tick % 60 ? 8 : 5));
       const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false } };
+      const marked = lines.findIndex((line) => line.is_mark) + 1;
       this.plot = new uPlot(
         {
           ...this.size(),
-          padding: [8, 32, 0, 0],
-          cursor: { drag: { x: false, y: false } },
-          scales: { y: { range: (_, __, most) => [0, Math.max(most * 1.1, 1)] } },
-          axes: [{ ...axis, space: 80, values: clock }, { ...axis, size: 64, values: (_, ticks) => ticks.map((tick) => whole.format(tick)) }],
+          padding: [20, 32, 0, 0],
+          cursor: { drag: { x: false, y: false }, points: { show: false } },
+          legend: { markers: { width: 0, fill: (_, index) => colour(lines[index - 1].colour) } },
+          scales: {
+            x: { range: (_, first, last) => [Math.min(first, last - SHORTEST_S), last] },
+            y: { range: (plot) => [0, roof(plot.data.slice(1).filter((_, index) => index + 1 !== marked))] },
+            marks: { range: [0, 1] },
+          },
+          axes: [
+            { ...axis, space: 80, values: (_, ticks, __, ___, step) => ticks.map((tick) => clock(tick, step < 60)) },
+            { ...axis, size: 64, values: (_, ticks) => ticks.map((tick) => figure(tick)) },
+          ],
           series: [
-            { label: "time", value: "{HH}:{mm}:{ss}" },
+            { label: "at", value: (_, at) => (at == null ? "–" : clock(at, true)) },
             ...lines.map((line) => ({
               label: line.label,
+              scale: line.is_mark ? "marks" : "y",
               stroke: colour(line.colour),
               width: 2,
               points: { show: false },
-              dash: line.dash,
-              value: (_, number) => (number == null ? "–" : `${whole.format(number)}`),
+              value: (_, number) => (number == null ? "–" : figure(number)),
+              ...(line.is_mark ? { paths: () => null } : {}),
             })),
           ],
+          hooks: {
+            draw: [(plot) => this.mark(plot, marked), (plot) => this.sayWhatIsAbove(plot, marked)],
+            setCursor: [(plot) => this.sayLatest(plot)],
+          },
         },
         data,
         this,
       );
+      this.sayLatest(this.plot);
+    }
+
+    /** Without a pointer on the chart, its legend says the newest figures. */
+    sayLatest(plot) {
+      const last = plot.data[0].length - 1;
+      if (plot.cursor.idx == null && last >= 0) plot.setLegend({ idx: last }, false);
+    }
+
+    /** A dashed line at each second in which something was aborted. */
+    mark(plot, series) {
+      const { ctx, bbox } = plot;
+      ctx.save();
+      ctx.strokeStyle = colour("--chart-abort");
+      ctx.lineWidth = devicePixelRatio;
+      ctx.setLineDash([4 * devicePixelRatio, 3 * devicePixelRatio]);
+      for (const [index, number] of (plot.data[series] ?? []).entries()) {
+        if (!number) continue;
+        const x = Math.round(plot.valToPos(plot.data[0][index], "x", true));
+        ctx.beginPath();
+        ctx.moveTo(x, bbox.top);
+        ctx.lineTo(x, bbox.top + bbox.height);
+        ctx.stroke();
+      }
+      ctx.restore();
+    }
+
+    /** What leaves the chart at its top is said there: a catch-up must not flatten everything else, nor be hidden. */
+    sayWhatIsAbove(plot, marked) {
+      const top = plot.scales.y.max;
+      const peaks = plot.data[0].map((_, index) =>
+        Math.max(...plot.data.slice(1).map((line, series) => (series + 1 === marked ? 0 : (line[index] ?? 0)))),
+      );
+      const highest = peaks.indexOf(Math.max(...peaks));
+      if (highest < 0 || peaks[highest] <= top) return;
+      const { ctx, bbox } = plot;
+      const text = `▲ up to ${figure(peaks[highest])}/s at ${clock(plot.data[0][highest], true)}`;
+      ctx.save();
+      ctx.fillStyle = colour("--muted");
+      ctx.textAlign = "left"; // uPlot leaves it as its last axis needed it
+      ctx.textBaseline = "alphabetic";
+      ctx.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
+      const at = plot.valToPos(plot.data[0][highest], "x", true);
+      const x = Math.max(bbox.left, Math.min(at, bbox.left + bbox.width - ctx.measureText(text).width));
+      ctx.fillText(text, x, bbox.top - 6 * devicePixelRatio);
+      ctx.restore();
     }
   }
   customElements.define("rate-chart", RateChart);

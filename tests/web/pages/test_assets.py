@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.web.pages.assets import STATIC_DIR, asset_integrity, asset_url
+from app.web.pages.assets import STATIC_DIR, STYLESHEETS, asset_integrity, asset_url
 from app.web.pages.screen import TEMPLATES_DIR
 
 VENDOR = STATIC_DIR / "vendor"
@@ -37,7 +37,7 @@ def test_each_package_says_its_version_and_comes_with_its_licence(package: dict[
 def test_every_asset_that_a_template_names_is_there_and_scripts_carry_their_sum() -> None:
     text = "".join(template.read_text() for template in TEMPLATES_DIR.rglob("*.html"))
     named = set(re.findall(r"asset\('([^']+)'\)", text))
-    assert named >= {"app.css", "app.js", "chart.js", "vendor/htmx/htmx.min.js"}
+    assert named >= {"app.js", "chart.js", "vendor/htmx/htmx.min.js"}
     for path in named:
         assert asset_url(path).startswith(f"/static/{path}?v=")
     for line in text.splitlines():
@@ -45,6 +45,11 @@ def test_every_asset_that_a_template_names_is_there_and_scripts_carry_their_sum(
             source, integrity = re.findall(r"(?:asset|integrity)\('([^']+)'\)", line)
             assert source == integrity
             assert asset_integrity(source).startswith("sha256-")
+
+
+def test_every_stylesheet_is_linked_and_every_link_is_a_stylesheet_of_ours() -> None:
+    assert set(STYLESHEETS) == {f"css/{file.name}" for file in (STATIC_DIR / "css").iterdir()}
+    assert len(STYLESHEETS) == len(set(STYLESHEETS))
 
 
 def test_no_template_has_inline_scripts_styles_or_handlers() -> None:

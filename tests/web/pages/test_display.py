@@ -50,7 +50,8 @@ def test_a_rate_has_a_decimal_only_where_it_says_something(value: float | None, 
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(None, "–"), (4.25, "4.2 ms"), (62, "62 ms"), (999, "999 ms"), (10_000, "10.0 s")]
+    ("value", "text"),
+    [(None, "–"), (4.25, "4.2 ms"), (0, "0 ms"), (62, "62 ms"), (999, "999 ms"), (10_000, "10 s"), (6_100, "6.1 s")],
 )
 def test_a_duration_is_in_the_unit_that_reads_best(value: float | None, text: str) -> None:
     assert display.milliseconds(value) == text

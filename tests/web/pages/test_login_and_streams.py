@@ -160,12 +160,12 @@ async def test_a_stream_says_when_what_it_shows_is_gone(wiring: Wiring, browser:
 
 async def test_an_asset_is_kept_for_ever_when_it_is_asked_for_by_content(browser: httpx.AsyncClient) -> None:
     page = await browser.get("/login")
-    address = re.search(r'href="(/static/app\.css\?v=\w+)"', page.text)
+    address = re.search(r'href="(/static/css/base\.css\?v=\w+)"', page.text)
     assert address is not None
     by_content = await browser.get(address[1])
     assert by_content.status_code == 200
     assert "immutable" in by_content.headers["cache-control"]
-    assert (await browser.get("/static/app.css")).headers["cache-control"] == "no-cache"
+    assert (await browser.get("/static/css/base.css")).headers["cache-control"] == "no-cache"
 
 
 def without_times(html: str) -> list[str]:
