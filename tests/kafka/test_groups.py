@@ -1,0 +1,130 @@
+"""A group as its coordinator describes it, and its offsets: read, and moved only while nobody uses them."""
+
+import socket
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import closing
+from typing import NamedTuple
+
+import pytest
+
+from app.domain.errors import ConflictError
+from app.kafka.admin import KafkaBrokers
+from app.ports.brokers import Connection, GroupDescription, TopicPartition
+from tests.conftest import MakeTopic
+from tests.support.kafka_clients import Members, Protocol, Writer
+from tests.support.topics import unique_name
+from tests.support.waiting import wait_for_async
+
+both_protocols = pytest.mark.parametrize("protocol", ["classic", "consumer"])
+
+
+@both_protocols
+async def test_group_is_described_by_its_own_protocol_until_its_members_left(
+    brokers: KafkaBrokers, connection: Connection, make_topic: MakeTopic, members: Members, protocol: Protocol
+) -> None:
+    topic, group = make_topic(), unique_name("g")
+    members.join(group, topic, protocol=protocol, client_id="one")
+
+    async def is_stable() -> GroupDescription | None:
+        found = await brokers.describe_group(connection, group)
+        return found if found.state == "Stable" else None
+
+    found = await wait_for_async(is_stable, 10, f"a stable group {group}")
+    assert found is not None
+    assert found.protocol == protocol
+    assert [(member.client_id, member.host) for member in found.members] == [("one", "127.0.0.1")]
+    members.leave()
+    empty = await brokers.describe_group(connection, group)
+    assert (empty.state, empty.protocol, empty.members) == ("Empty", protocol, ())
+
+
+async def test_group_that_does_not_exist_is_dead(brokers: KafkaBrokers, connection: Connection) -> None:
+    group = unique_name("g")
+    found = await brokers.describe_group(connection, group)
+    assert found == GroupDescription(group=group, state="Dead", protocol="", members=())
+    assert await brokers.committed_offsets(connection, group) == {}
+
+
+async def test_committed_offsets_are_without_what_an_open_transaction_has_pending(
+    brokers: KafkaBrokers, connection: Connection, make_topic: MakeTopic, writer: Writer
+) -> None:
+    topic, group = make_topic(), unique_name("g")
+    at = TopicPartition(topic, 0)
+    await brokers.alter_offsets(connection, group, {at: 1})
+    writer.begin(topic, records=1)
+    writer.send_offset(group, at, 9)
+    assert await brokers.committed_offsets(connection, group) == {at: 1}
+    writer.commit()
+
+    async def is_nine() -> bool:
+        return await brokers.committed_offsets(connection, group) == {at: 9}
+
+    # The commit is answered when it is decided; the group's coordinator gets the marker a moment later.
+    await wait_for_async(is_nine, 10, "the offset of the committed transaction")
+
+
+@both_protocols
+async def test_offsets_are_not_moved_while_the_group_has_members(
+    brokers: KafkaBrokers, connection: Connection, make_topic: MakeTopic, members: Members, protocol: Protocol
+) -> None:
+    topic, group = make_topic(), unique_name("g")
+    at = TopicPartition(topic, 0)
+    members.join(group, topic, protocol=protocol, client_id="still-here")
+    with pytest.raises(ConflictError, match=r"still-here on 127\.0\.0\.1"):
+        await brokers.alter_offsets(connection, group, {at: 0})
+    members.leave()
+    await brokers.alter_offsets(connection, group, {at: 0})
+    assert await brokers.committed_offsets(connection, group) == {at: 0}
+
+
+async def test_offsets_are_not_moved_under_an_open_transaction(
+    brokers: KafkaBrokers, connection: Connection, make_topic: MakeTopic, writer: Writer
+) -> None:
+    topic, group = make_topic(), unique_name("g")
+    at = TopicPartition(topic, 0)
+    writer.begin(topic, records=1)
+    writer.send_offset(group, at, 9)
+    with pytest.raises(ConflictError, match=f"open transaction.*{topic}-0"):
+        await brokers.alter_offsets(connection, group, {at: 0})
+    writer.abort()
+
+    async def is_moved() -> bool:
+        try:
+            await brokers.alter_offsets(connection, group, {at: 0})
+        except ConflictError:
+            return False
+        return True
+
+    await wait_for_async(is_moved, 10, "offsets that can be moved after the abort")
+    assert await brokers.committed_offsets(connection, group) == {at: 0}
+
+
+class Unreachable(NamedTuple):
+    address: str
+    says: str
+
+
+@pytest.fixture(params=["refused", "silent"])
+def unreachable(request: pytest.FixtureRequest) -> Generator[Unreachable]:
+    """Addresses on this machine: one that nobody listens on, and one that accepts and never says a word."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        if request.param == "refused":
+            server.close()
+            yield Unreachable(address, "Connection refused")
+        else:
+            yield Unreachable(address, "")
+
+
+Question = Callable[[KafkaBrokers, Connection, float], Awaitable[object]]
+AT = TopicPartition("t", 0)
+QUESTIONS: dict[str, Question] = {
+    "describe_cluster": lambda b, c, s: b.describe_cluster(c, timeout_s=s),
+    "facts": lambda b, c, s: b.facts(c, topics=["t"], groups=["g"], timeout_s=s),
+    "topics": lambda b, c, s: b.topics(c, timeout_s=s),
+    "describe_group": lambda b, c, s: b.describe_group(c, "g", timeout_s=s),
+    "committed_offsets": lambda b, c, s: b.committed_offsets(c, "g", timeout_s=s),
+    "offsets": lambda b, c, s: b.offsets(c, [AT], timeout_s=s),
+    "offsets_at": lambda b, c, s: b.offsets_at(c, [AT], timestamp_ms=0, timeout_s=s),
+    "alter_offsets": lambda b, c, s: b.alter_offsets(c, "g", {AT: 0}, timeout_s=s),
+}

@@ -1,0 +1,80 @@
+"""Clients that a test moves by hand: a transactional producer, members of a group, records with timestamps."""
+
+from typing import Any, Literal
+
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as ClientPartition
+
+from app.ports.brokers import Connection, TopicPartition
+from tests.support.topics import unique_name
+from tests.support.waiting import wait_for
+
+Protocol = Literal["classic", "consumer"]
+# The clients of the tests themselves; librdkafka prints each connection that the stopping broker closes.
+QUIET: dict[str, Any] = {"log_level": 0}
+
+
+class Writer:
+    """A producer whose transactions a test opens and ends by hand."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._producer = Producer({**connection, **QUIET, "transactional.id": unique_name("tx")})
+        self._producer.init_transactions(10)
+
+    def begin(self, topic: str, *, records: int) -> None:
+        self._producer.begin_transaction()
+        for number in range(records):
+            self._producer.produce(topic, str(number).encode(), partition=0)
+        self._producer.flush(10)
+
+    def send_offset(self, group: str, at: TopicPartition, offset: int) -> None:
+        """As a consumer that never subscribed: the broker asks for no membership."""
+        consumer = Consumer({**self._connection, **QUIET, "group.id": group})
+        try:
+            metadata = consumer.consumer_group_metadata()
+            self._producer.send_offsets_to_transaction([ClientPartition(*at, offset)], metadata, 10)
+        finally:
+            consumer.close()
+
+    def commit(self) -> None:
+        self._producer.commit_transaction(10)
+
+    def abort(self) -> None:
+        self._producer.abort_transaction(10)
+
+
+def write(connection: Connection, topic: str, *, records: int, timestamp_ms: int = 0) -> None:
+    """Records one second apart from `timestamp_ms` on, all in partition 0."""
+    producer = Producer({**connection, **QUIET})
+    for number in range(records):
+        producer.produce(topic, str(number).encode(), partition=0, timestamp=timestamp_ms + number * 1000)
+    assert producer.flush(10) == 0
+
+
+class Members:
+    """Consumers that are in a group until the test is over."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._consumers: list[Consumer] = []
+
+    def join(self, group: str, topic: str, *, protocol: Protocol, client_id: str) -> None:
+        settings: dict[str, Any] = {"group.id": group, "group.protocol": protocol, "client.id": client_id}
+        if protocol == "classic":
+            settings["session.timeout.ms"] = 6000
+        consumer = Consumer({**self._connection, **QUIET, **settings})
+        self._consumers.append(consumer)
+        consumer.subscribe([topic])
+
+        def is_member() -> bool:
+            # All of them: a classic group waits for every member before it gives partitions to one.
+            for each in self._consumers:
+                each.poll(0.02)
+            return bool(consumer.assignment())
+
+        wait_for(is_member, 30, f"{client_id} having partitions of {topic} in {group}")
+
+    def leave(self) -> None:
+        while self._consumers:
+            self._consumers.pop().close()
