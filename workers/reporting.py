@@ -171,7 +171,7 @@ class HeartbeatReporter:
         if not self._ask_client.is_configured:
             return None
         try:
-            answer = self._send(self._ask_client, state=TaskState.FENCED, timeout_s=timeout_s)
+            answer = self._send(self._ask_client, timeout_s=timeout_s)
         except (ServerAwayError, ServerRefusedError, protocol.UnsupportedProtocolError) as error:
             log.warning("cannot learn whether this attempt is the current one: %s", error)
             return None
@@ -218,7 +218,7 @@ class HeartbeatReporter:
     def _try_to_send(self) -> bool:
         """Whether the server heard it; whatever goes wrong, the thread lives on, or the task would fall silent."""
         try:
-            answer = self._send(self._client, state=None, timeout_s=None)
+            answer = self._send(self._client, timeout_s=None)
             self._take(answer)
         except (ServerAwayError, ServerRefusedError, protocol.UnsupportedProtocolError) as error:
             if not self._failing:
@@ -260,13 +260,13 @@ class HeartbeatReporter:
             return None
         return answer.is_current
 
-    def _send(self, client: ServerClient, *, state: TaskState | None, timeout_s: float | None) -> HeartbeatAnswer:
-        return client.post(HEARTBEAT_PATH, self._heartbeat(state), HeartbeatAnswer, timeout_s=timeout_s)
+    def _send(self, client: ServerClient, *, timeout_s: float | None) -> HeartbeatAnswer:
+        return client.post(HEARTBEAT_PATH, self._heartbeat(), HeartbeatAnswer, timeout_s=timeout_s)
 
-    def _heartbeat(self, state: TaskState | None) -> TaskHeartbeat:
+    def _heartbeat(self) -> TaskHeartbeat:
         snapshot = self._snapshot
         place = self._place
-        said = state or snapshot.state
+        said = snapshot.state
         if said is TaskState.DRAINED and self.is_superseded:
             said = TaskState.SUPERSEDED
         with self._sequence_lock:

@@ -166,6 +166,7 @@ def test_a_fenced_task_asks_at_once_and_says_so(
     reporter: HeartbeatReporter, worker_listener: WorkerListener, word: bool | None
 ) -> None:
     worker_listener.answer_with(HEARTBEAT_PATH, answer(is_current=word))
+    reporter.publish(TaskSnapshot(state=TaskState.FENCED))
     assert reporter.ask_is_current(timeout_s=2) is word
     assert heard(worker_listener)[-1].state is TaskState.FENCED
 

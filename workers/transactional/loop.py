@@ -12,27 +12,14 @@ from workers.transactional.batching import BatchSize
 from workers.transactional.checkpoint import Checkpoint, CheckpointState
 from workers.transactional.checkpoints import Checkpoints
 from workers.transactional.control import Control
-from workers.transactional.errors import (
-    AbortableError,
-    FatalError,
-    FencedError,
-    LoopError,
-    OutcomeUnknownError,
-    PipelineStopError,
-    ProducerLostError,
-    RefusedError,
-    RetriableError,
-    SupersededError,
-    TaskFailedError,
-    translated,
-)
+from workers.transactional.errors import LoopError, RetriableError, translated
 from workers.transactional.garbage import YoungCollector
 from workers.transactional.membership import Hold, Membership
 from workers.transactional.ownership import Partition
 from workers.transactional.processing import Processing
-from workers.transactional.producers import ProducerIdentity
 from workers.transactional.progress import Progress
-from workers.transactional.settling import MakeProducer, Settling
+from workers.transactional.recovery import Recovery
+from workers.transactional.settling import Settling
 from workers.transactional.suspicion import Suspicion
 from workers.transactional.tally import Tally
 from workers.transactional.trials import MAX_CHECKPOINT_RECORDS
@@ -43,10 +30,6 @@ _SETTLING_POLL_S = 0.02
 _IDLE_LOOK_S = 1.0
 _READ_COMMITTED_S = 5.0
 _LEARN_COMMITTED_S = 0.2
-_IDENTITY_S = 2.0
-_VISIBLE_WAIT_S = 1.0
-
-MayRebuild = Callable[[ProducerIdentity | None], tuple[bool, str]]
 
 
 class TaskLoop:
@@ -67,28 +50,31 @@ class TaskLoop:
         checkpoints: Checkpoints,
         suspicion: Suspicion,
         processing: Processing,
-        make_producer: MakeProducer,
+        settling: Settling,
+        recovery: Recovery,
+        batch_size: BatchSize,
         control: Control,
-        may_rebuild: MayRebuild,
         commit_interval_s: float,
         drain_bound_s: float,
         tally: Tally,
         progress: Progress,
         clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._membership = membership
         self._checkpoints = checkpoints
         self._suspicion = suspicion
         self._processing = processing
+        self._settling = settling
+        self._recovery = recovery
+        self._batch_size = batch_size
         self._control = control
-        self._may_rebuild = may_rebuild
         self._commit_interval_s = commit_interval_s
         self._drain_bound_s = drain_bound_s
         self._tally = tally
         self._progress = progress
         self._clock = clock
-        self._settling = Settling(membership, make_producer, learn=progress.learned, clock=clock)
-        self._batch_size = BatchSize(target_s=commit_interval_s)
+        self._sleep = sleep
         self._positions: dict[Partition, tuple[int, int]] = {}
         self._owned: frozenset[Partition] = frozenset()
         self._changes_seen = 0
@@ -107,14 +93,16 @@ class TaskLoop:
             TaskFailedError, PipelineStopError: this attempt cannot go on.
         """
         try:
-            self._settling.require(producer=True)
+            self._settling.require_producer()
             while self._checkpoints.producer is None and not self._is_drain_wanted():
-                self._guarded(self._settle)
+                self._recovery.guarded(self._settle)
                 self._checkpoints.publish_if_due()
+                # Nobody's member yet: there is nothing to poll for.
+                self._sleep(min(self._settling.wait_s, _LONGEST_POLL_S))
             if not self._is_drain_wanted():
                 self._membership.subscribe(topics)
             while not self._is_drain_wanted():
-                self._guarded(self._turn)
+                self._recovery.guarded(self._turn)
             self._progress.enter(TaskState.DRAINING, now=self._clock())
             self._drain()
         finally:
@@ -125,16 +113,6 @@ class TaskLoop:
     def _is_drain_wanted(self) -> bool:
         return self._control.desired() is DesiredTaskState.DRAIN
 
-    def _guarded(self, action: Callable[[], None]) -> None:
-        try:
-            action()
-        except LoopError as error:
-            try:
-                self._recover(error)
-            except FencedError as fenced:
-                # Learned from the abort. Whoever is fenced has nothing to abort any more, so this ends here.
-                self._recover(fenced)
-
     def _turn(self) -> None:
         self._heed_desired()
         messages, errors = self._poll()
@@ -143,7 +121,7 @@ class TaskLoop:
         if trouble is not None:
             # Records that came with it follow on some that are not committed: they are all read again.
             self._settling.note_starts(messages)
-            self._settling.require(rewind=True)
+            self._settling.require_rewind()
             raise trouble
         for error in errors:
             self._heed_client_error(error)
@@ -151,7 +129,7 @@ class TaskLoop:
             if messages:
                 # Their partitions were to be held. They are not processed now, so they must be read again.
                 self._settling.note_starts(messages)
-                self._settling.require(rewind=True)
+                self._settling.require_rewind()
             self._settle()
         elif messages:
             self._process(messages)
@@ -183,7 +161,8 @@ class TaskLoop:
         """While nothing is open, the first record is enough; then batches, until the commit is due."""
         checkpoint = self._checkpoints.current
         if self._settling.is_needed:
-            polled = self._membership.consume(1, _SETTLING_POLL_S)
+            wait_s = min(_LONGEST_POLL_S, max(_SETTLING_POLL_S, self._settling.wait_s))
+            polled = self._membership.consume(1, wait_s)
         elif self._suspicion.is_active:
             polled = self._membership.consume(min(self._suspicion.limit, self._batch_size.count), _IDLE_POLL_S)
         elif checkpoint is None:
@@ -210,8 +189,7 @@ class TaskLoop:
         self._settling.succeeded()
         if self._suspicion.take_verdict_on_batches():
             self._settling.shrink_batches()
-            self._checkpoints.abandon(outcome_unknown=False)
-            self._settling.require(producer=True)
+            self._recovery.replace_producer()
 
     def _note_changes(self) -> None:
         """After callbacks: forget what was known of partitions that are gone."""
@@ -291,7 +269,7 @@ class TaskLoop:
                     starts.setdefault(partition, found.offset or 0)
         if self._suspicion.is_active and len(messages) > self._suspicion.limit:
             self._commit()
-            self._settling.require(rewind=True)
+            self._settling.require_rewind()
             return False
         marks = self._suspicion.marks(moved)
         marked = {partition: starts[partition] for partition in marks if partition in starts}
@@ -305,71 +283,10 @@ class TaskLoop:
         fresh = self._settling.step()
         if fresh is not None:
             self._checkpoints.producer = fresh
+        if self._settling.obstacle is not None:
+            self._progress.last_error = self._settling.obstacle
         if not self._settling.is_needed:
             self._positions.clear()
-
-    def _recover(self, error: LoopError) -> None:
-        """Decide what an error means for checkpoint and producer, and what must be settled before reading goes on."""
-        self._progress.last_error = str(error)
-        if isinstance(error, FatalError):
-            raise TaskFailedError(str(error)) from error
-        checkpoint = self._checkpoints.current
-        if isinstance(error, FencedError):
-            self._heed_fencing(error)
-        elif isinstance(error, OutcomeUnknownError):
-            self._control.event(EventKind.OUTCOME_UNKNOWN, str(error))
-            self._checkpoints.abandon(outcome_unknown=True)
-            self._settling.require(producer=True, rewind=True)
-        elif isinstance(error, RefusedError) and checkpoint is not None:
-            self._heed_refusal(error, checkpoint)
-        elif isinstance(error, ProducerLostError):
-            self._checkpoints.abandon(outcome_unknown=False)
-            self._settling.require(producer=True, rewind=True)
-        else:
-            self._abort(error)
-            if isinstance(error, AbortableError) and not error.keeps_producer:
-                self._checkpoints.abandon(outcome_unknown=False)
-                self._settling.require(producer=True)
-            self._settling.require(rewind=True)
-        if self._settling.back_off() >= _VISIBLE_WAIT_S:
-            self._progress.enter(TaskState.BACKING_OFF, now=self._clock())
-
-    def _abort(self, error: LoopError) -> None:
-        if self._checkpoints.current is None:
-            return
-        self._control.event(EventKind.ABORTED, str(error))
-        try:
-            self._checkpoints.abort()
-        except ProducerLostError:
-            self._checkpoints.abandon(outcome_unknown=False)
-            self._settling.require(producer=True)
-
-    def _heed_refusal(self, error: RefusedError, checkpoint: Checkpoint) -> None:
-        """Look for the record that is refused in smaller checkpoints; a lone one is treated by the policy (rule 7)."""
-        if checkpoint.records == 1 and any(map(self._suspicion.condemned, checkpoint.positions)):
-            self._abort(error)
-            raise PipelineStopError(f"the dead letter of a refused record is refused too: {error}") from error
-        self._suspicion.refused(checkpoint.positions, records=checkpoint.records, reason=error)
-        self._abort(error)
-        # After a refusal librdkafka's next transaction on the partition fails with OUT_OF_ORDER_SEQUENCE_NUMBER.
-        self._checkpoints.abandon(outcome_unknown=False)
-        self._settling.require(producer=True, rewind=True)
-
-    def _heed_fencing(self, error: FencedError) -> None:
-        """Ask whether this attempt may have the id again; if not, end as superseded (rule 5)."""
-        self._tally.fencings += 1
-        self._progress.enter(TaskState.FENCED, now=self._clock())
-        self._control.event(EventKind.FENCED, str(error))
-        producer = self._checkpoints.producer
-        identity = producer.identity(timeout_s=_IDENTITY_S) if producer is not None else None
-        self._checkpoints.abandon(outcome_unknown=error.outcome_unknown)
-        may, reason = self._may_rebuild(identity)
-        if not may:
-            self._control.event(EventKind.SUPERSEDED, reason)
-            raise SupersededError(reason)
-        self._control.event(EventKind.REBUILT, reason)
-        self._batch_size.start_over()
-        self._settling.require(producer=True, rewind=True)
 
     def _heed_client_error(self, error: KafkaError) -> None:
         if error.fatal():
@@ -380,15 +297,27 @@ class TaskLoop:
             self._control.event(EventKind.ERROR, self._progress.last_error)
 
     def _drain(self) -> None:
-        """Commit what is open; what cannot be committed within the bound is aborted, and read again by the next one."""
+        """Commit what is open; what cannot be committed within the bound is aborted, and read again by the next one.
+
+        What is undecided is decided by an init, if this attempt may still do that; a superseded one just leaves.
+        """
         deadline = self._clock() + self._drain_bound_s
         while self._clock() < deadline:
-            if self._settling.needs_producer:
-                self._guarded(self._settle)
+            if self._settling.is_undecided:
+                self._recovery.guarded(self._settling_turn)
             elif self._checkpoints.current is not None:
-                self._guarded(self._commit)
+                self._recovery.guarded(self._checkpoints.commit)
             else:
                 return
+
+    def _settling_turn(self) -> None:
+        """Polled, so that it does not spin and rebalances are served: it goes on being a member until it is closed."""
+        self._poll()
+        trouble = self._membership.take_trouble()
+        if trouble is not None:
+            raise trouble
+        self._settle()
+        self._checkpoints.publish_if_due()
 
     def _end_what_is_open(self) -> None:
         checkpoint = self._checkpoints.current

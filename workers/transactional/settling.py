@@ -7,14 +7,18 @@ from collections.abc import Callable, Iterable
 
 from confluent_kafka import OFFSET_INVALID, Message
 
-from workers.transactional.errors import AbortableError, RetriableError
-from workers.transactional.membership import Hold, Membership
+from app.wire.heartbeat import EventKind
+from workers.transactional.errors import AbortableError, FencedError, RetriableError, SupersededError
+from workers.transactional.inquiry import Inquiry, Standing
+from workers.transactional.membership import Announce, Hold, Membership
 from workers.transactional.ownership import Partition
-from workers.transactional.producers import TaskProducer
+from workers.transactional.producers import ProducerIdentity, TaskProducer
 from workers.transactional.slices import SLICE_S
 
 _FIRST_WAIT_S = 0.05
 _LONGEST_WAIT_S = 5.0
+_TRY_AGAIN_S = 0.2
+_LONGEST_BETWEEN_LOOKS_S = 2.0
 _BATCH_SIZE = 1_000_000
 _SHRINK = 8
 _SMALLEST_BATCH_SIZE = 1_000
@@ -28,27 +32,42 @@ Learn = Callable[[Partition, int | None], None]
 class Settling:
     """What must be done before records may be read again, done in steps of about a second.
 
-      1. a new producer         where the old one's state or outcome is not known: its init decides whatever is open
-      2. back to the committed  of every partition read from (rule 3); asked only after 1, or the answer could be that
+      1. may we?                before every init but the attempt's first: a superseded attempt would fence the rightful
+                                one (rule 5). The first needs no leave: whoever started this attempt has just given it
+      2. a new producer         where the old one's state or outcome is not known: its init decides whatever is open
+      3. back to the committed  of every partition read from (rule 3); asked only after 2, or the answer could be that
                                 of an undecided transaction
-    Between steps the loop polls, so that rebalances are served; held partitions deliver nothing.
+    Between steps the loop polls for `wait_s`, so that rebalances are served; held partitions deliver nothing.
+
+    Args:
+        inquiry: None where producers share no id, and nobody can be fenced.
     """
 
     def __init__(
         self,
         membership: Membership,
         make_producer: MakeProducer,
+        inquiry: Inquiry | None,
         *,
+        announce: Announce,
         learn: Learn,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.obstacle: str | None = None
         self._learn = learn
         self._membership = membership
         self._make_producer = make_producer
+        self._inquiry = inquiry
+        self._announce = announce
         self._batch_size: int | None = None
         self._clock = clock
         self._needs_producer = False
         self._needs_rewind = False
+        self._has_held_id = False
+        self._last_identity: ProducerIdentity | None = None
+        self._is_fenced = False
+        self._may_init = False
+        self._looks = 0
         self._starts: dict[Partition, int] = {}
         self._failures_in_a_row = 0
         self._not_before = 0.0
@@ -59,14 +78,29 @@ class Settling:
         return self._needs_producer or self._needs_rewind
 
     @property
-    def needs_producer(self) -> bool:
-        return self._needs_producer
+    def is_undecided(self) -> bool:
+        """True while a transaction of ours may be open that only an init would end."""
+        return self._needs_producer and self._has_held_id
 
-    def require(self, *, producer: bool = False, rewind: bool = False) -> None:
-        """Ask for it; from here on nothing is read until `step` has done it."""
-        self._needs_producer |= producer
-        self._needs_rewind |= rewind
+    @property
+    def wait_s(self) -> float:
+        """How long `step` will do nothing."""
+        return max(0.0, self._not_before - self._clock())
+
+    def require_producer(self, *, is_fenced: bool = False) -> None:
+        """Ask for a new one; from here on nothing is read until `step` has brought it."""
+        self._needs_producer = True
+        self._is_fenced |= is_fenced
         self._membership.hold(Hold.SETTLING)
+
+    def require_rewind(self) -> None:
+        """Ask to go back to the committed offsets; from here on nothing is read until `step` has done it."""
+        self._needs_rewind = True
+        self._membership.hold(Hold.SETTLING)
+
+    def remember(self, identity: ProducerIdentity | None) -> None:
+        """Who the producer was that is let go of: the journal is judged by it."""
+        self._last_identity = identity
 
     def back_off(self) -> float:
         """Wait before the next try, longer each time until `succeeded`; returns for how long."""
@@ -97,41 +131,75 @@ class Settling:
         """Do the next step; returns the new producer when there is one. Call it until `is_needed` is False.
 
         Raises:
+            SupersededError: this attempt may not have its id again.
             FencedError, FatalError: as the init says.
         """
-        if self._clock() < self._not_before:
+        if self.wait_s > 0:
             return None
         if self._needs_producer:
-            return self._init()
+            return self._init() if self._is_allowed() else None
         try:
             self._rewind()
-        except (RetriableError, AbortableError):
+        except (RetriableError, AbortableError) as error:
+            self._try_again(str(error), _TRY_AGAIN_S)
             return None
         self._needs_rewind = False
-        self._membership.release(Hold.SETTLING)
+        self._go_on()
         return None
 
     def give_up(self) -> None:
-        """Let go of a producer whose init has not been answered."""
+        """Let go of a producer whose init has not been answered, and of a question that has not."""
         fresh, self._fresh = self._fresh, None
         if fresh is not None:
             fresh.discard()
+        if self._inquiry is not None:
+            self._inquiry.give_up()
+
+    def _is_allowed(self) -> bool:
+        """Ask, unless this is the attempt's first init. What was answered holds until an init was answered."""
+        if self._inquiry is None or self._may_init or not (self._has_held_id or self._is_fenced):
+            return True
+        answer = self._inquiry.ask(
+            Standing(has_held=self._has_held_id, identity=self._last_identity, is_fenced=self._is_fenced)
+        )
+        if answer.may is None:
+            self._try_again(answer.reason, min(_LONGEST_BETWEEN_LOOKS_S, _FIRST_WAIT_S * 2.0**self._looks))
+            self._looks += 1
+            return False
+        if not answer.may:
+            raise SupersededError(answer.reason)
+        self._may_init, self._looks = True, 0
+        if self._is_fenced:
+            self._announce(EventKind.REBUILT, answer.reason)
+        return True
 
     def _init(self) -> TaskProducer | None:
         if self._fresh is None:
             self._fresh = self._make_producer(self._batch_size)
         try:
             self._fresh.init(SLICE_S)
-        except RetriableError:
+        except RetriableError as error:
+            self._try_again(str(error), _TRY_AGAIN_S)
             return None
-        except BaseException:
+        except BaseException as error:
+            self._may_init = self._may_init and not isinstance(error, FencedError)
             self.give_up()
             raise
         fresh, self._fresh = self._fresh, None
-        self._needs_producer = False
+        self._needs_producer = self._is_fenced = self._may_init = False
+        self._has_held_id = True
         if not self._needs_rewind:
-            self._membership.release(Hold.SETTLING)
+            self._go_on()
         return fresh
+
+    def _try_again(self, obstacle: str, wait_s: float) -> None:
+        """Later: an error that comes at once must not come as fast as it can."""
+        self.obstacle = obstacle
+        self._not_before = self._clock() + wait_s
+
+    def _go_on(self) -> None:
+        self.obstacle = None
+        self._membership.release(Hold.SETTLING)
 
     def _rewind(self) -> None:
         """Seek what has been read from to what is committed. A partition not read from yet starts there by itself."""

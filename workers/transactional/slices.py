@@ -9,6 +9,8 @@ from typing import NamedTuple
 from workers.transactional.errors import RetriableError
 
 SLICE_S = 1.0
+_FIRST_PAUSE_S = 0.01
+_LONGEST_PAUSE_S = 0.2
 
 
 def _nothing() -> None:
@@ -31,21 +33,31 @@ class Patience(NamedTuple):
 
 
 def in_slices(
-    call: Callable[[float], None], patience: Patience, *, clock: Callable[[], float] = time.monotonic
+    call: Callable[[float], None],
+    patience: Patience,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """Call `call(slice in seconds)` until it returns, repeating it while it raises RetriableError.
 
-    librdkafka's transaction calls are resumable: repeated after a timeout they wait on for the same answer.
+    librdkafka's transaction calls are resumable: repeated after a timeout they wait on for the same answer. Some
+    errors come at once (a coordinator that moves); then it pauses, longer each time, at most until the slice is over.
 
     Raises:
         RetriableError: the last one, when patience has ended.
     """
     deadline = clock() + patience.bound_s
+    pause_s = _FIRST_PAUSE_S
     while True:
-        left_s = deadline - clock()
+        began_at = clock()
+        slice_s = max(0.05, min(SLICE_S, deadline - began_at))
         try:
-            return call(max(0.05, min(SLICE_S, left_s)))
+            return call(slice_s)
         except RetriableError:
             patience.between()
-            if clock() >= deadline:
+            now = clock()
+            if now >= deadline:
                 raise
+            sleep(max(0.0, min(pause_s, began_at + slice_s - now, deadline - now)))
+            pause_s = min(_LONGEST_PAUSE_S, 2 * pause_s)

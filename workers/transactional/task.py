@@ -8,8 +8,8 @@ from collections.abc import Callable
 from confluent_kafka import Consumer
 
 from app.domain.pipeline import ProcessingGuarantee
-from app.wire.heartbeat import TaskState
-from workers.transactional import inquiry
+from app.wire.heartbeat import EventKind, TaskState
+from workers.transactional.batching import BatchSize
 from workers.transactional.checkpoints import Bounds, Checkpoints
 from workers.transactional.client_config import (
     consumer_config,
@@ -22,12 +22,16 @@ from workers.transactional.errors import SupersededError, TaskFailedError
 from workers.transactional.failures import BadRecords
 from workers.transactional.garbage import quiet_garbage_collector
 from workers.transactional.idempotent_producer import IdempotentProducer
+from workers.transactional.inquiry import Inquiry
+from workers.transactional.journal import IdJournal
 from workers.transactional.loop import TaskLoop
 from workers.transactional.membership import Membership
 from workers.transactional.ownership import Ownership
 from workers.transactional.processing import Processing
-from workers.transactional.producers import ProducerIdentity, TaskProducer
+from workers.transactional.producers import TaskProducer
 from workers.transactional.progress import Progress
+from workers.transactional.recovery import Recovery
+from workers.transactional.settling import Settling
 from workers.transactional.suspicion import Suspicion
 from workers.transactional.tally import Tally
 from workers.transactional.transactional_producer import TransactionalProducer
@@ -56,6 +60,7 @@ def run_task(specification: TaskSpecification, control: Control, *, transform: T
             end, message = TaskEnd.DRAINED, "drained: nothing is open, the group is left"
         except SupersededError as superseded:
             end, message = TaskEnd.SUPERSEDED, str(superseded)
+            control.event(EventKind.SUPERSEDED, message)
         finally:
             attempt.consumer.close()
         state = TaskState.DRAINED if end is TaskEnd.DRAINED else TaskState.SUPERSEDED
@@ -78,7 +83,8 @@ class Attempt:
         definition = specification.definition
         transaction_timeout_s = definition.transaction_timeout_ms / 1000
         max_poll_ms = definition.consumer_overrides.get("max.poll.interval.ms", _DEFAULT_MAX_POLL_INTERVAL_MS)
-        make_producer = producer_maker(specification)
+        commit_interval_s = definition.commit_interval_ms / 1000
+        batch_size = BatchSize(target_s=commit_interval_s)
         ownership = Ownership()
         suspicion = Suspicion(ownership)
         bad_records = BadRecords(definition.errors, announce=control.event)
@@ -97,6 +103,13 @@ class Attempt:
             progress=progress,
             bounds=Bounds(transaction_timeout_s=transaction_timeout_s, max_poll_interval_s=int(max_poll_ms) / 1000),
         )
+        settling = Settling(
+            self.membership,
+            producer_maker(specification),
+            inquiry_of(specification, control),
+            announce=control.event,
+            learn=progress.learned,
+        )
         self.loop = TaskLoop(
             membership=self.membership,
             checkpoints=self.checkpoints,
@@ -107,10 +120,19 @@ class Attempt:
                 sink_topic=definition.sink_topic,
                 bad_records=bad_records,
             ),
-            make_producer=make_producer,
+            settling=settling,
+            recovery=Recovery(
+                checkpoints=self.checkpoints,
+                settling=settling,
+                suspicion=suspicion,
+                batch_size=batch_size,
+                announce=control.event,
+                tally=tally,
+                progress=progress,
+            ),
+            batch_size=batch_size,
             control=control,
-            may_rebuild=_rebuild_question(specification, control),
-            commit_interval_s=definition.commit_interval_ms / 1000,
+            commit_interval_s=commit_interval_s,
             drain_bound_s=2 * transaction_timeout_s,
             tally=tally,
             progress=progress,
@@ -132,15 +154,12 @@ def producer_maker(specification: TaskSpecification) -> Callable[[int | None], T
             raise TaskFailedError("exactly_once (a producer for each partition) is not there yet: use exactly_once_v2")
 
 
-def _rebuild_question(
-    specification: TaskSpecification, control: Control
-) -> Callable[[ProducerIdentity | None], tuple[bool, str]]:
-    def may_rebuild(identity: ProducerIdentity | None) -> tuple[bool, str]:
-        return inquiry.may_rebuild(
-            ask_server=lambda timeout_s: control.ask_is_current(timeout_s=timeout_s),
-            transactional_id=specification.transactional_id or "",
-            identity=identity,
-            journal_config=reader_config(specification),
-        )
-
-    return may_rebuild
+def inquiry_of(specification: TaskSpecification, control: Control) -> Inquiry | None:
+    """How the attempt asks for its id; None where it has none."""
+    transactional_id = specification.transactional_id
+    if specification.definition.processing_guarantee is ProcessingGuarantee.AT_LEAST_ONCE or transactional_id is None:
+        return None
+    return Inquiry(
+        ask_server=lambda timeout_s: control.ask_is_current(timeout_s=timeout_s),
+        open_journal=lambda: IdJournal(transactional_id, reader_config(specification)),
+    )

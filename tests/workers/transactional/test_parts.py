@@ -96,6 +96,28 @@ class TestSlices:
         with pytest.raises(RetriableError, match="call 3"):
             in_slices(call, Patience(8.0), clock=lambda: next(ticks))
 
+    def test_error_that_comes_at_once_is_not_asked_for_as_fast_as_it_comes(self) -> None:
+        now = 0.0
+        pauses: list[float] = []
+        calls: list[float] = []
+
+        def sleep(seconds: float) -> None:
+            nonlocal now
+            now += seconds
+            pauses.append(seconds)
+
+        def call(_timeout_s: float) -> None:
+            nonlocal now
+            now += 0.001
+            calls.append(now)
+            raise RetriableError("the coordinator moves")
+
+        with pytest.raises(RetriableError):
+            in_slices(call, Patience(3.0), clock=lambda: now, sleep=sleep)
+        assert len(calls) < 25
+        assert pauses[0] < 0.05, "most moves take a few milliseconds"
+        assert 3.0 <= now < 3.1
+
     def test_other_errors_end_it_at_once(self) -> None:
         def call(_timeout_s: float) -> None:
             raise AbortableError("no use")

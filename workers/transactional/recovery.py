@@ -1,0 +1,128 @@
+"""What an error means for the open checkpoint and its producer, and what must be settled before reading goes on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from app.wire.heartbeat import EventKind, TaskState
+from workers.transactional.batching import BatchSize
+from workers.transactional.checkpoint import Checkpoint
+from workers.transactional.checkpoints import Checkpoints
+from workers.transactional.errors import (
+    AbortableError,
+    FatalError,
+    FencedError,
+    LoopError,
+    OutcomeUnknownError,
+    PipelineStopError,
+    ProducerLostError,
+    RefusedError,
+    TaskFailedError,
+)
+from workers.transactional.membership import Announce
+from workers.transactional.progress import Progress
+from workers.transactional.settling import Settling
+from workers.transactional.suspicion import Suspicion
+from workers.transactional.tally import Tally
+
+_IDENTITY_S = 2.0
+_VISIBLE_WAIT_S = 1.0
+
+
+class Recovery:
+    """Decides in one place; what it decides is done by Settling (docs/loop.md has the table)."""
+
+    def __init__(
+        self,
+        *,
+        checkpoints: Checkpoints,
+        settling: Settling,
+        suspicion: Suspicion,
+        batch_size: BatchSize,
+        announce: Announce,
+        tally: Tally,
+        progress: Progress,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._checkpoints = checkpoints
+        self._settling = settling
+        self._suspicion = suspicion
+        self._batch_size = batch_size
+        self._announce = announce
+        self._tally = tally
+        self._progress = progress
+        self._clock = clock
+
+    def guarded(self, action: Callable[[], None]) -> None:
+        """Do it. What goes wrong is heard of no more, unless this attempt cannot go on.
+
+        Raises:
+            TaskFailedError, PipelineStopError: the attempt is over.
+        """
+        try:
+            action()
+        except LoopError as error:
+            try:
+                self._recover(error)
+            except FencedError as fenced:
+                # Learned from the abort. Whoever is fenced has nothing to abort any more, so this ends here.
+                self._recover(fenced)
+
+    def replace_producer(self, *, outcome_unknown: bool = False, is_fenced: bool = False) -> None:
+        """Let go of the producer with whatever is open in it; its successor's init decides that."""
+        producer = self._checkpoints.producer
+        if producer is not None:
+            self._settling.remember(producer.identity(timeout_s=_IDENTITY_S))
+        self._checkpoints.abandon(outcome_unknown=outcome_unknown)
+        self._settling.require_producer(is_fenced=is_fenced)
+
+    def _recover(self, error: LoopError) -> None:
+        self._progress.last_error = str(error)
+        if isinstance(error, FatalError):
+            raise TaskFailedError(str(error)) from error
+        checkpoint = self._checkpoints.current
+        match error:
+            case FencedError():
+                self._heed_fencing(error)
+            case OutcomeUnknownError():
+                self._announce(EventKind.OUTCOME_UNKNOWN, str(error))
+                self.replace_producer(outcome_unknown=True)
+            case ProducerLostError():
+                self.replace_producer()
+            case RefusedError() if checkpoint is not None:
+                self._heed_refusal(error, checkpoint)
+            case _:
+                self._abort(error)
+                if isinstance(error, AbortableError) and not error.keeps_producer:
+                    self.replace_producer()
+        self._settling.require_rewind()
+        if self._settling.back_off() >= _VISIBLE_WAIT_S:
+            self._progress.enter(TaskState.BACKING_OFF, now=self._clock())
+
+    def _abort(self, error: LoopError) -> None:
+        if self._checkpoints.current is None:
+            return
+        self._announce(EventKind.ABORTED, str(error))
+        try:
+            self._checkpoints.abort()
+        except ProducerLostError:
+            self.replace_producer()
+
+    def _heed_refusal(self, error: RefusedError, checkpoint: Checkpoint) -> None:
+        """Look for the record that is refused in smaller checkpoints; a lone one is treated by the policy (rule 7)."""
+        if checkpoint.records == 1 and any(map(self._suspicion.condemned, checkpoint.positions)):
+            self._abort(error)
+            raise PipelineStopError(f"the dead letter of a refused record is refused too: {error}") from error
+        self._suspicion.refused(checkpoint.positions, records=checkpoint.records, reason=error)
+        self._abort(error)
+        # After a refusal librdkafka's next transaction on the partition fails with OUT_OF_ORDER_SEQUENCE_NUMBER.
+        self.replace_producer()
+
+    def _heed_fencing(self, error: FencedError) -> None:
+        """Its successor is initialised only if the inquiry allows it, as after every other loss of a producer."""
+        self._tally.fencings += 1
+        self._progress.enter(TaskState.FENCED, now=self._clock())
+        self._announce(EventKind.FENCED, str(error))
+        self.replace_producer(outcome_unknown=error.outcome_unknown, is_fenced=True)
+        self._batch_size.start_over()
