@@ -31,13 +31,13 @@ class ServerProcess:
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def __post_init__(self) -> None:
-        self._users_port, workers_port = free_ports(2)
+        self._users_port, self._workers_port = free_ports(2)
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("FENCELINE_")}
         self.process = ChildProcess(
             name="Fenceline server",
             argv=[
                 *(sys.executable, "-c", "import sys; from app.cli import main; sys.argv[0] = 'fenceline'; main()"),
-                *("serve", "--users-port", str(self._users_port), "--workers-port", str(workers_port)),
+                *("serve", "--users-port", str(self._users_port), "--workers-port", str(self._workers_port)),
             ],
             log_path=self.state_dir.with_name("server.log"),
             env={
@@ -52,6 +52,10 @@ class ServerProcess:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self._users_port}"
+
+    @property
+    def workers_url(self) -> str:
+        return f"http://127.0.0.1:{self._workers_port}"
 
     def start(self) -> None:
         """Start it and wait until it is ready."""
