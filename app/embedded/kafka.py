@@ -33,6 +33,13 @@ appender.console.layout.pattern = [%d] %p %m (%c)%n
 rootLogger.level = INFO
 rootLogger.appenderRef.console.ref = console
 """
+# Brokers before 4.0 log by Log4j 1.
+_LOG4J1 = """\
+log4j.rootLogger=INFO, console
+log4j.appender.console=org.apache.log4j.ConsoleAppender
+log4j.appender.console.layout=org.apache.log4j.PatternLayout
+log4j.appender.console.layout.ConversionPattern=[%d] %p %m (%c)%n
+"""
 
 # librdkafka prints a line for each refused connection; while a broker starts that is the normal state.
 _silent = logging.getLogger("fenceline.embedded.kafka.client")
@@ -154,6 +161,7 @@ class KafkaCluster:
         data_dir: Path | None = None,
         overrides: Mapping[str, str] | None = None,
         jvm: Jvm | None = None,
+        jars: str = KAFKA_JARS,
         on_progress: OnProgress | None = None,
     ) -> Self:
         """Fetch the jars if need be, format the storage if it is new, start the nodes and wait until all answer.
@@ -163,13 +171,14 @@ class KafkaCluster:
             data_dir: a folder to keep data and logs in, reused at the next start; a temporary one by default.
             overrides: broker settings on top of ours, the same for every node.
             jvm: heap and compilation; small and quick by default.
+            jars: the manifest of the brokers' class path, for another version than ours.
             on_progress: told while jars are downloaded.
 
         Raises:
             EmbeddedError: no Java, no jars, or a node that does not come up (with the tail of its log).
         """
         java = find_java(may_fetch=True)
-        class_path = os.pathsep.join(str(jar) for jar in ensure_jars(KAFKA_JARS, on_progress=on_progress))
+        class_path = os.pathsep.join(str(jar) for jar in ensure_jars(jars, on_progress=on_progress))
         is_temporary = data_dir is None
         folder = Path(tempfile.mkdtemp(prefix="fenceline-kafka-")) if data_dir is None else data_dir.absolute()
         folder.mkdir(parents=True, exist_ok=True)
@@ -289,10 +298,13 @@ def _build(
             "".join(f"{key}={value}\n" for key, value in settings.items()), encoding="utf-8"
         )
         (home / "log4j2.properties").write_text(_LOG4J2, encoding="utf-8")
+        (home / "log4j.properties").write_text(_LOG4J1, encoding="utf-8")
         process = ChildProcess(
             name=f"Kafka broker {node_id}",
             argv=[
-                *(str(java.executable), *jvm.arguments(), f"-Dlog4j2.configurationFile={home / 'log4j2.properties'}"),
+                *(str(java.executable), *jvm.arguments()),
+                f"-Dlog4j2.configurationFile={home / 'log4j2.properties'}",
+                f"-Dlog4j.configuration={(home / 'log4j.properties').as_uri()}",
                 *("kafka.Kafka", str(home / "server.properties")),
             ],
             log_path=home / "broker.log",

@@ -26,6 +26,11 @@ from app.embedded.pyspark_package import spark_home
 
 KAFKA_VERSION = "4.3.1"
 KAFKA_JARS = f"kafka-{KAFKA_VERSION}"
+KAFKA_TOOLS_JARS = f"kafka-tools-{KAFKA_VERSION}"
+OLD_KAFKA_VERSION = "3.9.2"
+"""The last line that writes journals as brokers did before transaction.version 1; for tests."""
+OLD_KAFKA_JARS = f"kafka-{OLD_KAFKA_VERSION}"
+OLD_KAFKA_TOOLS_JARS = f"kafka-tools-{OLD_KAFKA_VERSION}"
 ECJ_JARS = "ecj-3.46.100"
 
 _DOWNLOAD_TIMEOUT_S = 900.0

@@ -1,0 +1,243 @@
+"""Kafka's record batches (magic 2) as they lie in a log: headers, records and the markers that end transactions.
+
+A client's API hides what tells a pending record from a committed one: producer id and epoch, the transactional flag,
+control records. They are read here, from the bytes of a Fetch at read_uncommitted or of a segment file. Checksums are
+not computed: the broker did so when it took the batch, and TCP carries its own.
+Source: Kafka's documentation, "Message Format"; clients/.../record/internal/DefaultRecordBatch.java; EndTxnMarker.json.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from enum import IntEnum
+
+import msgspec
+
+from app.domain.wire_format import MalformedError
+from app.domain.wire_message import Undecodable
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+# Offset, length and magic are where they are in every message format there was.
+_ANY_HEADER = struct.Struct(">qiib")
+_LOG_OVERHEAD = 12
+_MAGIC = 2
+_CONTROL_KEY = struct.Struct(">hh")
+_MARKER = struct.Struct(">hi")
+_MAX_VARINT_BYTES = 10
+
+
+class Compression(IntEnum):
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+class RecordBatch(msgspec.Struct, frozen=True):
+    """One batch. -1 stands for "none": a producer without idempotence has no id, control batches have no sequence.
+
+    The offsets from `base_offset` to `last_offset` are its own, records that compaction removed included: it may hold
+    fewer records than offsets, or none. `records` are its records as bytes, possibly compressed.
+    """
+
+    base_offset: int
+    last_offset: int
+    leader_epoch: int
+    attributes: int
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+    size_bytes: int
+    records: bytes
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.attributes & 0x10 != 0
+
+    @property
+    def is_control(self) -> bool:
+        return self.attributes & 0x20 != 0
+
+    @property
+    def has_log_append_time(self) -> bool:
+        """Timestamps are those of the broker's append, the same for the whole batch."""
+        return self.attributes & 0x08 != 0
+
+    @property
+    def codec(self) -> int:
+        """One of Compression, or a number that is not in use yet."""
+        return self.attributes & 0x07
+
+
+class UnreadableBatch(msgspec.Struct, frozen=True):
+    """A batch in a format that we do not read. `last_offset` says where to go on."""
+
+    last_offset: int
+    size_bytes: int
+    reason: str
+
+
+class Record(msgspec.Struct, frozen=True):
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+class MarkerType(IntEnum):
+    ABORT = 0
+    COMMIT = 1
+
+
+class Marker(msgspec.Struct, frozen=True):
+    """The end of a transaction in one partition; `coordinator_epoch` is that of the coordinator who decided it."""
+
+    type: MarkerType
+    coordinator_epoch: int
+
+
+def split_batches(data: bytes) -> Iterator[RecordBatch | UnreadableBatch]:
+    """The batches of a log's bytes in order. The last one may be cut off, as brokers do: it is left out."""
+    at, end = 0, len(data)
+    while end - at > _ANY_HEADER.size:
+        offset, length, _, magic = _ANY_HEADER.unpack_from(data, at)
+        after = at + _LOG_OVERHEAD + length
+        if after > end or length <= 0:
+            return
+        if magic != _MAGIC:
+            yield UnreadableBatch(offset, after - at, f"message format {magic}, which we do not read")
+        elif after - at < _HEADER.size:
+            yield UnreadableBatch(offset, after - at, f"a batch of {after - at} bytes, shorter than its header")
+        else:
+            yield _batch(data, at, after)
+        at = after
+
+
+def _batch(data: bytes, at: int, after: int) -> RecordBatch:
+    (
+        base_offset,
+        _,
+        leader_epoch,
+        _,
+        _,
+        attributes,
+        last_offset_delta,
+        base_timestamp_ms,
+        max_timestamp_ms,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        record_count,
+    ) = _HEADER.unpack_from(data, at)
+    return RecordBatch(
+        base_offset,
+        base_offset + last_offset_delta,
+        leader_epoch,
+        attributes,
+        base_timestamp_ms,
+        max_timestamp_ms,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        record_count,
+        after - at,
+        data[at + _HEADER.size : after],
+    )
+
+
+def read_records(batch: RecordBatch) -> list[Record] | Undecodable:
+    """The records of a batch; `Undecodable` for a compression that is not built in, and for malformed ones."""
+    data = batch.records
+    try:
+        if batch.codec == Compression.GZIP:
+            data = zlib.decompress(data, wbits=zlib.MAX_WBITS | 16)
+        elif batch.codec != Compression.NONE:
+            return Undecodable(f"compressed with {_codec_name(batch.codec)}, which we do not decompress", data)
+        return _records(data, batch)
+    except (MalformedError, IndexError, UnicodeDecodeError, zlib.error) as error:
+        return Undecodable(f"malformed records: {error}", data)
+
+
+def _codec_name(codec: int) -> str:
+    return Compression(codec).name.lower() if codec in set(Compression) else f"codec {codec}"
+
+
+def _records(data: bytes, batch: RecordBatch) -> list[Record]:
+    found: list[Record] = []
+    at = 0
+    for _ in range(batch.record_count):
+        length, at = _varint(data, at)
+        end = at + length
+        if length < 0 or end > len(data):
+            raise MalformedError(f"a record of {length} bytes at {at}, {len(data) - at} left")
+        # One byte of attributes, which has no use yet.
+        timestamp_delta, at = _varint(data, at + 1)
+        offset_delta, at = _varint(data, at)
+        key, at = _nullable_bytes(data, at, end)
+        value, at = _nullable_bytes(data, at, end)
+        header_count, at = _varint(data, at)
+        headers: list[tuple[str, bytes | None]] = []
+        for _ in range(header_count):
+            name, at = _nullable_bytes(data, at, end)
+            content, at = _nullable_bytes(data, at, end)
+            headers.append(((name or b"").decode("utf-8"), content))
+        if at != end:
+            raise MalformedError(f"a record that ends at {at} and was said to end at {end}")
+        found.append(
+            Record(
+                batch.base_offset + offset_delta,
+                batch.max_timestamp_ms if batch.has_log_append_time else batch.base_timestamp_ms + timestamp_delta,
+                key,
+                value,
+                tuple(headers),
+            )
+        )
+    return found
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """Zigzag: signs alternate, so that small numbers of both signs are short."""
+    byte = data[at]
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), at + 1
+    value = byte & 0x7F
+    for index in range(1, _MAX_VARINT_BYTES):
+        byte = data[at + index]
+        value |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at + index + 1
+    raise MalformedError(f"a varint longer than {_MAX_VARINT_BYTES} bytes")
+
+
+def _nullable_bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
+    length, at = _varint(data, at)
+    if length < 0:
+        return None, at
+    after = at + length
+    if after > end:
+        raise MalformedError(f"{length} bytes wanted at {at}, {end - at} left")
+    return data[at:after], after
+
+
+def read_marker(batch: RecordBatch) -> Marker | Undecodable:
+    """What a control batch says; `Undecodable` for control records that do not end a transaction."""
+    records = read_records(batch)
+    if isinstance(records, Undecodable):
+        return records
+    if len(records) != 1 or records[0].key is None or len(records[0].key) < _CONTROL_KEY.size:
+        return Undecodable(f"a control batch of {len(records)} records without one type", batch.records)
+    _, control_type = _CONTROL_KEY.unpack_from(records[0].key)
+    value = records[0].value or b""
+    if control_type not in (MarkerType.ABORT, MarkerType.COMMIT):
+        return Undecodable(f"unknown control record type {control_type}", batch.records)
+    if len(value) < _MARKER.size:
+        return Undecodable(f"a marker of {len(value)} bytes", batch.records)
+    _, coordinator_epoch = _MARKER.unpack_from(value)
+    return Marker(MarkerType(control_type), coordinator_epoch)
