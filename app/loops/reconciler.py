@@ -89,6 +89,7 @@ class Reconciler:
             # A restored database gets its new identity from whoever asks first, and keeps it only if that is committed.
             await uow.commit()
         self._notice(epoch, self._clock.now())
+        bug: Exception | None = None
         for run in live:
             try:
                 await self._reconcile(run)
@@ -100,6 +101,12 @@ class Reconciler:
                 log.info("run %s of %s changed while it was being reconciled: %s", run.id, run.pipeline, error)
             except FencelineError as error:
                 log.warning("run %s of %s cannot be reconciled: %s", run.id, run.pipeline, error.message)
+            except Exception as error:
+                # What one run brings out must not keep the others from being looked at; it is raised after them.
+                log.exception("run %s of %s cannot be reconciled", run.id, run.pipeline)
+                bug = bug or error
+        if bug is not None:
+            raise bug
 
     def _notice(self, epoch: str, now: datetime) -> None:
         if self._database_epoch is not None and epoch != self._database_epoch:
@@ -108,6 +115,11 @@ class Reconciler:
             self._listening_since = None
             self._was_restored = True
         self._database_epoch = epoch
+        if self._began_at is not None and self._began_at > now:
+            log.warning("the clock of this host went back by %s", self._began_at - now)
+            self._began_at = now
+        if self._listening_since is not None and self._listening_since > now:
+            self._listening_since = now
         self._began_at = self._began_at or now
         self._listening_since = self._listening_since or now
 

@@ -187,7 +187,8 @@ async def record_signal(
     if instance.has_ended:
         raise ConflictError(f"lease {lease} of instance {ordinal} of run {run_id} is {instance.state} already")
     before = instance.killed_at if is_kill else instance.drain_signalled_at
-    if before is not None and (is_kill or before >= instance.since):
+    # What stands in the future was written by a clock that has jumped back since; the reconciler decides anew.
+    if before is not None and before <= now:
         raise ConflictError(f"lease {lease} of instance {ordinal} of run {run_id} was signalled at {before} already")
     instance = (
         replace(instance, killed_at=now, reason=reason)
@@ -228,7 +229,12 @@ async def move_locked_instance(
 ) -> Instance:
     """Move an instance whose row the caller has locked; with its end its partitions have no owner any more."""
     state = advance(instance.state, to)
-    moved = replace(instance, state=state, since=now if state is not instance.state else instance.since, reason=reason)
+    moved = replace(instance, state=state, reason=reason)
+    if state is not instance.state:
+        moved = replace(moved, since=now)
+        if state is InstanceState.DRAINING:
+            # A signal of an earlier drain, before it was heard again, counts no more.
+            moved = replace(moved, drain_signalled_at=None)
     if moved != instance:
         await uow.instances.save(moved)
     if moved.has_ended and not instance.has_ended:

@@ -304,6 +304,59 @@ async def test_of_two_servers_that_decide_at_once_one_signals(plane: ControlPlan
     assert spark.stopped == [0]
 
 
+async def test_a_clock_that_goes_back_keeps_no_run_from_being_started(
+    plane: ControlPlane, reconciler: Reconciler, spark: RecordingSpark
+) -> None:
+    await settle(plane, reconciler)
+    plane.pass_time(-3600)
+    await plane.pipeline()
+    await plane.run()
+    await reconciler.turn()
+    assert [one.lease for one in spark.submitted] == [1]
+
+
+async def test_a_signal_of_an_earlier_drain_does_not_count_for_this_one(
+    plane: ControlPlane, reconciler: Reconciler, spark: RecordingSpark
+) -> None:
+    """It was hurried, went out of sight, was heard again as running, and drains once more."""
+    run = await plane.running()
+    await settle(plane, reconciler)
+    await plane.move(run.id, 0, S.DRAINING)
+    await reconciler.turn()
+    assert spark.stopped == [0]
+    for state in (S.UNREACHABLE, S.RUNNING):
+        await plane.move(run.id, 0, state)
+    plane.pass_time(300)
+    await plane.drive(driver_heartbeat(run.id))
+    await plane.move(run.id, 0, S.DRAINING)
+    await reconciler.turn()
+    assert spark.killed == []
+    plane.pass_time(16)
+    await plane.drive(driver_heartbeat(run.id))
+    await reconciler.turn()
+    assert (spark.stopped, spark.killed) == ([0, 0], [])
+
+
+async def test_a_bug_that_one_run_brings_out_keeps_no_other_from_being_looked_at(
+    plane: ControlPlane, reconciler: Reconciler, spark: RecordingSpark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await reconciler.turn()
+    for name in ("a", "b", "c"):
+        await plane.pipeline(name)
+    bad, *_ = [await plane.run(name) for name in ("a", "b", "c")]
+    begin = reconciler._reconcile  # pyright: ignore[reportPrivateUsage]  # one run is made to fail
+
+    async def fail_the_first(run: runs.Run) -> None:
+        if run.id == bad.id:
+            raise PermissionError("a folder that nobody may touch")
+        await begin(run)
+
+    monkeypatch.setattr(reconciler, "_reconcile", fail_the_first)
+    with pytest.raises(PermissionError):
+        await reconciler.turn()
+    assert sorted(one.pipeline for one in spark.submitted) == ["b", "c"]
+
+
 async def test_one_run_that_cannot_be_reconciled_does_not_stop_the_others(
     plane: ControlPlane, reconciler: Reconciler, spark: RecordingSpark, monkeypatch: pytest.MonkeyPatch
 ) -> None:

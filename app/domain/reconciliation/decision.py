@@ -70,8 +70,9 @@ def _submit(view: View, instance: Instance) -> list[Action]:
     if instance.ordinal >= view.ordinals or instance.revision != view.run.revision:
         reason = f"not submitted: the run has moved to revision {view.run.revision}"
         return [advance(instance, InstanceState.STOPPED, reason)]
-    waited = view.now - instance.leased_at
-    if not view.may_start or waited < view.timing.wait_after(failures_in_a_row(view, instance.ordinal)):
+    wait = view.timing.wait_after(failures_in_a_row(view, instance.ordinal))
+    leased_at = view.past(instance.leased_at)
+    if not view.may_start or (leased_at is not None and view.now - leased_at < wait):
         return []
     return [Submit(ordinal=instance.ordinal, lease=instance.lease)]
 

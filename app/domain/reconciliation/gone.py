@@ -35,9 +35,10 @@ def judge_gone(view: View, instance: Instance, seen: Observation) -> list[Action
                 "run: bring the master back, or kill the run",
             ),
         ]
-    if instance.missing_since is None:
+    missing_since = view.past(instance.missing_since)
+    if missing_since is None:
         return [mark_missing(instance, view.now)]
-    gone_for = min(view.now - instance.missing_since, view.silence(instance))
+    gone_for = min(view.now - missing_since, view.silence(instance))
     if seen.master is MasterWord.FINISHED:
         return (
             [advance(instance, InstanceState.FAILED, _why_it_ended(instance, seen))]
@@ -54,7 +55,8 @@ def judge_gone(view: View, instance: Instance, seen: Observation) -> list[Action
 
 def _judge_never_claimed(view: View, instance: Instance, seen: Observation) -> list[Action]:
     """No task has run under this lease, so nobody else needs to be asked; only its process may be about to start."""
-    if instance.jvm_pid is None and view.now - instance.since < view.timing.submit_grace:
+    began = view.past(instance.since)
+    if instance.jvm_pid is None and began is not None and view.now - began < view.timing.submit_grace:
         return []
     return [advance(instance, InstanceState.FAILED, _why_it_ended(instance, seen))]
 

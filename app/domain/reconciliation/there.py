@@ -42,9 +42,10 @@ def kill(view: View, instance: Instance, seen: Observation) -> list[Action]:
     if is_over:
         return [advance(instance, InstanceState.STOPPED, "killed")]
     # Its host or its master does not answer: the kill was a person's decision, so it holds after the usual time.
-    if instance.missing_since is None:
+    missing_since = view.past(instance.missing_since)
+    if missing_since is None:
         return [mark_missing(instance, view.now)]
-    if view.now - instance.missing_since >= view.timing.lost_after and view.is_silent(instance):
+    if view.now - missing_since >= view.timing.lost_after and view.is_silent(instance):
         return end_as_lost(instance, "killed; nothing was heard of it since, and nobody could say that it has ended")
     return []
 
@@ -64,13 +65,13 @@ def _hurry(view: View, instance: Instance, seen: Observation) -> list[Action]:
         where = instance.host or "another host"
         return _say(instance, f"it drains unseen: no heartbeat arrives, and it runs on {where}") if is_silent else []
     timing = view.timing
-    # What was sent in an earlier drain, before it was heard again, counts no more.
-    signalled_at = instance.drain_signalled_at
-    if signalled_at is None or signalled_at < instance.since:
-        age = view.now - instance.since
-        if not is_silent and age < timing.drain_signal_after:
+    signalled_at = view.past(instance.drain_signalled_at)
+    if signalled_at is None:
+        since = view.past(instance.since)
+        if not is_silent and since is not None and view.now - since < timing.drain_signal_after:
             return []
-        why = "no heartbeat arrives" if is_silent else f"it has not drained within {age.total_seconds():.0f} s"
+        bound_s = timing.drain_signal_after.total_seconds()
+        why = "no heartbeat arrives" if is_silent else f"it has not drained within {bound_s:g} s"
         reason = f"{why}: its driver got SIGTERM"
         return [SignalDrain(ordinal=instance.ordinal, lease=instance.lease, reason=reason)]
     waited = view.now - signalled_at
@@ -80,9 +81,10 @@ def _hurry(view: View, instance: Instance, seen: Observation) -> list[Action]:
 
 
 def _kill(view: View, instance: Instance, reason: str) -> list[Action]:
-    if instance.killed_at is None:
+    killed_at = view.past(instance.killed_at)
+    if killed_at is None:
         return [Kill(ordinal=instance.ordinal, lease=instance.lease, reason=reason)]
-    if view.now - instance.killed_at < view.timing.kill_again_after:
+    if view.now - killed_at < view.timing.kill_again_after:
         return []
     return [Kill(ordinal=instance.ordinal, lease=instance.lease, reason=None)]
 

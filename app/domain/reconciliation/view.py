@@ -66,11 +66,19 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     may_start: bool
     timing: Timing = Timing()
 
+    def past(self, at: datetime | None) -> datetime | None:
+        """`at`, at the latest now; None where only a clock that has jumped back since can have written it.
+
+        Another server's clock may be ahead of ours by less than the heartbeat timeout.
+        """
+        if at is None or at > self.now + self.timing.heartbeat_timeout:
+            return None
+        return min(at, self.now)
+
     def silence(self, instance: Instance) -> timedelta:
         """How long nothing was heard of the instance though somebody listened."""
-        heard = [
-            at for at in (instance.last_heartbeat_at, instance.claimed_at, instance.submitted_at) if at is not None
-        ]
+        words = (instance.last_heartbeat_at, instance.claimed_at, instance.submitted_at)
+        heard = [at for at in map(self.past, words) if at is not None]
         return self.now - max([self.listening_since, *heard])
 
     def is_silent(self, instance: Instance) -> bool:
