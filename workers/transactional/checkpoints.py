@@ -97,17 +97,18 @@ class Checkpoints:
     def end_for_revoke(self) -> None:
         """Commit the whole open checkpoint from inside the revoke callback (rule 2).
 
-        What fails before the commit call is aborted here, within the bound. A commit whose answer is missing is left
-        for the loop, outside of the callback (rule 6). Raises what went wrong.
+        What fails before the commit call is aborted here, within what is left of the bound, or a slice. A commit whose
+        answer is missing is left for the loop, outside of the callback (rule 6). Raises what went wrong.
         """
         checkpoint = self._current
         if checkpoint is None or checkpoint.state is not CheckpointState.OPEN:
             return
         bound_s = self._bounds.on_revoke_s(since_poll_s=self._clock() - self._polled_at)
+        deadline = self._clock() + bound_s
         try:
             self._commit(checkpoint, bound_s)
         except AbortableError:
-            self._abort(checkpoint, bound_s)
+            self._abort(checkpoint, max(SLICE_S, deadline - self._clock()))
             raise
 
     def abort(self) -> None:

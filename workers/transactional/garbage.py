@@ -7,11 +7,12 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 _YOUNG = 1
+_ALL = 2
 
 
 @contextmanager
 def quiet_garbage_collector() -> Generator[None]:
-    """Collect once, set aside what lives, and collect only by a YoungCollector until the block ends."""
+    """Collect once, set aside what lives, and collect only by a Collector until the block ends."""
     was_enabled = gc.isenabled()
     gc.collect()
     gc.freeze()
@@ -24,20 +25,24 @@ def quiet_garbage_collector() -> Generator[None]:
             gc.enable()
 
 
-class YoungCollector:
-    """Collects what is young between two checkpoints, at most once in `every_s`, busy or idle.
+class Collector:
+    """Collects what is young between two checkpoints, at most once in `every_s`, busy or idle; now and then everything.
 
     A user's function may make cycles, and so does every exception that is kept: under a load that never pauses they
-    would pile up until the worker is killed for its memory.
+    would pile up until the worker is killed for its memory. What is still used when its turn comes is old from then on,
+    so cycles that live longer go only with everything; what was there before the loop began is set aside even then.
     """
 
-    def __init__(self, *, clock: Callable[[], float], every_s: float = 5.0) -> None:
+    def __init__(self, *, clock: Callable[[], float], every_s: float = 5.0, all_every: int = 60) -> None:
         self._clock = clock
         self._every_s = every_s
+        self._all_every = all_every
+        self._collections = 0
         self._collected_at = clock()
 
     def collect_if_due(self) -> None:
         now = self._clock()
         if now - self._collected_at >= self._every_s:
             self._collected_at = now
-            gc.collect(_YOUNG)
+            self._collections += 1
+            gc.collect(_ALL if self._collections % self._all_every == 0 else _YOUNG)

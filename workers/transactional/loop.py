@@ -13,7 +13,7 @@ from workers.transactional.checkpoint import Checkpoint, CheckpointState
 from workers.transactional.checkpoints import Checkpoints
 from workers.transactional.control import Control
 from workers.transactional.errors import LoopError, RetriableError, translated
-from workers.transactional.garbage import YoungCollector
+from workers.transactional.garbage import Collector
 from workers.transactional.membership import Hold, Membership
 from workers.transactional.ownership import Partition
 from workers.transactional.processing import Processing
@@ -79,7 +79,7 @@ class TaskLoop:
         self._owned: frozenset[Partition] = frozenset()
         self._changes_seen = 0
         self._looked_when_idle_at = clock()
-        self._garbage = YoungCollector(clock=clock)
+        self._garbage = Collector(clock=clock)
         self._client_errors_told: set[int] = set()
 
     def run(self, topics: Sequence[str]) -> None:

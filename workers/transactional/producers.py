@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from workers.transactional import writing
 from workers.transactional.errors import AbortableError, FatalError, RetriableError, kafka_call
@@ -96,4 +96,6 @@ class QueueingProducer:
         """How many partitions `topic` has; 0 when the broker does not know it."""
         with kafka_call(f"look up {topic}"):
             found = self.live.list_topics(topic, timeout_s).topics[topic]
+            if found.error is not None and found.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise KafkaException(found.error)
         return len(found.partitions)

@@ -105,7 +105,7 @@ class Settling:
     def back_off(self) -> float:
         """Wait before the next try, longer each time until `succeeded`; returns for how long."""
         self._failures_in_a_row += 1
-        wait_s = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0 ** (self._failures_in_a_row - 1))
+        wait_s = _growing(self._failures_in_a_row - 1, longest_s=_LONGEST_WAIT_S)
         self._not_before = self._clock() + wait_s
         return wait_s
 
@@ -163,7 +163,7 @@ class Settling:
             Standing(has_held=self._has_held_id, identity=self._last_identity, is_fenced=self._is_fenced)
         )
         if answer.may is None:
-            self._try_again(answer.reason, min(_LONGEST_BETWEEN_LOOKS_S, _FIRST_WAIT_S * 2.0**self._looks))
+            self._try_again(answer.reason, _growing(self._looks, longest_s=_LONGEST_BETWEEN_LOOKS_S))
             self._looks += 1
             return False
         if not answer.may:
@@ -211,3 +211,8 @@ class Settling:
             start = self._starts.get(partition, OFFSET_INVALID)
             self._membership.seek(partition, start if found.offset is None else found.offset)
             self._learn(partition, found.offset)
+
+
+def _growing(doublings: int, *, longest_s: float) -> float:
+    # Failing goes on for hours: 2.0 to the power of all of them would be more than a float can hold.
+    return min(longest_s, _FIRST_WAIT_S * 2.0 ** min(doublings, 16))

@@ -110,12 +110,18 @@ class Suspicion:
         return self._condemned.get(partition)
 
     def forget(self, partitions: Iterable[Partition]) -> None:
-        """They belong to somebody else now; the notes beside their offsets go with them."""
+        """They belong to somebody else now; the notes beside their offsets go with them.
+
+        A hunt for a refused record that leaves with them has not ended, it says nothing about the batches.
+        """
+        was_active = self.is_active
         for partition in partitions:
             self._trials.pop(partition, None)
             self._condemned.pop(partition, None)
             self._vetted.pop(partition, None)
             self._marked.pop(partition, None)
+        if was_active and not self.is_active:
+            self._is_hunting_refused = self._has_found_refused = False
 
     def take_verdict_on_batches(self) -> bool:
         """True once, when a hunt for a refused record has ended without one: the producer's batches are too large."""

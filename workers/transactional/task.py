@@ -85,6 +85,7 @@ class Attempt:
         max_poll_ms = definition.consumer_overrides.get("max.poll.interval.ms", _DEFAULT_MAX_POLL_INTERVAL_MS)
         commit_interval_s = definition.commit_interval_ms / 1000
         batch_size = BatchSize(target_s=commit_interval_s)
+        make_producer = producer_maker(specification)
         ownership = Ownership()
         suspicion = Suspicion(ownership)
         bad_records = BadRecords(definition.errors, announce=control.event)
@@ -105,7 +106,7 @@ class Attempt:
         )
         settling = Settling(
             self.membership,
-            producer_maker(specification),
+            make_producer,
             inquiry_of(specification, control),
             announce=control.event,
             learn=progress.learned,

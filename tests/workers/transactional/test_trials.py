@@ -159,3 +159,13 @@ def test_hunt_that_finds_nobody_blames_the_batches_once() -> None:
     suspicion.committed({P: 100})
     assert suspicion.take_verdict_on_batches()
     assert not suspicion.take_verdict_on_batches()
+
+
+def test_hunt_whose_partition_leaves_says_nothing_about_the_batches() -> None:
+    ownership = Ownership()
+    ownership.assigned([P])
+    suspicion = Suspicion(ownership)
+    suspicion.refused({P: 100}, records=100, reason=ValueError("too large"))
+    suspicion.forget([P])
+    assert not suspicion.is_active
+    assert not suspicion.take_verdict_on_batches()

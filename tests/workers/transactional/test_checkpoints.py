@@ -1,0 +1,62 @@
+"""What is open, ended from inside the revoke callback: within its bound, whichever step fails."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from app.domain.pipeline import ErrorHandling
+from tests.support.tasks import RecordingControl
+from tests.workers.transactional.test_checkpoint import ScriptedProducer
+from workers.transactional.checkpoints import Bounds, Checkpoints
+from workers.transactional.errors import AbortableError
+from workers.transactional.failures import BadRecords
+from workers.transactional.membership import Membership
+from workers.transactional.ownership import Ownership
+from workers.transactional.progress import Progress
+from workers.transactional.slices import Patience
+from workers.transactional.suspicion import Suspicion
+from workers.transactional.tally import Tally
+
+NO_CONSUMER: Any = None
+
+
+class SlowProducer(ScriptedProducer):
+    """Its flush uses up some of the time and fails then."""
+
+    def __init__(self, clock: list[float], takes_s: float) -> None:
+        super().__init__(flush=AbortableError("not delivered"))
+        self.abort_bound_s = 0.0
+        self._clock, self._takes_s = clock, takes_s
+
+    def flush(self, *, patience: Patience) -> None:
+        self._clock[0] += self._takes_s
+        super().flush(patience=patience)
+
+    def abort(self, *, patience: Patience) -> None:
+        self.abort_bound_s = patience.bound_s
+
+
+@pytest.mark.parametrize(("flush_takes_s", "left_s"), [(2.0, 8.0), (9.9, 1.0), (30.0, 1.0)])
+def test_abort_inside_the_callback_gets_what_is_left_of_the_bound(flush_takes_s: float, left_s: float) -> None:
+    clock = [0.0]
+    control = RecordingControl()
+    ownership = Ownership()
+    ownership.assigned([("t", 0)])
+    tally = Tally()
+    checkpoints = Checkpoints(
+        membership=Membership(NO_CONSUMER, ownership=ownership, end_checkpoint=lambda: None, announce=control.event),
+        suspicion=Suspicion(ownership),
+        bad_records=BadRecords(ErrorHandling(), announce=control.event),
+        tally=tally,
+        progress=Progress(control, tally),
+        bounds=Bounds(transaction_timeout_s=10.0, max_poll_interval_s=300.0),
+        clock=lambda: clock[0],
+    )
+    producer = SlowProducer(clock, flush_takes_s)
+    checkpoints.producer = producer
+    checkpoints.add({("t", 0): 5}, records=5)
+    with pytest.raises(AbortableError):
+        checkpoints.end_for_revoke()
+    assert producer.abort_bound_s == left_s
