@@ -7,10 +7,11 @@ import logging
 import os
 import socket
 from collections.abc import Callable
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import psutil
+import psycopg
 
 from app.db.database import Database
 from app.embedded.errors import EmbeddedError
@@ -103,13 +104,23 @@ async def _serve(settings: Settings, announce: Callable[[Started], None]) -> Non
 
 
 async def _keep_alive(postgres: EmbeddedPostgres) -> None:
-    """Start the embedded Postgres again when it has died."""
+    """Start the embedded Postgres again when it has died, for as long as it takes; each new reason is said once."""
+    said = ""
     while True:
         await asyncio.sleep(LOOK_AGAIN_S)
-        if not postgres.is_running:
+        if postgres.is_running:
+            said = ""
+            continue
+        if not said:
             log.warning("the embedded Postgres has ended; starting it again")
-            with suppress(EmbeddedError):
-                await asyncio.to_thread(postgres.start_again)
+        try:
+            await asyncio.to_thread(postgres.start_again)
+        except (EmbeddedError, OSError, psycopg.Error) as error:
+            # What follows the first line is Postgres' own log, which quotes statements.
+            reason = str(error).partition("\n")[0]
+            if reason != said:
+                log.warning("the embedded Postgres cannot be started again: %s %s", reason, postgres.process.log_path)
+            said = reason
 
 
 def _url_of(bound: socket.socket, settings: Settings) -> str:

@@ -7,6 +7,7 @@ again by something else is never taken for a driver.
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import shutil
 from datetime import UTC, datetime
@@ -18,6 +19,8 @@ from app.domain.errors import UnavailableError
 from app.domain.instance import InstanceOutcome
 from app.wire import specification as wire
 from app.wire.specification import InstanceSpecification
+
+log = logging.getLogger(__name__)
 
 LOG_TAIL_BYTES = 4096
 
@@ -79,8 +82,15 @@ class InstanceFiles(msgspec.Struct, frozen=True):
             raise UnavailableError(_sentence(error, self.specification)) from error
 
     def withdraw(self) -> None:
-        """Take the specification away: the driver that was to read it is not coming, or has claimed."""
-        self.specification.unlink(missing_ok=True)
+        """Take the specification away: the driver that was to read it is not coming, or has claimed.
+
+        A disk that refuses leaves it where only its owner reads it, with a token whose lease ends, until the folder
+        goes: that must not keep an application from being judged or killed.
+        """
+        try:
+            self.specification.unlink(missing_ok=True)
+        except OSError as error:
+            log.warning("%s could not be removed: %s", self.specification, error.strerror)
 
     def clear_away(self) -> None:
         """After the driver's end: what it would have removed itself. Log and outcome stay."""

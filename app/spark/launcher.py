@@ -230,7 +230,12 @@ class SubmitLauncher:
         return found
 
     def _files(self, instance: Instance) -> InstanceFiles:
-        return InstanceFiles.of(self._state_dir, run_id=instance.run_id, ordinal=instance.ordinal, lease=instance.lease)
+        """Where the lease was submitted: here, or on this host by a server with another state folder (ours, before)."""
+        own = InstanceFiles.of(self._state_dir, run_id=instance.run_id, ordinal=instance.ordinal, lease=instance.lease)
+        if instance.log_path is None:
+            return own
+        recorded = InstanceFiles(Path(instance.log_path).parent)
+        return recorded if recorded.folder.name == own.folder.name else own
 
     def _reap(self) -> None:
         """Children that have ended stay as zombies until somebody asks how."""

@@ -193,6 +193,31 @@ def test_another_hosts_driver_is_neither_judged_nor_signalled(launcher: SubmitLa
     assert word(launcher, replace(one, host="this-host"))[0] is ProcessWord.ALIVE
 
 
+def test_a_driver_that_was_submitted_from_another_state_folder_is_found(
+    launcher: SubmitLauncher, files: InstanceFiles, tmp_path: Path
+) -> None:
+    """The state folder was moved between two starts, or two servers with one database share this host."""
+    one = replace(submit(launcher, files), log_path=str(files.log))
+    other = SubmitLauncher(
+        state_dir=tmp_path / "moved", cache_dir=tmp_path / "cache", version="1", python=sys.executable, host="this-host"
+    )
+    assert word(other, one) == (ProcessWord.ALIVE, MasterWord.NOT_ASKED)
+    asyncio.run(other.stop(one))
+    wait_until_gone(other, one)
+    assert (files.folder / "drained").exists()
+
+
+def test_files_that_cannot_be_removed_keep_no_driver_from_being_killed_and_judged(
+    launcher: SubmitLauncher, files: InstanceFiles
+) -> None:
+    """A disk that has become read-only; here a folder stands in the file's place, which refuses root as well."""
+    one = submit(launcher, files)
+    files.specification.unlink()
+    files.specification.mkdir()
+    asyncio.run(launcher.kill(one))
+    wait_until_gone(launcher, one)
+
+
 def test_a_pid_that_somebody_else_has_now_is_not_a_driver(launcher: SubmitLauncher, files: InstanceFiles) -> None:
     stranger = replace(instance(None), jvm_pid=os.getpid(), python_pid=os.getpid())
     assert word(launcher, stranger)[0] is ProcessWord.GONE

@@ -165,6 +165,28 @@ def test_the_embedded_postgres_is_started_again_when_it_dies(own: Serving) -> No
         assert client.get("/api/v1/me").status_code == 200
 
 
+def test_an_embedded_postgres_that_cannot_be_started_again_says_why_once_and_comes_back(tmp_path: Path) -> None:
+    with Serving.start(tmp_path) as server:
+        url = server.wait_until_announced()["users_url"] or ""
+        control = (server.state_dir / "postgres" / "data").resolve() / "global" / "pg_control"
+        away = control.with_name("pg_control.away")
+        (postmaster,) = [
+            child
+            for child in psutil.Process(server.process.pid).children(recursive=True)
+            if "postgres" in child.name() and "-D" in child.cmdline()
+        ]
+        control.rename(away)
+        postmaster.kill()
+        said = "the embedded Postgres cannot be started again: Postgres ended with exit code"
+        wait_for(lambda: said in server.log.read_text(), 60, server.tail)
+        log = server.state_dir / "postgres" / "postgres.log"
+        starts = log.read_text().count("could not open file")
+        wait_for(lambda: log.read_text().count("could not open file") >= starts + 2, 60, "two more attempts")
+        assert server.log.read_text().count(said) == 1
+        away.rename(control)
+        wait_for(lambda: _ready(url).status_code == 200, 60, lambda: f"{_ready(url).text}; {server.tail()}")
+
+
 class _Reader:
     """Reads an event stream in a thread; `ended` is set when the server ends it."""
 
