@@ -86,6 +86,10 @@ class TaskRepository(Protocol):
         """Samples by run, oldest first."""
         ...
 
+    async def summed_series(self, run_ids: Sequence[str], *, since: datetime) -> list[RunSample]:
+        """Samples of all these runs together, second by second, oldest first; the latency is that of the worst."""
+        ...
+
     async def totals(self, run_ids: Sequence[str]) -> dict[str, RunTotals]:
         """Sums over all attempts, ended ones included."""
         ...

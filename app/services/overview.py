@@ -50,14 +50,14 @@ class Happening(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
-    """`series` has one list of samples a live run; `states` counts pipelines (`never started` among the words)."""
+    """`series` is the sum of all live runs; `states` counts pipelines (`never started` among the words)."""
 
     at: datetime
     lines: tuple[PipelineLine, ...]
     states: dict[str, int]
     rates: Rates
     needs: tuple[Need, ...]
-    series: dict[str, list[RunSample]]
+    series: list[RunSample]
     happened: tuple[Happening, ...]
     clusters: tuple[str, ...]
 
@@ -101,7 +101,7 @@ async def overview(uow: UnitOfWork, *, now: datetime) -> Overview:
         states=dict(Counter("never started" if line.state is None else str(line.state) for line in lines)),
         rates=_sum_of([line.rates for line in lines]),
         needs=tuple(need for line in lines for need in line.needs),
-        series=await uow.tasks.series(live, since=now - CHART_SPAN),
+        series=await uow.tasks.summed_series(live, since=now - CHART_SPAN),
         happened=tuple(
             Happening(pipeline=name, event=event)
             for name, event in await uow.tasks.recent_events(pipeline=None, limit=20)

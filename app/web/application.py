@@ -10,6 +10,7 @@ from app.web.bugs import BugBarrier
 from app.web.dependencies import Wiring
 from app.web.pages.assets import Static
 from app.web.pages.errors import error_page
+from app.web.pages.shared_looks import SharedLooks
 from app.web.security.body_limit import BodyLimit
 from app.web.security.perimeter import Perimeter, hosts_of
 
@@ -25,6 +26,7 @@ def create_users_app(wiring: Wiring) -> FastAPI:
         openapi_url="/api/v1/openapi.json",
     )
     app.state.wiring = wiring
+    app.state.looks = SharedLooks()
     app.include_router(health.router)
     app.include_router(api.router)
     app.include_router(pages.router)

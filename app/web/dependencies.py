@@ -38,7 +38,9 @@ class Subscription(Protocol):
 class Changes(Protocol):
     """Wakes readers when something that a page shows has been committed, by any server (app/db/changes.py)."""
 
-    def subscribe(self) -> AbstractAsyncContextManager[Subscription]: ...
+    def subscribe(self, wants: Callable[[str], bool] = ...) -> AbstractAsyncContextManager[Subscription]:
+        """`wants` chooses by `<noun>:<name>`; without it every change wakes."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)

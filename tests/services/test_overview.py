@@ -64,7 +64,22 @@ async def test_pipelines_are_counted_by_state_and_their_rates_summed(plane: Cont
     ]
     assert seen.rates.records_in_per_s == 157
     assert seen.rates.lag_records == 21
-    assert set(seen.series) == {first.id, second.id}
+
+
+async def test_the_chart_of_all_sums_the_runs_second_by_second(plane: ControlPlane) -> None:
+    runs = [await plane.running("a"), await plane.running("b")]
+    for sequence in (1, 2, 3):
+        plane.pass_time(1)
+        for number, run in enumerate(runs, start=1):
+            await plane.beat(task_heartbeat(run.id, sequence=sequence, records_in=sequence * number * 100))
+    async with plane.uow() as uow:
+        alone = await uow.tasks.series([run.id for run in runs], since=plane.now - overview.CHART_SPAN)
+    sums = [
+        (one.at, one.records_in_per_s + other.records_in_per_s)
+        for one, other in zip(alone[runs[0].id], alone[runs[1].id], strict=True)
+    ]
+    assert max(rate for _, rate in sums) > 0
+    assert [(sample.at, sample.records_in_per_s) for sample in (await look(plane)).series] == sums
 
 
 async def test_what_a_silent_task_did_last_is_not_what_it_does(plane: ControlPlane) -> None:

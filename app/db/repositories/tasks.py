@@ -228,6 +228,23 @@ class SqlTasks:
                 found[row.run_id].append(sample)
         return found
 
+    async def summed_series(self, run_ids: Sequence[str], *, since: datetime) -> list[RunSample]:
+        if not run_ids:
+            return []
+        at_worst = ("commit_latency_p99_ms",)
+        columns = [
+            (sa.func.max if name in at_worst else sa.func.sum)(run_samples.c[name]).label(name)
+            for name in RunSample.__struct_fields__
+            if name != "at"
+        ]
+        rows = await self._db.rows(
+            sa.select(run_samples.c.at, *columns)
+            .where(run_samples.c.run_id.in_(run_ids), run_samples.c.at >= since)
+            .group_by(run_samples.c.at)
+            .order_by(run_samples.c.at)
+        )
+        return [RunSample(**{name: getattr(row, name) for name in RunSample.__struct_fields__}) for row in rows]
+
     async def totals(self, run_ids: Sequence[str]) -> dict[str, RunTotals]:
         if not run_ids:
             return {}

@@ -26,7 +26,7 @@ def _looking_at(target: str | None, after: str | None) -> Look:
         page = await command_log.list_commands(uow, target=target or None, after=after, limit=_PAGE)
         older = screen.url_of("commands", target=target, after=page.next_cursor) if page.next_cursor else None
         context = {"commands": page.items, "target": target, "older": older}
-        return Screen(template="commands/list", title="Command log", context=context)
+        return Screen(template="commands/list", title="Command log", context=context, concerns=frozenset())
 
     return look
 
@@ -42,5 +42,4 @@ async def show_list(
 async def follow_list(
     request: Request, wiring: WiringDep, by: Viewer, target: str | None = None, after: str | None = None
 ) -> Response:
-    del by
-    return screen.stream(request, wiring, _looking_at(target, after))
+    return screen.stream(request, wiring, by, _looking_at(target, after))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
+from urllib.parse import urlencode
 
 from fastapi import Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
@@ -27,6 +28,12 @@ def error_page(
     return response
 
 
+def _address_of(request: Request) -> str:
+    """Path and query, without what was said once after a form."""
+    query = urlencode([(name, value) for name, value in request.query_params.multi_items() if name != "said"])
+    return request.url.path + (f"?{query}" if query else "")
+
+
 class PageRoute(APIRoute):
     """A route whose errors are pages: a browser that nobody is logged in with goes to the login form."""
 
@@ -39,7 +46,7 @@ class PageRoute(APIRoute):
             except UnauthenticatedError:
                 if "text/event-stream" in request.headers.get("accept", ""):
                     raise
-                wanted = request.url.path if request.method == "GET" else "/"
+                wanted = _address_of(request) if request.method == "GET" else "/"
                 return RedirectResponse(screen.url_of("login", next=None if wanted == "/" else wanted), status_code=303)
             except FencelineError as error:
                 headers = {"retry-after": "2"} if isinstance(error, UnavailableError) else None

@@ -6,7 +6,6 @@ import time
 from collections.abc import Coroutine
 from datetime import timedelta
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Form, Request, Response
 from fastapi.responses import RedirectResponse
@@ -98,6 +97,6 @@ def _form(request: Request, wiring: Wiring, *, wanted: str, problem: str | None 
 
 def _local(wanted: str) -> str:
     """A path of this server, or `/`: an address elsewhere (`//evil`, `\\evil`) is no place to send somebody to."""
-    parts = urlsplit(wanted)
-    is_local = wanted.startswith("/") and not wanted.startswith(("//", "/\\")) and not parts.netloc
-    return wanted if is_local else "/"
+    # Browsers leave out tabs and line ends, and take `\\` for `/`; a path of ours has none of them.
+    is_path = wanted.startswith("/") and not wanted.startswith("//")
+    return wanted if is_path and wanted.isprintable() and "\\" not in wanted else "/"

@@ -12,7 +12,7 @@ from app.ports.unit_of_work import UnitOfWork
 from app.services import overview
 from app.web.dependencies import WiringDep, may
 from app.web.pages import screen
-from app.web.pages.charts import chart_of_all
+from app.web.pages.charts import chart_of
 from app.web.pages.errors import PageRoute
 from app.web.pages.screen import Screen
 
@@ -23,7 +23,7 @@ Viewer = Annotated[Principal, may(Verb.VIEW)]
 async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
     del principal
     view = await overview.overview(uow, now=now)
-    context = {"view": view, "chart": chart_of_all(view.series.values())}
+    context = {"view": view, "chart": chart_of(view.series)}
     return Screen(template="overview/detail", title="Overview", context=context)
 
 
@@ -34,5 +34,4 @@ async def show(request: Request, wiring: WiringDep, by: Viewer) -> Response:
 
 @router.get("/stream")
 async def follow(request: Request, wiring: WiringDep, by: Viewer) -> Response:
-    del by
-    return screen.stream(request, wiring, look)
+    return screen.stream(request, wiring, by, look)

@@ -38,8 +38,7 @@ async def show_list(request: Request, wiring: WiringDep, by: Viewer) -> Response
 
 @router.get("/pipelines/stream")
 async def follow_list(request: Request, wiring: WiringDep, by: Viewer) -> Response:
-    del by
-    return screen.stream(request, wiring, look_at_all)
+    return screen.stream(request, wiring, by, look_at_all)
 
 
 def looking_at(name: str) -> Look:
@@ -57,7 +56,8 @@ def looking_at(name: str) -> Look:
             "steps": [describe_step(step) for step in transform.steps] if isinstance(transform, Steps) else [],
             "definition_json": msgspec.json.format(msgspec.json.encode(definition), indent=2).decode(),
         }
-        return Screen(template="pipelines/detail", title=name, context=context)
+        concerns = frozenset({f"pipeline:{name}", *(f"run:{item.id}" for item in view.runs)})
+        return Screen(template="pipelines/detail", title=name, context=context, concerns=concerns)
 
     return look
 
@@ -69,8 +69,7 @@ async def show(request: Request, wiring: WiringDep, by: Viewer, name: str) -> Re
 
 @router.get("/pipelines/{name}/stream")
 async def follow(request: Request, wiring: WiringDep, by: Viewer, name: str) -> Response:
-    del by
-    return screen.stream(request, wiring, looking_at(name))
+    return screen.stream(request, wiring, by, looking_at(name))
 
 
 @router.get("/pipelines/{name}/diff")

@@ -40,7 +40,8 @@ def looking_at(run_id: str, *, wiring: Wiring, log: str | None = None) -> Look:
             "chart": chart_of(view.series),
             "log": await _log(view, log, principal=principal, wiring=wiring),
         }
-        return Screen(template="runs/detail", title=f"Run of {view.run.pipeline}", context=context)
+        concerns = frozenset({f"run:{run_id}", f"pipeline:{view.run.pipeline}"})
+        return Screen(template="runs/detail", title=f"Run of {view.run.pipeline}", context=context, concerns=concerns)
 
     return look
 
@@ -76,8 +77,7 @@ async def show(
 
 @router.get("/runs/{run_id}/stream")
 async def follow(request: Request, wiring: WiringDep, by: Viewer, run_id: str, log: str | None = None) -> Response:
-    del by
-    return screen.stream(request, wiring, looking_at(run_id, wiring=wiring, log=log))
+    return screen.stream(request, wiring, by, looking_at(run_id, wiring=wiring, log=log))
 
 
 def _offer(word: str, verb: Verb, ask: Callable[..., Awaitable[Run]], *, said: str) -> None:

@@ -25,17 +25,16 @@ from app.domain import access
 from app.domain.access import Principal, Verb
 from app.domain.errors import FencelineError, NotFoundError, UnavailableError
 from app.ports.unit_of_work import UnitOfWork
-from app.web.dependencies import Subscription, Wiring, credential_of, principal_of
+from app.web.dependencies import Wiring, credential_of, principal_of
 from app.web.pages import display
 from app.web.pages.assets import STYLESHEETS, asset_integrity, asset_url
 from app.web.pages.said import sentence_of
+from app.web.pages.shared_looks import Frame, Seen, SharedLooks, Watching
 
 TEMPLATES_DIR = Path(__file__).resolve().parents[3] / "templates"
 
-FRAMES_PER_S = 5
-# A stream looks again this often when nothing was announced: silence is news too (a heartbeat that stays away), and
-# a revoked session sees at most this much more.
-_LOOK_AGAIN_S = 2.0
+# A revoked session sees at most this much more.
+_ASK_AGAIN_S = 1.0
 _PING_S = 15
 # Named events, which app.js listens to.
 _SESSION_ENDED = "session-ended"
@@ -48,12 +47,14 @@ class Screen:
     """What a look found: the page's template, and its region's beside it, with everything both show.
 
     template: such as `pipelines/detail`; the region is `pipelines/_detail`.
+    concerns: the pipelines and runs that are on it, as their changes are announced; None: all of them.
     """
 
     template: str
     title: str
     context: Mapping[str, Any] = field(default_factory=dict[str, Any])
     status: int = 200
+    concerns: frozenset[str] | None = None
 
 
 Look = Callable[[UnitOfWork, Principal, datetime], Awaitable[Screen]]
@@ -160,57 +161,75 @@ def fragment(request: Request, screen: Screen, *, principal: Principal, now: dat
     return HTMLResponse(render(_region(screen.template), context), status_code=screen.status)
 
 
-def stream(request: Request, wiring: Wiring, look: Look) -> EventSourceResponse:
+def stream(request: Request, wiring: Wiring, principal: Principal, look: Look) -> EventSourceResponse:
     """The page's region now, and again after every change, until the browser goes or its session ends.
 
-    Each frame is the full state, so a browser that comes back needs nothing from before.
+    Each frame is the full state, so a browser that comes back needs nothing from before. What differs between the
+    viewers of one address is the role alone, so those of one role share each look.
     """
-    return EventSourceResponse(_frames(request, wiring, look), ping=_PING_S)
+    return EventSourceResponse(_frames(request, wiring, principal, look), ping=_PING_S)
 
 
-async def _frames(request: Request, wiring: Wiring, look: Look) -> AsyncGenerator[ServerSentEvent]:
+async def _frames(
+    request: Request, wiring: Wiring, principal: Principal, look: Look
+) -> AsyncGenerator[ServerSentEvent]:
+    async def take() -> Seen:
+        return await _seen(request, wiring, principal, look)
+
+    looks: SharedLooks = request.app.state.looks
+    key = (request.url.path, request.url.query, principal.role)
     credential = credential_of(request)
-    sent: str | None = None
-    async with wiring.changes.subscribe() as changes:
-        while not wiring.stopping.is_set():
-            started = time.monotonic()
-            try:
-                principal = None if credential is None else await principal_of(wiring, credential)
-                if principal is None:
+    # The route has just asked who it is.
+    asked_at = time.monotonic()
+    async with looks.watch(key, take, wiring.changes) as watching:
+        while True:
+            frame = await _frame_or_stop(wiring, watching)
+            if wiring.stopping.is_set():
+                return
+            if time.monotonic() - asked_at >= _ASK_AGAIN_S:
+                try:
+                    now = None if credential is None else await principal_of(wiring, credential)
+                except UnavailableError:
+                    # The look finds Postgres away as well, and says so.
+                    now = principal
+                if now is None:
                     # Without this word the browser would only see a connection that broke, and come back.
                     yield ServerSentEvent(event=_SESSION_ENDED, data=_SESSION_ENDED)
                     return
-                now = wiring.clock.now()
-                async with wiring.unit_of_work() as uow:
-                    screen = await look(uow, principal, now)
-            except NotFoundError:
-                yield ServerSentEvent(event=_GONE, data=_GONE)
-                return
-            except UnavailableError as error:
-                # What is on the screen stays there; the browser says that it is not live.
-                yield ServerSentEvent(event=_AWAY, data=error.message)
-                sent = None
-            else:
-                context = {**_base_context(request, principal=principal, now=now), **screen.context}
-                html = render(_region(screen.template), context)
-                if html != sent:
-                    sent = html
-                    yield ServerSentEvent(data=html)
-            # Coalesced: however many changes there were meanwhile, the next frame shows them all.
-            await asyncio.sleep(max(0.0, started + 1 / FRAMES_PER_S - time.monotonic()))
-            await _change_or_stop(wiring, changes)
+                if now.role is not principal.role:
+                    return
+                asked_at = time.monotonic()
+            if frame is not None:
+                yield ServerSentEvent(event=frame.event or None, data=frame.data)
+                if frame.is_last:
+                    return
 
 
-async def _change_or_stop(wiring: Wiring, changes: Subscription) -> None:
-    """Return at a change, when the server stops, or when it is time to look without either."""
-    waiting = asyncio.ensure_future(changes.wait(timeout_s=_LOOK_AGAIN_S))
+async def _seen(request: Request, wiring: Wiring, principal: Principal, look: Look) -> Seen:
+    now = wiring.clock.now()
+    try:
+        async with wiring.unit_of_work() as uow:
+            screen = await look(uow, principal, now)
+    except NotFoundError:
+        return Seen(frame=Frame(event=_GONE, data=_GONE, is_last=True))
+    except UnavailableError as error:
+        # What is on the screen stays there; the browser says that it is not live.
+        return Seen(frame=Frame(event=_AWAY, data=error.message))
+    context = {**_base_context(request, principal=principal, now=now), **screen.context}
+    return Seen(frame=Frame(data=render(_region(screen.template), context)), concerns=screen.concerns)
+
+
+async def _frame_or_stop(wiring: Wiring, watching: Watching) -> Frame | None:
+    """The next frame; None when the server stops, or when it is time to ask again who is watching."""
+    coming = asyncio.ensure_future(watching.newer(timeout_s=_ASK_AGAIN_S))
     stopping = asyncio.ensure_future(wiring.stopping.wait())
     try:
-        await asyncio.wait({waiting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({coming, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        return coming.result() if coming.done() else None
     finally:
-        for task in (waiting, stopping):
+        for task in (coming, stopping):
             task.cancel()
-        await asyncio.gather(waiting, stopping, return_exceptions=True)
+        await asyncio.gather(coming, stopping, return_exceptions=True)
 
 
 def _region(template: str) -> str:

@@ -245,7 +245,7 @@ def overview_view(*, is_empty: bool = False, needs: tuple[Need, ...] = ()) -> Ov
         states={} if is_empty else {"running": 1},
         rates=Rates() if is_empty else RATES,
         needs=needs,
-        series={} if is_empty else {RUN_ID: series()},
+        series=[] if is_empty else series(),
         happened=() if is_empty else tuple(Happening(pipeline="delayed-flights", event=item) for item in EVENTS),
         clusters=() if is_empty else ("demo",),
     )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
@@ -52,11 +53,12 @@ async def link_of(wiring: Wiring) -> str:
 async def test_a_page_sends_a_stranger_to_the_login_form_and_back_afterwards(
     wiring: Wiring, browser: httpx.AsyncClient
 ) -> None:
-    sent = await browser.get("/commands")
-    assert (sent.status_code, sent.headers["location"]) == (303, "/login?next=%2Fcommands")
+    sent = await browser.get("/commands?target=pipeline:x&said=logged-out")
+    assert sent.status_code == 303
+    assert parse_qs(urlsplit(sent.headers["location"]).query) == {"next": ["/commands?target=pipeline%3Ax"]}
     token = await token_of(wiring, Role.VIEWER)
-    logged_in = await browser.post("/login", data={"token": token, "next": "/commands"})
-    assert (logged_in.status_code, logged_in.headers["location"]) == (303, "/commands")
+    logged_in = await browser.post("/login", data={"token": token, "next": "/commands?target=pipeline:x"})
+    assert (logged_in.status_code, logged_in.headers["location"]) == (303, "/commands?target=pipeline:x")
     cookie = logged_in.headers["set-cookie"].lower()
     assert "httponly" in cookie
     assert "samesite=strict" in cookie
@@ -65,7 +67,16 @@ async def test_a_page_sends_a_stranger_to_the_login_form_and_back_afterwards(
 
 
 @pytest.mark.parametrize(
-    "wanted", ["//evil.example", "/\\evil.example", "https://evil.example/", "javascript:alert(1)"]
+    "wanted",
+    [
+        "//evil.example",
+        "/\\evil.example",
+        "/\t/evil.example",
+        "https://evil.example/",
+        "javascript:alert(1)",
+        "//[",
+        "",
+    ],
 )
 async def test_the_login_never_leads_elsewhere(wiring: Wiring, browser: httpx.AsyncClient, wanted: str) -> None:
     token = await token_of(wiring, Role.VIEWER)
@@ -131,8 +142,8 @@ class AnnouncedChanges:
         self.has_subscriber = asyncio.Event()
 
     @asynccontextmanager
-    async def subscribe(self) -> AsyncGenerator[Subscription]:
-        async with self._changes.subscribe() as subscription:
+    async def subscribe(self, wants: Callable[[str], bool] = lambda _: True) -> AsyncGenerator[Subscription]:
+        async with self._changes.subscribe(wants) as subscription:
             self.has_subscriber.set()
             yield subscription
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,7 +13,7 @@ from app.domain.access import Role, Verb
 from app.domain.needs import Need
 from app.domain.run import DesiredRunState, Run, RunState
 from app.web.pages import screen
-from app.web.pages.charts import chart_of, chart_of_all
+from app.web.pages.charts import chart_of
 from app.web.pages.log_tail import LogTail
 from tests.web.pages import samples
 from tests.web.pages.samples import NEED, NOW, run
@@ -95,7 +94,7 @@ def test_a_pipeline_that_never_ran_says_what_will_be_seen() -> None:
 
 def test_an_empty_server_says_what_to_do_first() -> None:
     view = samples.overview_view(is_empty=True)
-    html = rendered("overview/_detail", {"view": view, "chart": chart_of_all([])})
+    html = rendered("overview/_detail", {"view": view, "chart": chart_of([])})
     assert "Register a cluster" in html
 
 
@@ -128,14 +127,6 @@ def test_an_id_is_copied_whole() -> None:
 
 def test_a_zombie_is_shown_as_evidence() -> None:
     assert "Seen after their time" in run_page(run())
-
-
-def test_the_sum_of_several_runs_is_one_line() -> None:
-    one = samples.series()[:2]
-    chart = json.loads(chart_of_all([one, one]))
-    seconds, records_in, *_ = chart["data"]
-    assert len(seconds) == 2
-    assert records_in[0] == 2 * one[0].records_in_per_s
 
 
 def test_addresses_escape_whatever_a_name_is() -> None:
