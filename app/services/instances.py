@@ -196,14 +196,16 @@ async def record_signal(
         else replace(instance, drain_signalled_at=now, reason=reason)
     )
     await uow.instances.save(instance)
+    name = "SIGKILL" if is_kill else "SIGTERM"
     await command_log.record(
         uow,
         by=by,
         verb=Verb.SIGNAL_INSTANCE,
-        target=f"run:{run_id}",
+        target=f"pipeline:{run.pipeline}",
         why=reason,
         now=now,
-        outcome=f"{'SIGKILL' if is_kill else 'SIGTERM'} to the driver of instance {ordinal}, lease {lease}",
+        outcome=f"run {run_id}: {name} to the driver of instance {ordinal}, lease {lease}",
+        details={"run": run_id, "ordinal": ordinal, "lease": lease},
     )
     notify_run(uow, run)
     return instance

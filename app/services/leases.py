@@ -20,6 +20,9 @@ async def add_lease(uow: UnitOfWork, *, run: Run, ordinal: int, previous: Instan
             f"instance {ordinal} of run {run.id} is {previous.state} under lease {previous.lease}: "
             "it can be leased again only after it has stopped, failed or is known to be lost"
         )
+    # By the order in which it happened, whatever clock says otherwise: a lease that seems to be older than the restart
+    # that it belongs to would be bounced again and again, until the clock has caught up.
+    leased_at = now if run.bounce_requested_at is None else max(now, run.bounce_requested_at)
     instance = Instance(
         run_id=run.id,
         ordinal=ordinal,
@@ -27,7 +30,7 @@ async def add_lease(uow: UnitOfWork, *, run: Run, ordinal: int, previous: Instan
         revision=run.revision,
         state=InstanceState.PENDING,
         since=now,
-        leased_at=now,
+        leased_at=leased_at,
     )
     await uow.instances.add(instance)
     return instance

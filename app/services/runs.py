@@ -6,7 +6,7 @@ the instance's, so that two servers that are asked at once take turns and the se
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from app.domain.access import Principal, Verb, require
 from app.domain.errors import ConflictError
@@ -145,7 +145,9 @@ async def restart_run(
     if run.desired in (DesiredRunState.DRAIN, DesiredRunState.KILL):
         raise ConflictError(f"run {run_id} of {run.pipeline} is {run.state}: wait until it is down, then start it")
     if rolling:
-        await _move_to_current_revision(uow, run, bounce_requested_at=now)
+        # After every lease that it shall bounce, also where a clock has gone back since they were given out.
+        leased = [instance.leased_at + timedelta(microseconds=1) for instance in run.instances]
+        await _move_to_current_revision(uow, run, bounce_requested_at=max(now, *leased))
         outcome = f"run {run_id}: its instances restart one at a time"
     else:
         await uow.runs.set_desired(run_id, DesiredRunState.DRAIN, starts_again=True)

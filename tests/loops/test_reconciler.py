@@ -282,11 +282,11 @@ async def test_a_driver_that_ignores_its_drain_gets_one_signal_one_kill_and_a_li
         plane.pass_time(0.5)
     assert (spark.stopped, spark.killed) == ([0], [0])
     async with plane.uow() as uow:
-        log = await uow.commands.list(target=f"run:{run.id}", after=None, limit=50)
+        log = await uow.commands.list(target="pipeline:flights", after=None, limit=50)
     told = [command.outcome for command in log.items if command.who == "reconciler"]
     assert told == [
-        "SIGKILL to the driver of instance 0, lease 1",
-        "SIGTERM to the driver of instance 0, lease 1",
+        f"run {run.id}: SIGKILL to the driver of instance 0, lease 1",
+        f"run {run.id}: SIGTERM to the driver of instance 0, lease 1",
     ]
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import msgspec
 
+from app.domain.storable import storable
 from app.wire.heartbeat import Claim, DesiredTaskState, OutcomeKind
 from app.wire.specification import InstanceSpecification
 from workers import versions
@@ -158,6 +159,6 @@ def _write_outcome(path: Path | None, ending: Ending) -> None:
     if path is None:
         return
     try:
-        path.write_bytes(msgspec.json.encode(ending))
+        path.write_bytes(msgspec.json.encode(storable(ending)))
     except OSError as error:
         log.warning("the outcome could not be written to %s: %s", path, error)

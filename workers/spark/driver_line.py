@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
+from app.domain.storable import storable
 from workers.spark.messages import BEGIN_PATH, END_PATH, POLL_PATH, Admission, Begun, Ended, Polled, Word
 
 log = logging.getLogger(__name__)
@@ -71,6 +72,11 @@ class DriverLine:
                 if connection is not None:
                     connection.close()
                 connection = None
+            except Exception:
+                # A bug of ours, or a machine at its end: a thread that dies here would never hear of a drain.
+                if not is_away:
+                    log.exception("the driver's word was not understood; the task goes on and asks again")
+                is_away = True
             after_each()
         if connection is not None:
             connection.close()
@@ -90,7 +96,10 @@ class DriverLine:
     ) -> Answer:
         try:
             connection.request(
-                "POST", path, body=msgspec.json.encode(message), headers={"Authorization": f"Bearer {self._secret}"}
+                "POST",
+                path,
+                body=msgspec.json.encode(storable(message)),
+                headers={"Authorization": f"Bearer {self._secret}"},
             )
             response = connection.getresponse()
             raw = response.read()

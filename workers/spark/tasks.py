@@ -18,6 +18,7 @@ from types import FrameType
 import msgspec
 
 from app.domain import secret_reference
+from app.domain.storable import storable
 from app.wire import protocol
 from app.wire.heartbeat import DesiredTaskState, EventKind, TaskState
 from app.wire.specification import InstanceSpecification
@@ -85,7 +86,7 @@ def run_partition(data: bytes, attempt_number: Callable[[], int]) -> Callable[[i
 
     def run(task: int, _nothing: Iterable[object]) -> Iterator[bytes]:
         result = run_attempt(data, task=task, attempt=attempt_number())
-        return iter([msgspec.json.encode(result)])
+        return iter([msgspec.json.encode(storable(result))])
 
     return run
 

@@ -51,6 +51,33 @@ def test_a_poll_tells_a_drain_and_a_drain_is_final(server: CoordinationServer) -
         line.close()
 
 
+def test_an_end_is_told_though_its_words_are_no_text(server: CoordinationServer) -> None:
+    """An error may quote a record, of any size; an end that is not told would be tried again for ever."""
+    line = line_to(server)
+    line.begin(begun())
+    line.end(Ended(task=0, attempt=0, end=AttemptEnd.HOPELESS, message="bad \udcff byte" + "x" * 100_000))
+    verdict = server.verdict()
+    assert verdict is not None
+    assert verdict.message.startswith("task 0: bad ? bytexxx")
+
+
+def test_a_word_that_breaks_its_hearer_does_not_end_the_listening(server: CoordinationServer) -> None:
+    line = line_to(server)
+    line.begin(begun())
+    heard: list[Word] = []
+
+    def hear(word: Word) -> None:
+        heard.append(word)
+        if len(heard) == 1:
+            raise RuntimeError("can't start new thread")
+
+    line.listen(Polled(task=0, attempt=0), hear, after_each=lambda: None)
+    try:
+        wait_for(lambda: len(heard) >= 3, 5, lambda: f"words after the first; heard {heard}")
+    finally:
+        line.close()
+
+
 def test_an_earlier_attempt_hears_that_it_is_not_the_current_one(server: CoordinationServer) -> None:
     line = line_to(server)
     line.begin(begun(attempt=0))
