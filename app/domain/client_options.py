@@ -92,7 +92,7 @@ _LOCKED_BOTH: dict[str, str] = {
 LOCKED_CONSUMER: dict[str, str] = _LOCKED_BOTH | {
     "auto.commit.enable": _EXACTLY_ONCE,
     "auto.commit.interval.ms": _EXACTLY_ONCE,
-    "auto.offset.reset": "the field start_position sets it",
+    "auto.offset.reset": "the loop decides where a partition begins; the field start_position says how",
     "enable.auto.commit": f"{_EXACTLY_ONCE}: offsets are committed with the outputs and never on their own",
     "enable.auto.offset.store": _EXACTLY_ONCE,
     "enable.partition.eof": _EXACTLY_ONCE,

@@ -27,7 +27,7 @@ class GroupProtocol(StrEnum):
 
 
 class StartPosition(StrEnum):
-    """Where a group without a committed offset begins."""
+    """Where a group that has committed nothing on any source topic begins; resolved once, then committed."""
 
     EARLIEST = "earliest"
     LATEST = "latest"

@@ -68,6 +68,7 @@ class Checkpoint:
         self._ownership = ownership
         self._numbers: dict[Partition, int] = {}
         self._positions: dict[Partition, int] = {}
+        self._for_others: dict[Partition, int] = {}
         producer.begin()
 
     @property
@@ -95,6 +96,11 @@ class Checkpoint:
             self._positions[partition] = position
         self.records += records
 
+    def add_for_others(self, starts: Mapping[Partition, int]) -> None:
+        """Where partitions begin that this task need not own and nobody has begun to read (see Starting)."""
+        self._require(CheckpointState.OPEN)
+        self._for_others.update(starts)
+
     def commit(
         self, consumer: Consumer, *, patience: Patience, metadata: Mapping[Partition, str] | None = None
     ) -> None:
@@ -120,7 +126,7 @@ class Checkpoint:
         texts = metadata or {}
         offsets = [
             TopicPartition(topic, number, position, metadata=texts.get((topic, number), ""))
-            for (topic, number), position in self._positions.items()
+            for (topic, number), position in (self._positions | self._for_others).items()
         ]
         self._producer.send_offsets(offsets, consumer, patience=patience.until(deadline, clock=self._clock))
         try:

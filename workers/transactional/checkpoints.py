@@ -94,6 +94,19 @@ class Checkpoints:
             self._current = None
             self._tally.committed()
 
+    def commit_starts(self, starts: Mapping[Partition, int], *, for_others: Mapping[Partition, int]) -> None:
+        """Commit where partitions begin, in a transaction without outputs (see Starting)."""
+        self.commit()
+        self.add(starts, records=0)
+        if self._current is not None:
+            self._current.add_for_others(for_others)
+            self._current.commit(
+                self._membership.consumer, patience=Patience(self._bounds.usual_s, self.publish_if_due)
+            )
+            self._current = None
+            self._progress.committed(starts)
+            self._tally.committed()
+
     def end_for_revoke(self) -> None:
         """Commit the whole open checkpoint from inside the revoke callback (rule 2).
 

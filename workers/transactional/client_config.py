@@ -41,7 +41,8 @@ def consumer_config(specification: TaskSpecification) -> Config:
         **specification.client_config,
         **definition.consumer_overrides,
         "group.id": definition.group_id,
-        "auto.offset.reset": definition.start_position.value,
+        # The client says so where it would have to guess a position; Starting decides.
+        "auto.offset.reset": "error",
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         # Also makes the broker hold back offsets that a transaction has not decided yet (require_stable).

@@ -20,6 +20,7 @@ from workers.transactional.processing import Processing
 from workers.transactional.progress import Progress
 from workers.transactional.recovery import Recovery
 from workers.transactional.settling import Settling
+from workers.transactional.starting import Starting
 from workers.transactional.suspicion import Suspicion
 from workers.transactional.tally import Tally
 from workers.transactional.trials import MAX_CHECKPOINT_RECORDS
@@ -49,6 +50,7 @@ class TaskLoop:
         membership: Membership,
         checkpoints: Checkpoints,
         suspicion: Suspicion,
+        starting: Starting,
         processing: Processing,
         settling: Settling,
         recovery: Recovery,
@@ -64,6 +66,7 @@ class TaskLoop:
         self._membership = membership
         self._checkpoints = checkpoints
         self._suspicion = suspicion
+        self._starting = starting
         self._processing = processing
         self._settling = settling
         self._recovery = recovery
@@ -120,7 +123,6 @@ class TaskLoop:
         trouble = self._membership.take_trouble()
         if trouble is not None:
             # Records that came with it follow on some that are not committed: they are all read again.
-            self._settling.note_starts(messages)
             self._settling.require_rewind()
             raise trouble
         for error in errors:
@@ -128,7 +130,6 @@ class TaskLoop:
         if self._settling.is_needed:
             if messages:
                 # Their partitions were to be held. They are not processed now, so they must be read again.
-                self._settling.note_starts(messages)
                 self._settling.require_rewind()
             self._settle()
         elif messages:
@@ -137,6 +138,8 @@ class TaskLoop:
             self._look_when_idle()
         if self._is_commit_due(self._checkpoints.current):
             self._commit()
+        if self._starting.is_due and not self._settling.is_needed:
+            self._start()
         if self._checkpoints.current is None:
             self._garbage.collect_if_due()
         if self._progress.is_due(self._clock()):
@@ -191,6 +194,12 @@ class TaskLoop:
             self._settling.shrink_batches()
             self._recovery.replace_producer()
 
+    def _start(self) -> None:
+        """Let partitions begin that have no position yet, or one that their log does not hold any more."""
+        self._commit()
+        if not self._settling.is_needed:
+            self._starting.step()
+
     def _note_changes(self) -> None:
         """After callbacks: forget what was known of partitions that are gone."""
         ownership = self._membership.ownership
@@ -200,7 +209,6 @@ class TaskLoop:
         gone = self._owned - ownership.owned
         self._owned = ownership.owned
         self._suspicion.forget(gone)
-        self._settling.forget(gone)
         self._progress.forget(gone)
         self._processing.look_up_again()
 
@@ -259,7 +267,6 @@ class TaskLoop:
         starts = _first_offsets(messages)
         vetted: list[Partition] = []
         if is_first:
-            self._settling.note_starts(messages)
             unvetted = self._suspicion.unvetted(self._membership.ownership.owned)
             for partition, found in self._membership.committed(unvetted, timeout_s=_READ_COMMITTED_S).items():
                 self._progress.learned(partition, found.offset)

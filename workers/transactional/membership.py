@@ -12,10 +12,10 @@ from enum import StrEnum
 from typing import Protocol
 
 import msgspec
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, Message, TopicPartition
 
 from app.wire.heartbeat import EventKind
-from workers.transactional.errors import kafka_call, translated
+from workers.transactional.errors import FatalError, kafka_call, translated
 from workers.transactional.ownership import Ownership, Partition
 
 
@@ -39,6 +39,13 @@ class Committed(msgspec.Struct, frozen=True):
 
     offset: int | None
     metadata: str
+
+
+class LogBounds(msgspec.Struct, frozen=True):
+    """What a partition's log holds: its first offset, and the one behind the last that is decided (the LSO)."""
+
+    start: int
+    end: int
 
 
 class Membership:
@@ -68,6 +75,7 @@ class Membership:
         self._end_checkpoint = end_checkpoint
         self._announce = announce
         self._holds: set[Hold] = set()
+        self._stopped: set[Partition] = set()
         self._trouble: BaseException | None = None
 
     def subscribe(self, topics: Sequence[str]) -> None:
@@ -77,13 +85,29 @@ class Membership:
             )
 
     def consume(self, count: int, timeout_s: float) -> tuple[list[Message], list[KafkaError]]:
-        """Up to `count` records, and what the client reports in place of records. Callbacks run in here."""
+        """Up to `count` records, and what the client reports in place of records. Callbacks run in here.
+
+        A partition of which the client does not know where to read is not reported: it is `stopped` from here on.
+        """
         with kafka_call("read from the source topics"):
             messages = self.consumer.consume(count, timeout_s)
-        if any(map(Message.error, messages)):
-            errors = [error for error in map(Message.error, messages) if error is not None]
-            return [message for message in messages if message.error() is None], errors
-        return messages, []
+        if not any(map(Message.error, messages)):
+            return messages, []
+        errors: list[KafkaError] = []
+        for message in messages:
+            error = message.error()
+            if error is None:
+                continue
+            if error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001 - librdkafka's public name begins so
+                self._stopped.add((message.topic() or "", message.partition() or 0))
+            else:
+                errors.append(error)
+        return [message for message in messages if message.error() is None], errors
+
+    @property
+    def stopped(self) -> frozenset[Partition]:
+        """Owned partitions that deliver nothing until `restart`: what is committed is nothing, or not in the log."""
+        return self.ownership.owned & self._stopped
 
     def take_trouble(self) -> BaseException | None:
         """What went wrong inside a callback since the last call."""
@@ -114,11 +138,51 @@ class Membership:
             answer[entry.topic, entry.partition] = Committed(offset, entry.metadata or "")
         return answer
 
+    def bounds(self, partitions: Iterable[Partition], *, timeout_s: float) -> dict[Partition, LogBounds]:
+        """What the logs of these partitions hold now, as their leaders say."""
+        wanted = list(partitions)
+        starts = self._offsets_at(OFFSET_BEGINNING, wanted, timeout_s)
+        ends = self._offsets_at(OFFSET_END, wanted, timeout_s)
+        return {partition: LogBounds(starts[partition], ends[partition]) for partition in wanted}
+
+    def _offsets_at(self, place: int, partitions: list[Partition], timeout_s: float) -> dict[Partition, int]:
+        with kafka_call("read the beginnings and ends of the logs"):
+            found = self.consumer.offsets_for_times([TopicPartition(*name, place) for name in partitions], timeout_s)
+        for entry in found:
+            if entry.error is not None:
+                raise translated(entry.error, f"read beginning and end of {entry.topic}-{entry.partition}")
+        return {(entry.topic, entry.partition): entry.offset for entry in found}
+
+    def partition_counts(self, topics: Iterable[str], *, timeout_s: float) -> dict[str, int]:
+        """How many partitions each topic has; 0 where the brokers do not know it."""
+        counts: dict[str, int] = {}
+        for topic in topics:
+            with kafka_call(f"look up {topic}"):
+                counts[topic] = len(self.consumer.list_topics(topic, timeout_s).topics[topic].partitions)
+        return counts
+
+    def restart(self, partitions: Iterable[Partition]) -> None:
+        """Let stopped partitions begin again, at what is committed by now; a new ownership of them, since what was
+        known of their next records is not true any more. Nothing of them may be in an open checkpoint."""
+        again = [name for name in partitions if name in self.ownership.owned]
+        with kafka_call("begin again at the committed offsets"):
+            # Not by seek: the client refuses it for a partition that it has stopped.
+            self.consumer.incremental_unassign(_list(again))
+            self._take(self.consumer, _list(again))
+        self._stopped.difference_update(again)
+        self.ownership.assigned(again)
+
     def seek(self, partition: Partition, offset: int) -> None:
         """Go on reading at `offset`. For owned partitions that have been read from; any other starts by itself where
         it was committed, and a seek would beat the wait for undecided offsets."""
-        with kafka_call(f"go back in {partition[0]}-{partition[1]}"):
-            self.consumer.seek(TopicPartition(*partition, offset))
+        try:
+            with kafka_call(f"go back in {partition[0]}-{partition[1]}"):
+                self.consumer.seek(TopicPartition(*partition, offset))
+        except FatalError as error:
+            if error.code != KafkaError._STATE:  # noqa: SLF001 - librdkafka's public name begins so
+                raise
+            # The client has stopped there, and what it says of it has not been polled yet.
+            self._stopped.add(partition)
 
     def hold(self, reason: Hold) -> None:
         """Read nothing from now on, newly assigned partitions included, and stay a member."""
@@ -145,12 +209,8 @@ class Membership:
 
     def on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         with self._keeping_trouble():
-            consumer.incremental_assign(partitions)
-            # The client remembers a pause across revoke and assign: what left while it was held would stay paused.
-            if self._holds:
-                consumer.pause(partitions)
-            else:
-                consumer.resume(partitions)
+            self._take(consumer, partitions)
+        self._stopped.difference_update(_keys(partitions))
         self.ownership.assigned(_keys(partitions))
         with self._keeping_trouble():
             self._tell(EventKind.ASSIGNED, "assigned", partitions)
@@ -166,6 +226,14 @@ class Membership:
         self.ownership.given_up(_keys(partitions))
         with self._keeping_trouble():
             self._tell(EventKind.LOST, "lost: the group went on without this member", partitions)
+
+    def _take(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        consumer.incremental_assign(partitions)
+        # The client remembers a pause across revoke and assign: what left while it was held would stay paused.
+        if self._holds:
+            consumer.pause(partitions)
+        else:
+            consumer.resume(partitions)
 
     @contextmanager
     def _keeping_trouble(self) -> Generator[None]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
-from confluent_kafka import OFFSET_INVALID, Message
+from confluent_kafka import OFFSET_INVALID
 
 from app.wire.heartbeat import EventKind
 from workers.transactional.errors import AbortableError, FencedError, RetriableError, SupersededError
@@ -68,7 +68,6 @@ class Settling:
         self._is_fenced = False
         self._may_init = False
         self._looks = 0
-        self._starts: dict[Partition, int] = {}
         self._failures_in_a_row = 0
         self._not_before = 0.0
         self._fresh: TaskProducer | None = None
@@ -112,16 +111,6 @@ class Settling:
     def succeeded(self) -> None:
         """A checkpoint was committed."""
         self._failures_in_a_row = 0
-
-    def note_starts(self, messages: Iterable[Message]) -> None:
-        """Remember where each partition's first record was: where to go back to while nothing is committed for it."""
-        for message in messages:
-            partition = (message.topic() or "", message.partition() or 0)
-            self._starts.setdefault(partition, message.offset() or 0)
-
-    def forget(self, partitions: Iterable[Partition]) -> None:
-        for partition in partitions:
-            self._starts.pop(partition, None)
 
     def shrink_batches(self) -> None:
         """The broker refuses the batches of this producer though it takes each record: make the next ones smaller."""
@@ -208,8 +197,8 @@ class Settling:
             return
         committed = self._membership.committed(read_from, timeout_s=SLICE_S)
         for partition, found in committed.items():
-            start = self._starts.get(partition, OFFSET_INVALID)
-            self._membership.seek(partition, start if found.offset is None else found.offset)
+            # Nothing committed for what has been read: the topic was made anew. The client stops there and says so.
+            self._membership.seek(partition, OFFSET_INVALID if found.offset is None else found.offset)
             self._learn(partition, found.offset)
 
 

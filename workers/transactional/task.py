@@ -32,6 +32,7 @@ from workers.transactional.producers import TaskProducer
 from workers.transactional.progress import Progress
 from workers.transactional.recovery import Recovery
 from workers.transactional.settling import Settling
+from workers.transactional.starting import Starting
 from workers.transactional.suspicion import Suspicion
 from workers.transactional.tally import Tally
 from workers.transactional.transactional_producer import TransactionalProducer
@@ -115,6 +116,13 @@ class Attempt:
             membership=self.membership,
             checkpoints=self.checkpoints,
             suspicion=suspicion,
+            starting=Starting(
+                self.membership,
+                start_position=definition.start_position,
+                source_topics=definition.source_topics,
+                commit_starts=self.checkpoints.commit_starts,
+                announce=control.event,
+            ),
             processing=Processing(
                 transform,
                 source_topics=definition.source_topics,

@@ -286,7 +286,7 @@ class TestClientConfig:
     def test_classic_groups_are_cooperative(self) -> None:
         consumer = consumer_config(specification(start_position=StartPosition.LATEST))
         assert consumer["partition.assignment.strategy"] == "cooperative-sticky"
-        assert consumer["auto.offset.reset"] == "latest"
+        assert consumer["auto.offset.reset"] == "error"
 
 
 @pytest.mark.parametrize("generation", [-1, 0, 41])

@@ -1,0 +1,253 @@
+"""Where reading begins: nothing is skipped, and what is gone is told. `latest` is resolved once for the group."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions  # pyright: ignore[reportPrivateImportUsage]
+
+from app.domain.pipeline import GroupProtocol, ProcessingGuarantee, StartPosition
+from app.wire.heartbeat import DesiredTaskState, EventKind, TaskState
+from tests.exactly_once.conftest import MakePipeline
+from tests.support import verifier
+from tests.support.pipelines import TestPipeline
+from tests.support.tasks import TaskThread, running
+from tests.support.topics import create_topic, delete_topics
+from tests.support.waiting import wait_for
+from workers.transactional import task as task_module
+from workers.transactional.control import TaskSpecification
+from workers.transactional.errors import PipelineStopError
+from workers.transactional.ownership import Partition
+from workers.transactional.starting import Starting
+
+SEES_CHANGES_SOON = {"topic.metadata.refresh.interval.ms": "500"}
+GUARANTEES = [ProcessingGuarantee.EXACTLY_ONCE_V2, ProcessingGuarantee.AT_LEAST_ONCE]
+
+
+def committed(pipeline: TestPipeline) -> dict[int, int]:
+    found = verifier.committed_offsets(pipeline.bootstrap_servers, pipeline.definition.group_id)
+    return {number: offset for (topic, number), offset in found.items() if topic == pipeline.source}
+
+
+def wait_for_committed(pipeline: TestPipeline, offsets: dict[int, int]) -> None:
+    wait_for(lambda: committed(pipeline) == offsets, 25, lambda: f"{offsets} committed, not {committed(pipeline)}")
+
+
+def delete_records(pipeline: TestPipeline, *, before: int, partition: int = 0) -> None:
+    admin = AdminClient({"bootstrap.servers": pipeline.bootstrap_servers})
+    at = TopicPartition(pipeline.source, partition, before)
+    # The admin client's futures have no type for their result.
+    admin.delete_records([at])[at].result(30)  # pyright: ignore[reportUnknownMemberType]
+
+
+def add_partitions(pipeline: TestPipeline, total: int) -> None:
+    admin = AdminClient({"bootstrap.servers": pipeline.bootstrap_servers})
+    for topic in (pipeline.source, pipeline.sink):
+        admin.create_partitions([NewPartitions(topic, total)])[topic].result(30)  # pyright: ignore[reportUnknownMemberType]
+        wait_for(
+            lambda topic=topic: len(admin.list_topics(topic, timeout=30).topics[topic].partitions) == total,
+            25,
+            f"{total} partitions of {topic}",
+        )
+    pipeline.partitions = total
+
+
+def losses(task: TaskThread) -> list[str]:
+    return [event.message for event in task.control.events if event.kind is EventKind.ERROR]
+
+
+def beginnings(task: TaskThread) -> list[str]:
+    return [event.message for event in task.control.events if "begins at the end" in event.message]
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+@pytest.mark.parametrize("protocol", list(GroupProtocol))
+def test_latest_is_resolved_once_and_an_idle_partition_loses_nothing_over_a_restart(
+    make_pipeline: MakePipeline, protocol: GroupProtocol, guarantee: ProcessingGuarantee
+) -> None:
+    pipeline = make_pipeline(
+        start_position=StartPosition.LATEST, group_protocol=protocol, processing_guarantee=guarantee
+    )
+    pipeline.feed(50)
+    pipeline.fed.clear()
+    with running(pipeline.specification()) as first:
+        wait_for_committed(pipeline, {0: 50, 1: 50})
+        pipeline.feed(10, partitions=[0])
+        first.wait_for_records(10)
+        first.drain()
+    assert len(beginnings(first)) == 1
+    # Partition 1 has never delivered anything. What it gets while nobody has it must not be skipped.
+    pipeline.feed(20, partitions=[1])
+    with running(pipeline.specification(attempt=1)) as second:
+        second.wait_for_records(20)
+        second.drain()
+    assert beginnings(second) == []
+    pipeline.assert_whole()
+
+
+def test_client_that_resets_by_itself_skips_in_silence(
+    make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The negative control: the same story with the client's own reset."""
+    pipeline = make_pipeline(start_position=StartPosition.LATEST)
+    real_config = task_module.consumer_config
+    monkeypatch.setattr(
+        task_module,
+        "consumer_config",
+        lambda specification: {**real_config(specification), "auto.offset.reset": "latest"},  # pyright: ignore
+    )
+    with running(pipeline.specification()) as first:
+        first.wait_for_partitions(2)
+        wait_for(lambda: pipeline.feed(1, partitions=[0]) and committed(pipeline), 25, "a first commit")
+        first.drain()
+    skipped = pipeline.feed(20, partitions=[1])
+    with running(pipeline.specification(attempt=1)) as second:
+        second.wait_for_partitions(2)
+        wait_for(lambda: pipeline.feed(1, partitions=[1]) and 1 in committed(pipeline), 25, "a commit of the idle one")
+        second.drain()
+    assert set(skipped) <= set(pipeline.audit().lost)
+    assert losses(first) + losses(second) == []
+
+
+@pytest.mark.parametrize("protocol", list(GroupProtocol))
+def test_two_tasks_that_start_together_begin_at_one_end(
+    make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch, protocol: GroupProtocol
+) -> None:
+    """The owner of the first partition is slow: the other one must neither go ahead nor begin by itself."""
+    pipeline = make_pipeline(partitions=4, start_position=StartPosition.LATEST, group_protocol=protocol)
+    pipeline.feed(50)
+    pipeline.fed.clear()
+    looks = itertools.count(1)
+    is_slow = True
+    real_begin = Starting._begin  # pyright: ignore[reportPrivateUsage]
+
+    def begin_slowly(self: Starting, logs: dict[Partition, object]) -> None:
+        next(looks)
+        if not is_slow:
+            real_begin(self, logs)  # pyright: ignore[reportArgumentType]
+
+    monkeypatch.setattr(Starting, "_begin", begin_slowly)
+    with running(pipeline.specification()) as first, running(pipeline.specification(task=1)) as second:
+        first.wait_for_partitions(2)
+        second.wait_for_partitions(2)
+        seen = next(looks)
+        wait_for(lambda: next(looks) > seen + 5, 25, "looks of the owner of the first partition")
+        assert committed(pipeline) == {}
+        is_slow = False
+        wait_for_committed(pipeline, dict.fromkeys(range(4), 50))
+        pipeline.feed(30)
+        first.wait_for_records(60)
+        second.wait_for_records(60)
+        first.drain()
+        second.drain()
+    assert len(beginnings(first) + beginnings(second)) == 1
+    pipeline.assert_whole()
+
+
+@pytest.mark.parametrize("protocol", list(GroupProtocol))
+def test_partition_that_is_added_later_is_read_from_its_beginning(
+    make_pipeline: MakePipeline, protocol: GroupProtocol
+) -> None:
+    pipeline = make_pipeline(
+        partitions=1,
+        start_position=StartPosition.LATEST,
+        group_protocol=protocol,
+        consumer_overrides=SEES_CHANGES_SOON,
+    )
+    with running(pipeline.specification()) as task:
+        wait_for_committed(pipeline, {0: 0})
+        add_partitions(pipeline, 2)
+        pipeline.feed(100, partitions=[1])
+        task.wait_for_records(100)
+        task.drain()
+    pipeline.assert_whole()
+
+
+@pytest.mark.parametrize("start_position", list(StartPosition))
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_records_deleted_before_they_were_read_are_told_and_the_rest_is_read(
+    make_pipeline: MakePipeline, start_position: StartPosition, guarantee: ProcessingGuarantee
+) -> None:
+    pipeline = make_pipeline(partitions=1, start_position=start_position, processing_guarantee=guarantee)
+    with running(pipeline.specification()) as task:
+        wait_for_committed(pipeline, {0: 0})
+        read = pipeline.feed(100)
+        task.wait_for_records(100)
+        task.drain()
+    assert losses(task) == []
+    later = pipeline.feed(100)
+    delete_records(pipeline, before=150)
+    with running(pipeline.specification(attempt=1)) as task:
+        task.wait_for_records(50)
+        task.drain()
+    assert [message for message in losses(task) if "50 offsets are gone unread, from 100 to 149" in message], losses(
+        task
+    )
+    pipeline.fed = read + later[50:]
+    pipeline.assert_whole()
+
+
+@pytest.mark.parametrize("protocol", list(GroupProtocol))
+def test_loss_in_an_idle_partition_is_told_once_and_committed(
+    make_pipeline: MakePipeline, protocol: GroupProtocol
+) -> None:
+    """Nothing is left to be read there, so no later checkpoint would commit it."""
+    pipeline = make_pipeline(partitions=1, group_protocol=protocol)
+    with running(pipeline.specification()) as task:
+        pipeline.feed(10)
+        task.wait_for_records(10)
+        task.control.wanted = DesiredTaskState.PAUSE
+        task.wait_until(lambda seen: seen.state is TaskState.PAUSED, "the pause")
+        pipeline.feed(40)
+        delete_records(pipeline, before=50)
+        task.control.wanted = DesiredTaskState.RUN
+        wait_for_committed(pipeline, {0: 50})
+        task.drain()
+    assert len(losses(task)) == 1, losses(task)
+    with running(pipeline.specification(attempt=1)) as again:
+        pipeline.feed(10)
+        again.wait_for_records(10)
+        again.drain()
+    assert losses(again) == []
+
+
+def test_log_that_ends_before_the_committed_offset_stops_the_pipeline(make_pipeline: MakePipeline) -> None:
+    pipeline = make_pipeline(partitions=1)
+    pipeline.feed(100)
+    consumer = Consumer({"bootstrap.servers": pipeline.bootstrap_servers, "group.id": pipeline.definition.group_id})
+    consumer.commit(offsets=[TopicPartition(pipeline.source, 0, 500)], asynchronous=False)
+    consumer.close()
+    with running(pipeline.specification()) as task:
+        error = task.join_error()
+    assert isinstance(error, PipelineStopError)
+    assert f"{pipeline.source}-0 ends at 100" in str(error)
+    assert "500" in str(error)
+    assert pipeline.audit().found == 0
+    assert committed(pipeline) == {0: 500}
+
+
+@pytest.mark.parametrize("protocol", list(GroupProtocol))
+def test_topic_made_anew_while_running_is_read_from_its_beginning(
+    make_pipeline: MakePipeline, protocol: GroupProtocol
+) -> None:
+    pipeline = make_pipeline(
+        partitions=1,
+        start_position=StartPosition.LATEST,
+        group_protocol=protocol,
+        consumer_overrides=SEES_CHANGES_SOON,
+    )
+    specification: TaskSpecification = pipeline.specification()
+    with running(specification) as task:
+        wait_for_committed(pipeline, {0: 0})
+        pipeline.feed(100)
+        task.wait_for_records(100)
+        delete_topics(pipeline.bootstrap_servers, [pipeline.source])
+        task.wait_for_partitions(0)
+        create_topic(pipeline.bootstrap_servers, pipeline.source)
+        pipeline.feed(30)
+        task.wait_for_records(130)
+        task.drain()
+    audit = pipeline.audit()
+    assert audit.is_exact, str(audit)
