@@ -31,7 +31,8 @@ def committed(pipeline: TestPipeline) -> dict[int, int]:
     return {number: offset for (topic, number), offset in found.items() if topic == pipeline.source}
 
 
-def wait_for_committed(pipeline: TestPipeline, offsets: dict[int, int]) -> None:
+def wait_for_committed(pipeline: TestPipeline, offsets: dict[int, int], task: TaskThread) -> None:
+    task.wait_until(lambda seen: len(seen.partitions) > 0, "a first assignment")
     wait_for(lambda: committed(pipeline) == offsets, 25, lambda: f"{offsets} committed, not {committed(pipeline)}")
 
 
@@ -73,7 +74,7 @@ def test_latest_is_resolved_once_and_an_idle_partition_loses_nothing_over_a_rest
     pipeline.feed(50)
     pipeline.fed.clear()
     with running(pipeline.specification()) as first:
-        wait_for_committed(pipeline, {0: 50, 1: 50})
+        wait_for_committed(pipeline, {0: 50, 1: 50}, first)
         pipeline.feed(10, partitions=[0])
         first.wait_for_records(10)
         first.drain()
@@ -136,7 +137,7 @@ def test_two_tasks_that_start_together_begin_at_one_end(
         wait_for(lambda: next(looks) > seen + 5, 25, "looks of the owner of the first partition")
         assert committed(pipeline) == {}
         is_slow = False
-        wait_for_committed(pipeline, dict.fromkeys(range(4), 50))
+        wait_for_committed(pipeline, dict.fromkeys(range(4), 50), first)
         pipeline.feed(30)
         first.wait_for_records(60)
         second.wait_for_records(60)
@@ -157,7 +158,7 @@ def test_partition_that_is_added_later_is_read_from_its_beginning(
         consumer_overrides=SEES_CHANGES_SOON,
     )
     with running(pipeline.specification()) as task:
-        wait_for_committed(pipeline, {0: 0})
+        wait_for_committed(pipeline, {0: 0}, task)
         add_partitions(pipeline, 2)
         pipeline.feed(100, partitions=[1])
         task.wait_for_records(100)
@@ -172,7 +173,7 @@ def test_records_deleted_before_they_were_read_are_told_and_the_rest_is_read(
 ) -> None:
     pipeline = make_pipeline(partitions=1, start_position=start_position, processing_guarantee=guarantee)
     with running(pipeline.specification()) as task:
-        wait_for_committed(pipeline, {0: 0})
+        wait_for_committed(pipeline, {0: 0}, task)
         read = pipeline.feed(100)
         task.wait_for_records(100)
         task.drain()
@@ -203,7 +204,7 @@ def test_loss_in_an_idle_partition_is_told_once_and_committed(
         pipeline.feed(40)
         delete_records(pipeline, before=50)
         task.control.wanted = DesiredTaskState.RUN
-        wait_for_committed(pipeline, {0: 50})
+        wait_for_committed(pipeline, {0: 50}, task)
         task.drain()
     assert len(losses(task)) == 1, losses(task)
     with running(pipeline.specification(attempt=1)) as again:
@@ -240,7 +241,7 @@ def test_topic_made_anew_while_running_is_read_from_its_beginning(
     )
     specification: TaskSpecification = pipeline.specification()
     with running(specification) as task:
-        wait_for_committed(pipeline, {0: 0})
+        wait_for_committed(pipeline, {0: 0}, task)
         pipeline.feed(100)
         task.wait_for_records(100)
         delete_topics(pipeline.bootstrap_servers, [pipeline.source])
