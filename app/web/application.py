@@ -24,6 +24,8 @@ def create_users_app(wiring: Wiring) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url="/api/v1/openapi.json",
+        # What a generated client calls its methods.
+        generate_unique_id_function=lambda route: route.name,
     )
     app.state.wiring = wiring
     app.state.looks = SharedLooks()

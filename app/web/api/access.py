@@ -25,6 +25,7 @@ async def who_am_i(principal: CurrentPrincipal) -> access.Principal:
 
 @router.get("/tokens", responses=refusals(), tags=["access"])
 async def list_tokens(uow: Uow, by: Annotated[Principal, may(Verb.VIEW_TOKENS)]) -> access.TokenList:
+    """All tokens, revoked ones too, newest first; never their secrets."""
     return access.TokenList(items=[access.Token.of(token) for token in await tokens.list_tokens(uow, by=by)])
 
 

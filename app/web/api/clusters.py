@@ -49,6 +49,7 @@ async def register_cluster(
 
 @router.get("/{name}", responses=refusals(404))
 async def get_cluster(name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Cluster:
+    """One cluster: its brokers, and the id by which they call it."""
     return Cluster.of(await clusters.get_cluster(uow, name))
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from app.web.api.schemas.pipelines import Problem
 from app.web.problems import MEDIA_TYPE
@@ -25,19 +25,49 @@ _MEANINGS = {
     429: "Too many failed logins; Retry-After says for how long to wait.",
     503: "Something that is needed does not answer: Postgres, a broker.",
 }
+_TAGS = {
+    "clusters": "Kafka clusters that pipelines may name. Registering and removing is the administrator's.",
+    "pipelines": "Definitions and their immutable revisions, and which partition is read under which transactional id.",
+    "runs": "One start of a pipeline: its instances (Spark applications), their tasks, and what happened in them.",
+    "offsets": "Where a group goes on reading; moved only while nothing runs, and previewed first.",
+    "transform sources": "Uploaded Python files, by their SHA-256; only where the settings allow them.",
+    "access": "Who is asking, and the tokens of people and programs.",
+    "command log": "Who changed what, when and why.",
+}
 _EVERYWHERE = (400, 401, 403, 421, 422, 503)
 
 
 class ProblemDocument(BaseModel):
     """RFC 9457."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(
+        extra="allow",
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": "about:blank",
+                    "title": "Not valid",
+                    "status": 422,
+                    "detail": "source_topics: A pipeline reads at least one topic",
+                    "problems": [
+                        {
+                            "field": "source_topics",
+                            "message": "A pipeline reads at least one topic",
+                            "is_warning": False,
+                        }
+                    ],
+                }
+            ]
+        },
+    )
 
     type: str
     title: str
     status: int
-    detail: str
-    problems: list[Problem] = []
+    detail: Annotated[str, Field(description="What is wrong and what to do, in a sentence for a person.")]
+    problems: Annotated[
+        list[Problem], Field(description="Every mistake at its field, where single ones are at fault.")
+    ] = []
 
 
 def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -59,6 +89,7 @@ def document(app: FastAPI) -> None:
                 version=app.version,
                 routes=app.routes,
                 description="The control plane of exactly-once Kafka pipelines on Spark. Errors are RFC 9457.",
+                tags=[{"name": name, "description": text} for name, text in _TAGS.items()],
                 separate_input_output_schemas=False,
             )
             components = schema.setdefault("components", {})

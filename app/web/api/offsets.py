@@ -20,7 +20,7 @@ router = APIRouter(prefix="/pipelines/{name}/offsets", tags=["offsets"])
 
 
 @router.post("/preview", responses=refusals(404, 409, 413))
-async def preview_reset(
+async def preview_offset_reset(
     name: NameInPath, body: OffsetTarget, uow: Uow, wiring: WiringDep, _: Annotated[Principal, may(Verb.RESET_OFFSETS)]
 ) -> OffsetChangeList:
     """What a reset would do now, a line for each partition. Nothing is changed."""
@@ -28,7 +28,7 @@ async def preview_reset(
 
 
 @router.post("/reset", response_model=OffsetChangeList, responses=refusals(404, 409, 412, 413))
-async def reset(
+async def reset_offsets(
     name: NameInPath,
     body: OffsetResetGiven,
     uow: Uow,

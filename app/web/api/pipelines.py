@@ -41,7 +41,7 @@ IfMatch = Annotated[
 async def list_pipelines(
     uow: Uow, _: Annotated[Principal, may(Verb.VIEW)], after: After = None, limit: Limit = 50
 ) -> PipelinePage:
-    """By name."""
+    """All pipelines with their current definition and run, by name."""
     page = await pipelines.list_pipelines(uow, after=after, limit=limit)
     return PipelinePage(items=[Pipeline.of(item) for item in page.items], next_cursor=page.next_cursor)
 
@@ -71,7 +71,7 @@ async def create_pipeline(
 
 
 @router.post("/{name}/validate", responses=refusals(413))
-async def validate(
+async def validate_definition(
     name: NameInPath,
     body: DefinitionGiven,
     uow: Uow,
@@ -100,6 +100,7 @@ async def validate(
 async def get_pipeline(
     name: NameInPath, uow: Uow, response: Response, _: Annotated[Principal, may(Verb.VIEW)]
 ) -> Pipeline:
+    """Its current definition and run. The ETag is what If-Match of a change takes."""
     pipeline = await pipelines.get_pipeline(uow, name)
     response.headers["ETag"] = f'"{pipeline.current_revision}"'
     return Pipeline.of(pipeline)
@@ -151,7 +152,7 @@ async def delete_pipeline(
 
 @router.get("/{name}/revisions", responses=refusals(404))
 async def list_revisions(name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> RevisionList:
-    """Newest first."""
+    """All revisions with their definitions, newest first."""
     return RevisionList(items=[Revision.of(item) for item in await pipelines.list_revisions(uow, name)])
 
 
@@ -159,6 +160,7 @@ async def list_revisions(name: NameInPath, uow: Uow, _: Annotated[Principal, may
 async def get_revision(
     name: NameInPath, number: NumberInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]
 ) -> Revision:
+    """The definition as it was made then; a revision never changes."""
     return Revision.of(await pipelines.get_revision(uow, name, number))
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
+from app.domain import run as domain_run
 from app.domain.access import Principal, Verb
 from app.services import instances, runs, tasks
 from app.web.api.documented import refusals
@@ -30,9 +32,7 @@ router = APIRouter(tags=["runs"])
 NO_REASON = Reason()
 
 
-@router.post(
-    "/pipelines/{name}/runs", status_code=201, response_model=Run, responses=refusals(404, 409, 413), tags=["pipelines"]
-)
+@router.post("/pipelines/{name}/runs", status_code=201, response_model=Run, responses=refusals(404, 409, 413))
 async def start_run(
     name: NameInPath,
     uow: Uow,
@@ -67,13 +67,14 @@ async def list_runs(
     after: After = None,
     limit: Limit = 50,
 ) -> RunPage:
-    """Newest first."""
+    """Runs of all pipelines or of one, newest first."""
     page = await runs.list_runs(uow, pipeline=pipeline, after=after, limit=limit)
     return RunPage(items=[Run.of(item) for item in page.items], next_cursor=page.next_cursor)
 
 
 @router.get("/runs/{run_id}", responses=refusals(404))
 async def get_run(run_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Run:
+    """One run with the current lease of each instance."""
     return Run.of(await runs.get_run(uow, run_id))
 
 
@@ -99,72 +100,49 @@ async def list_events(
     return TaskEventPage(items=[TaskEvent.of(item) for item in page.items], next_cursor=page.next_cursor)
 
 
-@router.post("/runs/{run_id}/drain", response_model=Run, responses=refusals(404, 409, 413))
-async def drain_run(
-    run_id: IdInPath,
-    uow: Uow,
-    wiring: WiringDep,
-    once: OnceDep,
-    by: Annotated[Principal, may(Verb.DRAIN_RUN)],
-    body: Reason = NO_REASON,
-) -> Response:
-    """Finish the open checkpoints, commit, leave the group, stop. It cannot be taken back."""
+def _offer(word: str, verb: Verb, ask: Callable[..., Awaitable[domain_run.Run]], does: str) -> None:
+    """A command to a run by its word that needs nothing but a reason."""
 
-    async def act() -> Run:
-        return Run.of(await runs.drain_run(uow, run_id=run_id, by=by, why=body.why, now=wiring.clock.now()))
+    allowed = may(verb)
 
-    return await once.do(act)
+    async def change(
+        run_id: IdInPath, uow: Uow, wiring: WiringDep, once: OnceDep, by: Principal = allowed, body: Reason = NO_REASON
+    ) -> Response:
+        async def act() -> Run:
+            return Run.of(await ask(uow, run_id=run_id, by=by, why=body.why, now=wiring.clock.now()))
 
+        return await once.do(act)
 
-@router.post("/runs/{run_id}/kill", response_model=Run, responses=refusals(404, 409, 413))
-async def kill_run(
-    run_id: IdInPath,
-    uow: Uow,
-    wiring: WiringDep,
-    once: OnceDep,
-    by: Annotated[Principal, may(Verb.KILL_RUN)],
-    body: Reason = NO_REASON,
-) -> Response:
-    """End the applications at once. Open transactions are aborted; nothing is lost and nothing double."""
-
-    async def act() -> Run:
-        return Run.of(await runs.kill_run(uow, run_id=run_id, by=by, why=body.why, now=wiring.clock.now()))
-
-    return await once.do(act)
+    router.add_api_route(
+        f"/runs/{{run_id}}/{word}",
+        change,
+        methods=["POST"],
+        name=f"{word}_run",
+        description=does,
+        response_model=Run,
+        responses=refusals(404, 409, 413),
+    )
 
 
-@router.post("/runs/{run_id}/pause", response_model=Run, responses=refusals(404, 409, 413))
-async def pause_run(
-    run_id: IdInPath,
-    uow: Uow,
-    wiring: WiringDep,
-    once: OnceDep,
-    by: Annotated[Principal, may(Verb.PAUSE_RUN)],
-    body: Reason = NO_REASON,
-) -> Response:
-    """Stop reading; partitions and membership are kept, and no transaction stays open."""
-
-    async def act() -> Run:
-        return Run.of(await runs.pause_run(uow, run_id=run_id, by=by, why=body.why, now=wiring.clock.now()))
-
-    return await once.do(act)
-
-
-@router.post("/runs/{run_id}/resume", response_model=Run, responses=refusals(404, 409, 413))
-async def resume_run(
-    run_id: IdInPath,
-    uow: Uow,
-    wiring: WiringDep,
-    once: OnceDep,
-    by: Annotated[Principal, may(Verb.RESUME_RUN)],
-    body: Reason = NO_REASON,
-) -> Response:
-    """Go on after a pause."""
-
-    async def act() -> Run:
-        return Run.of(await runs.resume_run(uow, run_id=run_id, by=by, why=body.why, now=wiring.clock.now()))
-
-    return await once.do(act)
+_offer(
+    "drain",
+    Verb.DRAIN_RUN,
+    runs.drain_run,
+    "Finish the open checkpoints, commit, leave the group, stop. It cannot be taken back.",
+)
+_offer(
+    "kill",
+    Verb.KILL_RUN,
+    runs.kill_run,
+    "End the applications at once. Open transactions are aborted; nothing is lost and nothing double.",
+)
+_offer(
+    "pause",
+    Verb.PAUSE_RUN,
+    runs.pause_run,
+    "Stop reading; partitions and membership are kept, and no transaction stays open.",
+)
+_offer("resume", Verb.RESUME_RUN, runs.resume_run, "Go on after a pause.")
 
 
 @router.post("/runs/{run_id}/restart", response_model=Run, responses=refusals(404, 409, 413))

@@ -132,6 +132,23 @@ def _check(live: Live, seed: int, folder: Path, *arguments: str, parameters: dic
     assert ended.returncode == 0, f"schemathesis with --seed {seed}:\n{ended.stdout[-12_000:]}{ended.stderr[-2_000:]}"
 
 
+def test_every_operation_says_in_words_what_it_does_under_a_name_of_its_own(live: Live) -> None:
+    with live.client() as client:
+        described = client.get("/api/v1/openapi.json").json()
+    operations = [operation for path in described["paths"].values() for operation in path.values()]
+    tags = {tag["name"] for tag in described["tags"] if tag["description"]}
+    for operation in operations:
+        name = operation["operationId"]
+        assert operation.get("summary"), name
+        assert operation.get("description"), name
+        assert len(operation["tags"]) == 1, name
+        assert set(operation["tags"]) <= tags, name
+        assert "ProblemDocument" in str(operation["responses"]["422"]), name
+    names = [operation["operationId"] for operation in operations]
+    assert len(set(names)) == len(names)
+    assert "drain_run" in names
+
+
 @pytest.mark.slow
 def test_any_request_is_answered_as_described(live: Live, seed: int, tmp_path: Path) -> None:
     _check(live, seed, tmp_path, "--phases", "examples,coverage,fuzzing")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import msgspec
-from pydantic import Field, JsonValue
+from pydantic import ConfigDict, Field, JsonValue
 
 from app.domain.pipeline import (
     FailurePolicy,
@@ -122,7 +122,29 @@ class SparkSettings(Given):
 class Definition(Given):
     """Everything that a revision fixes. A change is a new revision."""
 
-    cluster: str
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "cluster": "demo",
+                    "source_topics": ["flights"],
+                    "group_id": "delayed-flights",
+                    "sink_topic": "delayed-flights",
+                    "transform": {
+                        "kind": "steps",
+                        "steps": [
+                            {"op": "filter", "field": "arrival_delay_min", "operator": "ge", "value": 15},
+                            {"op": "project", "fields": ["flight_id", "carrier", "arrival_delay_min"]},
+                        ],
+                    },
+                    "instances": 2,
+                    "spark": {"master": "local"},
+                }
+            ]
+        }
+    )
+
+    cluster: Annotated[str, Field(description="A registered Kafka cluster, by its name here.")]
     source_topics: Annotated[list[TopicName], Field(min_length=1)]
     group_id: Annotated[str, Field(min_length=1)]
     sink_topic: TopicName
