@@ -1,0 +1,77 @@
+"""Rule 5 where `__transaction_state` may not be read (managed Kafka): a broker that refuses it."""
+
+# confluent_kafka.admin exports these without saying so, and types its futures incompletely.
+# pyright: reportPrivateImportUsage=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from app.domain import transaction_state
+from app.embedded.kafka import KafkaCluster
+from app.wire.heartbeat import EventKind
+from tests.exactly_once.test_asking_before_init import lose_at_commit
+from tests.support.brokers import TEST_BROKER_SETTINGS
+from tests.support.pipelines import TestPipeline
+from tests.support.tasks import running
+from workers.transactional.client_config import transactional_producer_config
+from workers.transactional.control import TaskEnd
+from workers.transactional.transactional_producer import TransactionalProducer
+
+SETTINGS = {
+    **TEST_BROKER_SETTINGS,
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+
+
+@pytest.fixture(scope="module")
+def pipeline() -> Generator[TestPipeline]:
+    """On a broker that lets nobody read the journal."""
+    with KafkaCluster.start(overrides=SETTINGS) as cluster:
+        forbidden = AclBinding(
+            ResourceType.TOPIC,
+            transaction_state.TOPIC,
+            ResourcePatternType.LITERAL,
+            "User:*",
+            "*",
+            AclOperation.READ,
+            AclPermissionType.DENY,
+        )
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+        for created in admin.create_acls([forbidden]).values():
+            created.result(20)
+        yield TestPipeline.create(cluster.bootstrap_servers, partitions=1)
+
+
+@pytest.mark.slow
+def test_who_was_not_fenced_goes_on_and_who_was_ends_as_superseded(
+    pipeline: TestPipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running(pipeline.specification()) as task:
+        pipeline.feed(10)
+        task.wait_for_records(10)
+        with monkeypatch.context() as patch:
+            lose_at_commit(patch, lambda: None)
+            pipeline.feed(10)
+            task.wait_for_event(EventKind.OUTCOME_UNKNOWN)
+        task.wait_for_records(20)
+        assert task.control.asked >= 1
+        taker = TransactionalProducer(transactional_producer_config(pipeline.specification(attempt=1)))
+        taker.init(20)
+        pipeline.feed(10)
+        result = task.join()
+        taker.discard()
+    assert result.end is TaskEnd.SUPERSEDED
+    assert "the journal cannot be read" in result.message
+    assert "TOPIC_AUTHORIZATION_FAILED" in result.message
