@@ -55,10 +55,10 @@ class Recovery:
         self._clock = clock
 
     def guarded(self, action: Callable[[], None]) -> None:
-        """Do it. What goes wrong is heard of no more, unless this attempt cannot go on.
+        """Do it, and recover from what a Kafka call answered.
 
         Raises:
-            TaskFailedError, PipelineStopError: the attempt is over.
+            TaskFailedError, PipelineStopError: this attempt cannot go on.
         """
         try:
             action()
