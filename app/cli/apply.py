@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.cli.client import Client, CommandError, settings_or_exit
+from app.cli.client import CommandError, connect
 from app.cli.output import AsJson, Why, print_json, say
 from app.cli.pipeline_files import File, Note, Source, body_of, print_problems, read_pipeline, upload_source
 
@@ -10,7 +10,7 @@ from app.cli.pipeline_files import File, Note, Source, body_of, print_problems, 
 def apply(file: File, source: Source = None, note: Note = None, why: Why = None, as_json: AsJson = False) -> None:
     """Create the pipeline of a file, or change it by a new revision where it differs. A second time changes nothing."""
     name, definition = read_pipeline(file, source)
-    client = Client.of(settings_or_exit())
+    client = connect()
     upload_source(client, definition, source, beside=file)
     body = {"definition": body_of(definition), "note": note, "why": why}
     try:

@@ -208,6 +208,11 @@ class Client:
         return CommandError(problem.detail, code=code, lines=lines, status=status)
 
 
+def connect() -> Client:
+    """The server and the token that this process's settings lead to."""
+    return Client.of(settings_or_exit())
+
+
 _EXIT_CODES = {
     400: ExitCode.INVALID,
     401: ExitCode.NOT_ALLOWED,

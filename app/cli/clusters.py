@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from app.cli.client import Client, CommandError, ExitCode, as_record, settings_or_exit
+from app.cli.client import CommandError, ExitCode, as_record, connect
+from app.cli.names import ClusterName
 from app.cli.output import AsJson, Why, Yes, ago, confirm_or_exit, console, print_json, say, table
 from app.domain.cluster import Cluster
 
@@ -16,7 +17,7 @@ app = typer.Typer(help="Kafka clusters that pipelines may name.", no_args_is_hel
 @app.command("list")
 def list_(as_json: AsJson = False) -> None:
     """All registered clusters."""
-    items = Client.of(settings_or_exit()).get("/clusters")["items"]
+    items = connect().get("/clusters")["items"]
     if as_json:
         print_json(items)
         return
@@ -52,7 +53,7 @@ def register(
             raise CommandError(f"--config {pair}: expected KEY=VALUE", code=ExitCode.USAGE)
         client_config[key] = value
     body = {"name": name, "bootstrap_servers": bootstrap_servers, "client_config": client_config, "why": why}
-    item = Client.of(settings_or_exit()).post("/clusters", body)
+    item = connect().post("/clusters", body)
     if as_json:
         print_json(item)
     else:
@@ -60,9 +61,9 @@ def register(
 
 
 @app.command()
-def probe(name: str, as_json: AsJson = False) -> None:
+def probe(name: ClusterName, as_json: AsJson = False) -> None:
     """Ask the cluster's brokers now."""
-    item = Client.of(settings_or_exit()).post(f"/clusters/{name}/probe")
+    item = connect().post(f"/clusters/{name}/probe")
     if as_json:
         print_json(item)
         return
@@ -77,8 +78,8 @@ def probe(name: str, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def remove(name: str, why: Why = None, yes: Yes = False) -> None:
+def remove(name: ClusterName, why: Why = None, yes: Yes = False) -> None:
     """Forget a cluster that no pipeline names. Nothing in Kafka changes."""
     confirm_or_exit(f"Forget the cluster {name}?", is_confirmed=yes)
-    Client.of(settings_or_exit()).delete(f"/clusters/{name}", why=why)
+    connect().delete(f"/clusters/{name}", why=why)
     say(f"removed {name}")

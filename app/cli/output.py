@@ -105,6 +105,16 @@ def watch(render: Callable[[], RenderableType], *, until: Callable[[], bool] = l
             live.update(render(), refresh=True)
 
 
+def present(data: Callable[[], Any], render: Callable[[], RenderableType], *, as_json: bool, watch_it: bool) -> None:
+    """What a command that only looks has to show: once as JSON, once for people, or for people until Ctrl-C."""
+    if as_json:
+        print_json(data())
+    elif watch_it:
+        watch(render)
+    else:
+        console.print(render())
+
+
 def confirm_or_exit(question: str, *, is_confirmed: bool) -> None:
     """Ask unless `--yes` was given; without a terminal to ask on, `--yes` is needed."""
     if is_confirmed:

@@ -8,7 +8,8 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from app.cli.client import Client, CommandError, ExitCode, as_record, settings_or_exit
+from app.cli.client import Client, CommandError, ExitCode, as_record, connect
+from app.cli.names import PipelineName
 from app.cli.output import (
     AsJson,
     Watch,
@@ -18,11 +19,11 @@ from app.cli.output import (
     confirm_or_exit,
     console,
     number,
+    present,
     print_json,
     say,
     state,
     table,
-    watch,
 )
 from app.cli.pipeline_files import File, Note, Source, body_of, print_problems, read_pipeline, upload_source
 from app.domain import pipeline_file
@@ -36,13 +37,8 @@ app = typer.Typer(help="Pipelines: define, check, compare, remove.", no_args_is_
 @app.command("list")
 def list_(as_json: AsJson = False, watch_it: Watch = False) -> None:
     """All pipelines with the state of their run."""
-    client = Client.of(settings_or_exit())
-    if as_json:
-        print_json(list(client.items("/pipelines")))
-    elif watch_it:
-        watch(lambda: _list(client))
-    else:
-        console.print(_list(client))
+    client = connect()
+    present(lambda: list(client.items("/pipelines")), lambda: _list(client), as_json=as_json, watch_it=watch_it)
 
 
 def _list(client: Client) -> RenderableType:
@@ -66,15 +62,14 @@ def _list(client: Client) -> RenderableType:
 
 
 @app.command()
-def show(name: str, as_json: AsJson = False, watch_it: Watch = False) -> None:
+def show(name: PipelineName, as_json: AsJson = False, watch_it: Watch = False) -> None:
     """One pipeline: its run, and each input partition with its owner and lag."""
-    client = Client.of(settings_or_exit())
-    if as_json:
-        print_json({**client.get(f"/pipelines/{name}"), "mappings": client.get(f"/pipelines/{name}/mappings")["items"]})
-    elif watch_it:
-        watch(lambda: _show(client, name))
-    else:
-        console.print(_show(client, name))
+    client = connect()
+
+    def data() -> Any:
+        return {**client.get(f"/pipelines/{name}"), "mappings": client.get(f"/pipelines/{name}/mappings")["items"]}
+
+    present(data, lambda: _show(client, name), as_json=as_json, watch_it=watch_it)
 
 
 def _show(client: Client, name: str) -> RenderableType:
@@ -120,7 +115,7 @@ def _show(client: Client, name: str) -> RenderableType:
 def validate(file: File, source: Source = None, as_json: AsJson = False) -> None:
     """Check a definition against the rules and the cluster, without saving anything."""
     name, definition = read_pipeline(file, source)
-    client = Client.of(settings_or_exit())
+    client = connect()
     upload_source(client, definition, source, beside=file)
     result = client.post(f"/pipelines/{name}/validate", {"definition": body_of(definition)})
     if as_json:
@@ -137,7 +132,7 @@ def validate(file: File, source: Source = None, as_json: AsJson = False) -> None
 def create(file: File, source: Source = None, note: Note = None, why: Why = None, as_json: AsJson = False) -> None:
     """Create a pipeline; `fenceline apply` also changes one that exists."""
     name, definition = read_pipeline(file, source)
-    client = Client.of(settings_or_exit())
+    client = connect()
     upload_source(client, definition, source, beside=file)
     body = {"name": name, "definition": body_of(definition), "note": note, "why": why}
     saved = client.post("/pipelines", body)
@@ -149,9 +144,9 @@ def create(file: File, source: Source = None, note: Note = None, why: Why = None
 
 
 @app.command()
-def revisions(name: str, as_json: AsJson = False) -> None:
+def revisions(name: PipelineName, as_json: AsJson = False) -> None:
     """All revisions, newest first."""
-    items = Client.of(settings_or_exit()).get(f"/pipelines/{name}/revisions")["items"]
+    items = connect().get(f"/pipelines/{name}/revisions")["items"]
     if as_json:
         print_json(items)
         return
@@ -167,13 +162,13 @@ def revisions(name: str, as_json: AsJson = False) -> None:
 
 @app.command()
 def diff(
-    name: str,
+    name: PipelineName,
     before: Annotated[int | None, typer.Argument(help="A revision; by default the one before the current one.")] = None,
     after: Annotated[int | None, typer.Argument(help="A revision; by default the current one.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """What two revisions differ in."""
-    client = Client.of(settings_or_exit())
+    client = connect()
     last = after if after is not None else int(client.get(f"/pipelines/{name}")["current_revision"])
     first = before if before is not None else last - 1
     if first < 1:
@@ -193,12 +188,12 @@ def diff(
 
 @app.command()
 def export(
-    name: str,
+    name: PipelineName,
     revision: Annotated[int | None, typer.Option(help="A revision; by default the current one.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print a definition as `fenceline apply -f` takes it."""
-    client = Client.of(settings_or_exit())
+    client = connect()
     path = f"/pipelines/{name}" if revision is None else f"/pipelines/{name}/revisions/{revision}"
     item: Any = client.get(path)
     if as_json:
@@ -208,8 +203,8 @@ def export(
 
 
 @app.command()
-def delete(name: str, why: Why = None, yes: Yes = False) -> None:
+def delete(name: PipelineName, why: Why = None, yes: Yes = False) -> None:
     """Delete a pipeline with its revisions and history; refused while a run lives. Nothing in Kafka changes."""
     confirm_or_exit(f"Delete the pipeline {name} with its revisions and history?", is_confirmed=yes)
-    Client.of(settings_or_exit()).delete(f"/pipelines/{name}", why=why)
+    connect().delete(f"/pipelines/{name}", why=why)
     say(f"deleted {name}")

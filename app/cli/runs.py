@@ -11,7 +11,8 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from app.cli.client import Client, CommandError, ExitCode, as_record, settings_or_exit
+from app.cli.client import Client, CommandError, ExitCode, as_record, connect
+from app.cli.names import PipelineName, names_of
 from app.cli.output import (
     AsJson,
     Watch,
@@ -21,11 +22,11 @@ from app.cli.output import (
     confirm_or_exit,
     console,
     number,
+    present,
     print_json,
     say,
     state,
     table,
-    watch,
 )
 from app.domain.instance import Instance
 from app.domain.run import Run
@@ -34,7 +35,12 @@ from app.domain.task import TaskStatus
 app = typer.Typer(help="Runs: start, watch, pause, drain, restart.", no_args_is_help=True)
 
 Target = Annotated[
-    str, typer.Argument(metavar="PIPELINE|RUN", help="A pipeline's name (its current run) or a run's id.")
+    str,
+    typer.Argument(
+        metavar="PIPELINE|RUN",
+        help="A pipeline's name (its current run) or a run's id.",
+        autocompletion=names_of("pipelines"),
+    ),
 ]
 Wait = Annotated[
     float | None, typer.Option("--wait", metavar="SECONDS", help="Wait until it is so, at most this long; else exit 1.")
@@ -50,7 +56,7 @@ def list_(
     watch_it: Watch = False,
 ) -> None:
     """Runs, newest first."""
-    client = Client.of(settings_or_exit())
+    client = connect()
 
     def items() -> list[Any]:
         return list(client.items("/runs", limit=limit, pipeline=pipeline))
@@ -75,25 +81,19 @@ def list_(
             empty="No run yet: fenceline runs start PIPELINE",
         )
 
-    if as_json:
-        print_json(items())
-    elif watch_it:
-        watch(render)
-    else:
-        console.print(render())
+    present(items, render, as_json=as_json, watch_it=watch_it)
 
 
 @app.command()
 def show(target: Target, as_json: AsJson = False, watch_it: Watch = False) -> None:
     """One run with its instances and tasks."""
-    client = Client.of(settings_or_exit())
+    client = connect()
     run_id = _run_id(client, target)
-    if as_json:
-        print_json({**client.get(f"/runs/{run_id}"), "tasks": client.get(f"/runs/{run_id}/tasks")["items"]})
-    elif watch_it:
-        watch(lambda: _show(client, run_id))
-    else:
-        console.print(_show(client, run_id))
+
+    def data() -> Any:
+        return {**client.get(f"/runs/{run_id}"), "tasks": client.get(f"/runs/{run_id}/tasks")["items"]}
+
+    present(data, lambda: _show(client, run_id), as_json=as_json, watch_it=watch_it)
 
 
 def _show(client: Client, run_id: str) -> RenderableType:
@@ -164,9 +164,9 @@ def _why(instance: Instance) -> str | None:
 
 
 @app.command()
-def start(pipeline: str, why: Why = None, wait: Wait = None, as_json: AsJson = False) -> None:
+def start(pipeline: PipelineName, why: Why = None, wait: Wait = None, as_json: AsJson = False) -> None:
     """Start a pipeline at its current revision."""
-    client = Client.of(settings_or_exit())
+    client = connect()
     item = client.post(f"/pipelines/{pipeline}/runs", {"why": why})
     _finish(
         client,
@@ -213,7 +213,7 @@ def restart(
     as_json: AsJson = False,
 ) -> None:
     """Start every instance anew at the current revision, one at a time."""
-    client = Client.of(settings_or_exit())
+    client = connect()
     run_id = _run_id(client, target)
     item = client.post(f"/runs/{run_id}/restart", {"rolling": not full, "why": why})
     how = "it drains, then the next run starts" if full else "one instance at a time"
@@ -222,7 +222,7 @@ def restart(
 
 @app.command()
 def offsets(
-    pipeline: str,
+    pipeline: PipelineName,
     to: Annotated[str, typer.Option(help="earliest, latest, or a time such as 2026-01-31T12:00:00Z.")] = "",
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="TOPIC:PARTITION=OFFSET, the next offset; may be repeated.")
@@ -232,7 +232,7 @@ def offsets(
     as_json: AsJson = False,
 ) -> None:
     """Show where the group would go on reading; with --execute, set it. Only while no run lives."""
-    client = Client.of(settings_or_exit())
+    client = connect()
     target = _target(to, set_ or [])
     changes = client.post(f"/pipelines/{pipeline}/offsets/preview", target)["items"]
     if execute:
@@ -301,7 +301,7 @@ def _command(
     until: Callable[[str], bool],
     as_json: bool,
 ) -> None:
-    client = Client.of(settings_or_exit())
+    client = connect()
     run_id = _run_id(client, target)
     item = client.post(f"/runs/{run_id}/{verb}", {"why": why})
     _finish(client, item, f"{participle} {item['pipeline']}, run {run_id}", wait=wait, until=until, as_json=as_json)

@@ -119,3 +119,17 @@ def test_a_pipeline_without_a_run_says_how_to_start_one(
     assert ended.returncode == 1
     assert f"fenceline runs start {name}" in ended.stderr
     assert json_of(fenceline("runs", "list", "--pipeline", name, "--json")) == []
+
+
+def test_a_shell_completes_names_and_is_not_disturbed_by_a_server_that_is_away(
+    fenceline: Fenceline, tmp_path: Path, name: str, definition: dict[str, Any]
+) -> None:
+    fenceline("apply", "-f", _write(tmp_path, name, definition))
+    asked = {
+        "_FENCELINE_COMPLETE": "complete_bash",
+        "COMP_WORDS": f"fenceline pipelines show {name[:-2]}",
+        "COMP_CWORD": "3",
+    }
+    assert name in fenceline(**asked).stdout.split()
+    away = fenceline(**asked, FENCELINE_SERVER_URL="http://127.0.0.1:1")
+    assert (away.stdout.strip(), away.stderr.strip()) == ("", "")

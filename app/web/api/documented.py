@@ -46,7 +46,7 @@ class ProblemDocument(BaseModel):
             "examples": [
                 {
                     "type": "about:blank",
-                    "title": "Not valid",
+                    "title": "What was sent is not valid",
                     "status": 422,
                     "detail": "source_topics: A pipeline reads at least one topic",
                     "problems": [
