@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from urllib.parse import quote
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -30,7 +31,8 @@ class BugBarrier:
         except Exception:
             if scope["type"] != "http":
                 raise
-            log.exception("%s %s failed", scope["method"], scope["path"])
+            # As it came: decoded, a path may hold a line end and with it a line of the log that we did not write.
+            log.exception("%s %s failed", scope["method"], quote(scope["path"]))
             if has_begun:
                 raise
             problem = ProblemResponse(500, "Fenceline has a bug here; the server's log has the details")

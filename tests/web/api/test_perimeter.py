@@ -136,6 +136,20 @@ async def test_a_bug_is_a_problem_document_with_the_headers_and_no_details(wirin
     assert "42" not in response.text
 
 
+async def test_a_path_cannot_write_a_line_of_the_log(wiring: Wiring, caplog: pytest.LogCaptureFixture) -> None:
+    app = create_users_app(wiring)
+
+    async def broken() -> None:
+        raise RuntimeError
+
+    app.add_api_route("/broken/{rest}", broken)
+    async with client_of(app) as client:
+        assert (await client.get("/broken/x%0A2026-01-01%20INFO%20all%20is%20well")).status_code == 500
+    [line] = [record.getMessage() for record in caplog.records if record.name == "app.web.bugs"]
+    assert "\n" not in line
+    assert "/broken/x%0A" in line
+
+
 def _recorder() -> tuple[ASGIApp, list[tuple[str, str]]]:
     """An application, and scheme and client of each request that reached it."""
     seen: list[tuple[str, str]] = []
