@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -22,11 +23,30 @@ def find(pid: int | None, *, folder: Path, started_at: datetime | None = None) -
         process = psutil.Process(pid)
         if not _belongs(process, folder):
             return None
-        if started_at is not None and abs(process.create_time() - started_at.timestamp()) > SAME_START_S:
+        if started_at is not None and not _has_started(process, started_at):
             return None
     except psutil.Error:
         return None
     return process
+
+
+def find_submitted(pid: int | None, *, folder: Path, started_at: datetime | None) -> psutil.Process | None:
+    """The living spark-submit, or the JVM that it becomes, if `pid` is that of `folder`.
+
+    It gets there by several exec, and in each there is a moment in which Linux shows no arguments at all
+    (get_mm_cmdline in fs/proc/base.c). Then its start, which exec does not change, says that it is the one.
+    """
+    if pid is None:
+        return None
+    try:
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return None
+        words = process.cmdline()
+        is_ours = _name(words, folder) if words else started_at is not None and _has_started(process, started_at)
+    except psutil.Error:
+        return None
+    return process if is_ours else None
 
 
 def search(folder: Path) -> list[psutil.Process]:
@@ -58,11 +78,19 @@ def send(process: psutil.Process, number: signal.Signals) -> None:
         process.send_signal(number)
 
 
+def _has_started(process: psutil.Process, at: datetime) -> bool:
+    return abs(process.create_time() - at.timestamp()) <= SAME_START_S
+
+
 def _belongs(process: psutil.Process, folder: Path) -> bool:
     try:
         if process.status() == psutil.STATUS_ZOMBIE:
             return False
-        marker = f"{folder}/"
-        return any(word.startswith(marker) for word in process.cmdline())
+        return _name(process.cmdline(), folder)
     except psutil.Error:
         return False
+
+
+def _name(words: Sequence[str], folder: Path) -> bool:
+    """Whether a process with these arguments has a file of the folder."""
+    return any(word.startswith(f"{folder}/") for word in words)

@@ -21,7 +21,7 @@ from app.domain.pipeline import PipelineDefinition
 from app.domain.spark_master import SparkMasterKind, parse
 from app.ports.spark import Submitted
 from app.spark import conf, driver_processes, master_state, package
-from app.spark.instance_files import InstanceFiles
+from app.spark.instance_files import InstanceFiles, folder_of_instances
 from app.wire.specification import InstanceSpecification
 
 PASSED_ON_PREFIX = "FENCELINE_SECRET"
@@ -169,7 +169,7 @@ class SubmitLauncher:
         files = self._files(instance)
         process = self._process_word(instance, files)
         is_starting = instance.claimed_at is None and instance.jvm_pid is None
-        if process is ProcessWord.GONE and not is_starting:
+        if process is ProcessWord.GONE and not is_starting and self._is_here(files):
             files.clear_away()
         return Observation(
             process=process,
@@ -211,17 +211,20 @@ class SubmitLauncher:
         files = self._files(instance)
         for process in self._processes(instance, files):
             driver_processes.send(process, signal.SIGKILL)
-        files.withdraw()
+        if self._is_here(files):
+            files.withdraw()
 
     def _processes(self, instance: Instance, files: InstanceFiles) -> list[psutil.Process]:
         """The driver's living processes; by the recorded pids, else (nothing was recorded) by their arguments."""
         if instance.jvm_pid is None and instance.python_pid is None:
             return driver_processes.search(files.folder)
-        jvm = driver_processes.find(instance.jvm_pid, folder=files.folder)
+        started_at, is_claimed = instance.process_started_at, instance.claimed_at is not None
+        # Before the claim that is spark-submit's start, since then the Python driver's.
+        jvm = driver_processes.find_submitted(
+            instance.jvm_pid, folder=files.folder, started_at=None if is_claimed else started_at
+        )
         python = driver_processes.find(
-            instance.python_pid,
-            folder=files.folder,
-            started_at=instance.process_started_at if instance.claimed_at is not None else None,
+            instance.python_pid, folder=files.folder, started_at=started_at if is_claimed else None
         )
         found = [process for process in (python, jvm) if process is not None]
         if jvm is not None and python is None:
@@ -236,6 +239,10 @@ class SubmitLauncher:
             return own
         recorded = InstanceFiles(Path(instance.log_path).parent)
         return recorded if recorded.folder.name == own.folder.name else own
+
+    def _is_here(self, files: InstanceFiles) -> bool:
+        """Whether it is ours to remove: nothing outside our folder is, whatever the database says."""
+        return files.folder.parent == folder_of_instances(self._state_dir)
 
     def _reap(self) -> None:
         """Children that have ended stay as zombies until somebody asks how."""

@@ -7,6 +7,7 @@ import errno
 import os
 import shlex
 import stat
+import subprocess
 import sys
 from collections.abc import Generator
 from datetime import UTC, datetime, timedelta
@@ -232,6 +233,21 @@ def test_a_driver_that_started_at_another_time_is_another(launcher: SubmitLaunch
     assert found is not None
     later = one.process_started_at + timedelta(seconds=30)
     assert driver_processes.find(one.jvm_pid, folder=files.folder, started_at=later) is None
+
+
+def test_a_driver_is_never_gone_in_the_midst_of_an_exec(tmp_path: Path) -> None:
+    """spark-submit becomes a JVM by several exec, and in each of them Linux shows no arguments for a moment."""
+    script = tmp_path / "again"
+    script.write_text('#!/bin/bash\nexec "$0" "$@"\n')
+    script.chmod(0o755)
+    with subprocess.Popen([str(script), f"{tmp_path}/specification.json"]) as process:
+        started_at = datetime.fromtimestamp(psutil.Process(process.pid).create_time(), UTC)
+        try:
+            for look in range(10_000):
+                found = driver_processes.find_submitted(process.pid, folder=tmp_path, started_at=started_at)
+                assert found is not None, f"gone at look {look}, though it lives: {process.poll()}"
+        finally:
+            process.kill()
 
 
 def test_a_full_disk_is_said_and_leaves_nothing(
