@@ -36,12 +36,12 @@ class TransactionStatus(IntEnum):
     PREPARE_EPOCH_FENCE = 7
 
 
-class TopicPartitions(msgspec.Struct, frozen=True):
+class TopicPartitions(msgspec.Struct, frozen=True, gc=False):
     topic: str
     partitions: tuple[int, ...]
 
 
-class TransactionState(msgspec.Struct, frozen=True):
+class TransactionState(msgspec.Struct, frozen=True, gc=False):
     """One state of one transactional id. -1 stands for "none" where Kafka has it so.
 
     partitions: None where the coordinator wrote null (nothing was added to the transaction).
@@ -74,7 +74,7 @@ class JournalRecord(msgspec.Struct, frozen=True, kw_only=True):
     timestamp_ms: int
 
 
-class _Key(msgspec.Struct, frozen=True):
+class _Key(msgspec.Struct, frozen=True, gc=False):
     transactional_id: str
 
 

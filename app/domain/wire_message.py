@@ -176,10 +176,15 @@ def _read_tags(
     count, at = read_unsigned_varint(data, at)
     unknown: list[tuple[int, bytes]] = []
     for _ in range(count):
-        tag, at = read_unsigned_varint(data, at)
-        size, at = read_unsigned_varint(data, at)
-        if tag in tagged:
-            place, read = tagged[tag]
+        tag, size = data[at], data[at + 1]
+        if tag < 0x80 and size < 0x80:
+            at += 2
+        else:
+            tag, at = read_unsigned_varint(data, at)
+            size, at = read_unsigned_varint(data, at)
+        described = tagged.get(tag)
+        if described is not None:
+            place, read = described
             values[place], after = read(data, at)
             if after != at + size:
                 raise MalformedError(f"tag {tag} is {after - at} bytes long, and said to be {size}")

@@ -9,34 +9,23 @@ untyped and partly private: this module is the border, its functions block, and 
 from __future__ import annotations
 
 import contextlib
-import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple, TypeVar, cast
 
-from kafka import errors as library_errors  # pyright: ignore[reportMissingTypeStubs]
-from kafka.admin import KafkaAdminClient  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
-from kafka.net.compat import KafkaNetClient  # pyright: ignore[reportMissingTypeStubs]
 from kafka.protocol.api_message import ApiMessage  # pyright: ignore[reportMissingTypeStubs]
 from kafka.protocol.consumer import OffsetFetchRequest  # pyright: ignore[reportMissingTypeStubs]
 from kafka.structs import OffsetAndMetadata  # pyright: ignore[reportMissingTypeStubs]
 from kafka.structs import TopicPartition as LibraryPartition  # pyright: ignore[reportMissingTypeStubs]
 
 from app.domain.cluster import GroupMember
-from app.domain.errors import ConflictError, FencelineError
+from app.domain.errors import ConflictError
 from app.kafka.attempt import Attempt
-from app.kafka.connections import to_kafka_python
+from app.kafka.raw_client import RawClient, error_of, errors, failure, is_transient
 from app.ports.brokers import GroupDescription, TopicPartition
 
 T = TypeVar("T")
-
-errors: Any = library_errors
-
-# It logs each failure that we raise, and at debug level its settings, password included.
-_library_log = logging.getLogger("kafka")
-_library_log.addHandler(logging.NullHandler())
-_library_log.propagate = False
 
 _MESSAGES = "app.kafka.messages"
 _CONSUMER_GROUP_DESCRIBE = 69
@@ -72,45 +61,13 @@ def ask(resolved: Mapping[str, str], attempt: Attempt, what: str, question: Call
             with GroupClient(resolved, attempt) as client:
                 return question(client)
         except errors.KafkaError as error:
-            if not _is_transient(error) or attempt.left_s <= _RETRY_S:
-                raise _failure(attempt, what, error) from error
+            if not is_transient(error) or attempt.left_s <= _RETRY_S:
+                raise failure(attempt, what, error) from error
         time.sleep(_RETRY_S)
 
 
-class GroupClient:
+class GroupClient(RawClient):
     """A connection to the cluster; leave it as a context manager does."""
-
-    def __init__(self, resolved: Mapping[str, str], attempt: Attempt) -> None:
-        left_ms = max(1, int(attempt.left_s * 1000))
-        opened: list[Any] = []
-
-        def open_network(**settings: Any) -> Any:
-            opened.append(cast(Any, KafkaNetClient)(**settings))
-            return opened[0]
-
-        try:
-            self._client: Any = cast(Any, KafkaAdminClient)(
-                **to_kafka_python(resolved),
-                client_id="fenceline-server",
-                bootstrap_timeout_ms=left_ms,
-                request_timeout_ms=left_ms,
-                reconnect_backoff_max_ms=500,
-                kafka_client=open_network,
-            )
-        except errors.KafkaError:
-            # It connects while it is made, and leaves its thread running when that fails.
-            for network in opened:
-                network.close()
-                network._manager._net.stop()  # noqa: SLF001 - what the library's own close does
-            raise
-        self._manager: Any = self._client._manager  # noqa: SLF001 - no public way to a broker of one's choice
-        self._attempt = attempt
-
-    def __enter__(self) -> GroupClient:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._client.close()
 
     def broker_facts(self, broker_ids: Collection[int]) -> BrokerFacts:
         """Asks every broker; one that does not answer is left out."""
@@ -126,11 +83,11 @@ class GroupClient:
         coordinator = self._manager.run(self._coordinator, group)
         if _CONSUMER_GROUP_DESCRIBE in self._manager.broker_version_data.api_versions:
             request = ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)  # pyright: ignore
-            found = self._send(request, coordinator).groups[0]
+            found = self.send(request, coordinator).groups[0]
             if found.error_code == 0:
                 return _description(group, "consumer", found.group_state, found.members)
             if found.error_code not in (_GROUP_ID_NOT_FOUND, _UNSUPPORTED_VERSION):
-                raise _error_of(found.error_code, found.error_message)
+                raise error_of(found.error_code, found.error_message)
         answer = self._client.describe_groups([group], group_coordinator_id=coordinator)[group]
         state = str(answer["group_state"])
         if answer["error"] is not None and state != "Dead":
@@ -207,10 +164,10 @@ class GroupClient:
             min_version=7,
             max_version=8,
         )
-        answer = self._send(request, coordinator)
+        answer = self.send(request, coordinator)
         found = answer.groups[0] if answer.API_VERSION >= 8 else answer
         if found.error_code != 0:
-            raise _error_of(found.error_code, f"the offsets of {group}")
+            raise error_of(found.error_code, f"the offsets of {group}")
         return [
             TopicPartition(topic.name, partition.partition_index)
             for topic in found.topics
@@ -224,15 +181,9 @@ class GroupClient:
         finalized = features.get("group.version", {}).get("finalized")
         return finalized is not None and finalized[1] >= 1
 
-    def _send(self, request: Any, broker_id: int) -> Any:
-        return self._manager.run(self._sent, request, broker_id)
-
-    async def _sent(self, request: Any, broker_id: int) -> Any:
-        return await self._manager.send(request, node_id=broker_id, request_timeout_ms=self._left_ms)
-
     async def _versions(self, broker_ids: Collection[int]) -> list[Any]:
         """Connects to all at once and leaves half of the time to the other questions when one does not answer."""
-        timeout_ms = self._left_ms / 2
+        timeout_ms = self.left_ms / 2
         connections: list[Any] = []
         for broker_id in broker_ids:
             with contextlib.suppress(errors.KafkaError):
@@ -246,10 +197,6 @@ class GroupClient:
 
     async def _coordinator(self, group: str) -> int:
         return (await self._client._find_coordinator_ids([group]))[group]  # noqa: SLF001 - as `_manager`
-
-    @property
-    def _left_ms(self) -> float:
-        return self._attempt.left_s * 1000
 
 
 def _description(group: str, protocol: str, state: str, members: Collection[Any]) -> GroupDescription:
@@ -270,18 +217,3 @@ def _description(group: str, protocol: str, state: str, members: Collection[Any]
             for member in members
         ),
     )
-
-
-def _error_of(code: int, message: str | None) -> Exception:
-    return errors.for_code(code)(message or "")
-
-
-def _is_transient(error: Exception) -> bool:
-    """A coordinator that moves or loads; not that nobody answered, which has used up its time already."""
-    return isinstance(error, errors.RetriableError) and not isinstance(error, errors.KafkaTimeoutError)
-
-
-def _failure(attempt: Attempt, what: str, error: Exception) -> FencelineError:
-    if isinstance(error, errors.BrokerResponseError):
-        return attempt.refused(what, str(error))
-    return attempt.unreachable(str(error))

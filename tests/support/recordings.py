@@ -67,8 +67,13 @@ def recorded_bytes(version: str, topic: str) -> bytes:
 
 
 def dumped(version: str, topic: str) -> list[DumpedBatch]:
+    return parse_dump((RECORDED / version / f"{topic}.dump.txt").read_text(encoding="utf-8"))
+
+
+def parse_dump(text: str) -> list[DumpedBatch]:
+    """What `kafka-dump-log.sh` prints."""
     batches: list[DumpedBatch] = []
-    for line in (RECORDED / version / f"{topic}.dump.txt").read_text(encoding="utf-8").split("\n"):
+    for line in text.split("\n"):
         if line.startswith("baseOffset: "):
             batches.append(DumpedBatch(dict(re.findall(r"(\w+): (\S+)", line))))
         elif found := _RECORD.fullmatch(line):

@@ -51,7 +51,7 @@ class RecordType(IntEnum):
     PATTERN = 16
 
 
-class GroupRecordKey(msgspec.Struct, frozen=True):
+class GroupRecordKey(msgspec.Struct, frozen=True, gc=False):
     """What a record is about. Offset commits have topic and partition, 5, 7 and 8 a member, 16 a pattern."""
 
     group: str
@@ -62,7 +62,7 @@ class GroupRecordKey(msgspec.Struct, frozen=True):
     type: int = -1
 
 
-class OffsetCommit(msgspec.Struct, frozen=True):
+class OffsetCommit(msgspec.Struct, frozen=True, gc=False):
     """A position that a group stored, `offset` being that of the next record to read."""
 
     offset: int

@@ -36,7 +36,7 @@ class Compression(IntEnum):
     ZSTD = 4
 
 
-class RecordBatch(msgspec.Struct, frozen=True):
+class RecordBatch(msgspec.Struct, frozen=True, gc=False):
     """One batch. -1 stands for "none": a producer without idempotence has no id, control batches have no sequence.
 
     The offsets from `base_offset` to `last_offset` are its own, records that compaction removed included: it may hold
@@ -83,7 +83,7 @@ class UnreadableBatch(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Record(msgspec.Struct, frozen=True):
+class Record(msgspec.Struct, frozen=True, gc=False):
     offset: int
     timestamp_ms: int
     key: bytes | None
@@ -177,17 +177,17 @@ def _records(data: bytes, batch: RecordBatch) -> list[Record]:
         end = at + length
         if length < 0 or end > len(data):
             raise MalformedError(f"a record of {length} bytes at {at}, {len(data) - at} left")
-        # One byte of attributes, which has no use yet.
-        timestamp_delta, at = _varint(data, at + 1)
-        offset_delta, at = _varint(data, at)
+        # One byte of attributes, which has no use yet. Journals are mostly batches of one record: both deltas are 0.
+        if data[at + 1] == 0 and data[at + 2] == 0:
+            timestamp_delta = offset_delta = 0
+            at += 3
+        else:
+            timestamp_delta, at = _varint(data, at + 1)
+            offset_delta, at = _varint(data, at)
         key, at = _nullable_bytes(data, at, end)
         value, at = _nullable_bytes(data, at, end)
         header_count, at = _varint(data, at)
-        headers: list[tuple[str, bytes | None]] = []
-        for _ in range(header_count):
-            name, at = _nullable_bytes(data, at, end)
-            content, at = _nullable_bytes(data, at, end)
-            headers.append(((name or b"").decode("utf-8"), content))
+        headers, at = _headers(data, at, end, header_count) if header_count else ((), at)
         if at != end:
             raise MalformedError(f"a record that ends at {at} and was said to end at {end}")
         found.append(
@@ -196,10 +196,19 @@ def _records(data: bytes, batch: RecordBatch) -> list[Record]:
                 batch.max_timestamp_ms if batch.has_log_append_time else batch.base_timestamp_ms + timestamp_delta,
                 key,
                 value,
-                tuple(headers),
+                headers,
             )
         )
     return found
+
+
+def _headers(data: bytes, at: int, end: int, count: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+    headers: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        name, at = _nullable_bytes(data, at, end)
+        content, at = _nullable_bytes(data, at, end)
+        headers.append(((name or b"").decode("utf-8"), content))
+    return tuple(headers), at
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

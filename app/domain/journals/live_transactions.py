@@ -1,0 +1,171 @@
+"""What `__transaction_state` says of every transactional id now, folded from its records.
+
+The fold survives what journals do: records read twice (by position), compaction (any record may be an id's first),
+a beginning in the middle (`Reading.positions` says from where), versions of the future (counted). A move of the
+coordinator leaves no trace in it. Memory is bounded by the number of ids: of an id's past only steps are kept that
+are not routine, the newest `MAX_STEPS` of them.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from app.domain import transaction_state
+from app.domain.journals.reading import Reading
+from app.domain.journals.record_batch import RecordBatch, UnreadableBatch
+from app.domain.transaction_state import TransactionState, TransactionStatus
+from app.domain.wire_message import Undecodable
+
+MAX_STEPS = 20
+_KIP_890 = 2
+_ABORTS = frozenset({TransactionStatus.PREPARE_ABORT, TransactionStatus.COMPLETE_ABORT})
+
+
+class ClientProtocol(StrEnum):
+    """TV_2 clients (KIP-890) get the next epoch with every commit and abort, TV_0 clients keep theirs.
+
+    Records of version 0 do not say it, nor does one that the coordinator wrote by itself.
+    """
+
+    TV_0 = "TV_0"
+    TV_2 = "TV_2"
+    UNKNOWN = "unknown"
+
+
+class StepKind(StrEnum):
+    """Why producer id or epoch changed, as far as one record tells; what fenced whom is judged from several.
+
+    FIRST_SEEN: reading began with it. INITIALISED: InitProducerId was answered. ABORTED: a transaction was ended at the
+    next epoch, by the coordinator (timeout, takeover, operator) or by a TV_2 client itself. ADVANCED: an epoch moved
+    without a record that says why, as after compaction.
+    """
+
+    FIRST_SEEN = "first_seen"
+    INITIALISED = "initialised"
+    ABORTED = "aborted"
+    ADVANCED = "advanced"
+
+
+class Step(msgspec.Struct, frozen=True, gc=False):
+    """The id's first moment with this producer id and epoch."""
+
+    kind: StepKind
+    producer_id: int
+    producer_epoch: int
+    at_ms: int
+    offset: int
+
+
+class LiveTransaction(msgspec.Struct, frozen=True, gc=False):
+    """One transactional id as of its newest record, which is at `offset` of `partition`.
+
+    steps: oldest first. steps_dropped: how many older ones are not kept. commits, aborts: since reading began.
+    """
+
+    transactional_id: str
+    state: TransactionState
+    partition: int
+    offset: int
+    client_protocol: ClientProtocol = ClientProtocol.UNKNOWN
+    steps: tuple[Step, ...] = ()
+    steps_dropped: int = 0
+    commits: int = 0
+    aborts: int = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether readers of committed data may be held back by it."""
+        return self.state.status in (
+            TransactionStatus.ONGOING,
+            TransactionStatus.PREPARE_COMMIT,
+            TransactionStatus.PREPARE_ABORT,
+        )
+
+    @property
+    def times_out_at_ms(self) -> int | None:
+        """When the coordinator may end it; None when it is decided or not open."""
+        if self.state.status is not TransactionStatus.ONGOING:
+            return None
+        return self.state.start_ms + self.state.timeout_ms
+
+
+def fold(
+    before: LiveTransaction | None, transactional_id: str, state: TransactionState, *, partition: int, offset: int
+) -> LiveTransaction:
+    """The id after one more of its records."""
+    protocol = _protocol(before, state)
+    kind = _step_kind(before, state, protocol)
+    steps, dropped = (before.steps, before.steps_dropped) if before else ((), 0)
+    if kind is not None:
+        steps = (*steps, Step(kind, state.producer_id, state.producer_epoch, state.last_update_ms, offset))
+        if len(steps) > MAX_STEPS:
+            steps, dropped = steps[1:], dropped + 1
+    return LiveTransaction(
+        transactional_id,
+        state,
+        partition,
+        offset,
+        protocol,
+        steps,
+        dropped,
+        (before.commits if before else 0) + (state.status is TransactionStatus.COMPLETE_COMMIT),
+        (before.aborts if before else 0) + (state.status is TransactionStatus.COMPLETE_ABORT),
+    )
+
+
+def _protocol(before: LiveTransaction | None, state: TransactionState) -> ClientProtocol:
+    """What the client speaks is in the records of its own doing: those that add partitions."""
+    if state.status is TransactionStatus.ONGOING and state.version >= 1:
+        return ClientProtocol.TV_2 if state.client_transaction_version >= _KIP_890 else ClientProtocol.TV_0
+    if before is None or state.version == 0:
+        return ClientProtocol.UNKNOWN
+    return before.client_protocol
+
+
+def _step_kind(before: LiveTransaction | None, state: TransactionState, protocol: ClientProtocol) -> StepKind | None:
+    """None for what is routine: the same epoch, or the next one with a TV_2 client's commit."""
+    is_init = state.status is TransactionStatus.EMPTY
+    if before is None:
+        return StepKind.INITIALISED if is_init else StepKind.FIRST_SEEN
+    was = before.state
+    if (state.producer_id, state.producer_epoch) == (was.producer_id, was.producer_epoch):
+        return None
+    if is_init:
+        return StepKind.INITIALISED
+    if state.status in _ABORTS:
+        return StepKind.ABORTED
+    # Also when the producer id is used up: the commit at the last epoch goes on with the next id at epoch 0.
+    is_commit = state.status in (TransactionStatus.PREPARE_COMMIT, TransactionStatus.COMPLETE_COMMIT)
+    return None if is_commit and protocol is ClientProtocol.TV_2 else StepKind.ADVANCED
+
+
+class LiveTransactions(msgspec.Struct):
+    """All ids, and how far the journal has been read. Its MessagePack is what a restart goes on from."""
+
+    reading: Reading = msgspec.field(default_factory=Reading)
+    ids: dict[str, LiveTransaction] = {}
+    expired: int = 0
+
+    def apply(self, partition: int, batch: RecordBatch | UnreadableBatch) -> list[str]:
+        """Fold a batch; the ids that it changed, expired ones included."""
+        changed: list[str] = []
+        if not self.reading.is_news(partition, batch):
+            return changed
+        for record in self.reading.records_of(batch):
+            transactional_id = transaction_state.decode_key(record.key or b"")
+            state = transaction_state.decode_value(record.value)
+            if isinstance(transactional_id, Undecodable):
+                self.reading.count_unreadable(transactional_id)
+            elif isinstance(state, Undecodable):
+                self.reading.count_unreadable(state)
+            elif state is None:
+                self.expired += self.ids.pop(transactional_id, None) is not None
+                changed.append(transactional_id)
+            else:
+                self.ids[transactional_id] = fold(
+                    self.ids.get(transactional_id), transactional_id, state, partition=partition, offset=record.offset
+                )
+                changed.append(transactional_id)
+        return changed

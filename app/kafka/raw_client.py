@@ -1,0 +1,88 @@
+"""Requests of Kafka's protocol to a broker of one's choice, through kafka-python's connections.
+
+The library is untyped and partly private: the modules on this client are its border, they block, and nothing of the
+library gets past them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Self, cast
+
+from kafka import errors as library_errors  # pyright: ignore[reportMissingTypeStubs]
+from kafka.admin import KafkaAdminClient  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
+from kafka.net.compat import KafkaNetClient  # pyright: ignore[reportMissingTypeStubs]
+
+from app.domain.errors import FencelineError
+from app.kafka.attempt import Attempt
+from app.kafka.connections import to_kafka_python
+
+errors: Any = library_errors
+
+# It logs each failure that we raise, and at debug level its settings, password included.
+_library_log = logging.getLogger("kafka")
+_library_log.addHandler(logging.NullHandler())
+_library_log.propagate = False
+
+
+class RawClient:
+    """A connection to the cluster; leave it as a context manager does."""
+
+    def __init__(self, resolved: Mapping[str, str], attempt: Attempt) -> None:
+        left_ms = max(1, int(attempt.left_s * 1000))
+        opened: list[Any] = []
+
+        def open_network(**settings: Any) -> Any:
+            opened.append(cast(Any, KafkaNetClient)(**settings))
+            return opened[0]
+
+        try:
+            self._client: Any = cast(Any, KafkaAdminClient)(
+                **to_kafka_python(resolved),
+                client_id="fenceline-server",
+                bootstrap_timeout_ms=left_ms,
+                request_timeout_ms=left_ms,
+                reconnect_backoff_max_ms=500,
+                kafka_client=open_network,
+            )
+        except errors.KafkaError:
+            # It connects while it is made, and leaves its thread running when that fails.
+            for network in opened:
+                network.close()
+                network._manager._net.stop()  # noqa: SLF001 - what the library's own close does
+            raise
+        self._manager: Any = self._client._manager  # noqa: SLF001 - no public way to a broker of one's choice
+        self._attempt = attempt
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._client.close()
+
+    def send(self, request: Any, broker_id: int) -> Any:
+        """The answer of this broker. Raises a KafkaError of the library's."""
+        return self._manager.run(self._sent, request, broker_id)
+
+    async def _sent(self, request: Any, broker_id: int) -> Any:
+        return await self._manager.send(request, node_id=broker_id, request_timeout_ms=self.left_ms)
+
+    @property
+    def left_ms(self) -> float:
+        return self._attempt.left_s * 1000
+
+
+def error_of(code: int, message: str | None) -> Exception:
+    return errors.for_code(code)(message or "")
+
+
+def is_transient(error: Exception) -> bool:
+    """A coordinator that moves or loads; not that nobody answered, which has used up its time already."""
+    return isinstance(error, errors.RetriableError) and not isinstance(error, errors.KafkaTimeoutError)
+
+
+def failure(attempt: Attempt, what: str, error: Exception) -> FencelineError:
+    if isinstance(error, errors.BrokerResponseError):
+        return attempt.refused(what, str(error))
+    return attempt.unreachable(str(error))

@@ -1,0 +1,237 @@
+"""The fold of `__consumer_offsets`: recorded journals, pending offsets and their markers, what journals do."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from app.domain.journals import group_records
+from app.domain.journals.group_records import GroupRecordKey, MemberState, OffsetCommit, RecordType
+from app.domain.journals.live_groups import Committed, GroupKind, GroupState, LiveGroup, LiveGroups
+from app.domain.journals.record_batch import MarkerType, RecordBatch, UnreadableBatch, split_batches
+from tests.domain.journals.batches import batch_of, marker
+from tests.support.recordings import GROUPS, VERSION_NAMES, recorded_bytes
+
+both_versions = pytest.mark.parametrize("version", VERSION_NAMES)
+NEW, OLD = VERSION_NAMES
+AT = ("in", 0)
+
+
+def recorded(version: str) -> list[RecordBatch | UnreadableBatch]:
+    return list(split_batches(recorded_bytes(version, GROUPS)))
+
+
+def folded(batches: list[RecordBatch | UnreadableBatch]) -> LiveGroups:
+    live = LiveGroups()
+    for batch in batches:
+        live.apply(0, batch)
+    return live
+
+
+def key(group: str = "g", *, topic: str = "in") -> bytes:
+    return group_records.encode_key(GroupRecordKey(group, topic, 0, type=RecordType.OFFSET_COMMIT))
+
+
+def commit(offset: int) -> bytes:
+    return group_records.encode_value(RecordType.OFFSET_COMMIT, OffsetCommit(offset), 3)
+
+
+def pending(offset: int, *, base_offset: int, producer_id: int = 7) -> RecordBatch:
+    return batch_of(
+        [(key(), commit(offset))],
+        base_offset=base_offset,
+        producer_id=producer_id,
+        producer_epoch=0,
+        is_transactional=True,
+    )
+
+
+def stored(group: LiveGroup) -> dict[tuple[str, int], int]:
+    return {at: found.commit.offset for at, found in group.offsets.items()}
+
+
+@both_versions
+def test_offsets_of_an_open_transaction_are_pending(version: str) -> None:
+    waiting = folded(recorded(version)).groups["waiting"]
+    assert not waiting.offsets
+    (at,) = waiting.pending
+    assert at[:2] == ("orders", 0)
+    assert waiting.pending[at].commit.offset == 7
+
+
+@both_versions
+def test_offsets_of_a_committed_transaction_are_stored_with_their_producer(version: str) -> None:
+    batches = recorded(version)
+    live = LiveGroups()
+    newest: dict[tuple[str, int], Committed] = {}
+    aborted = 0
+    for batch in batches:
+        live.apply(0, batch)
+        # Until the group is deleted.
+        if (loop := live.groups.get("loop")) is not None and len(loop.offsets) == 2:
+            newest, aborted = dict(loop.offsets), loop.offsets_aborted
+    assert {at: found.commit.offset for at, found in newest.items()} == {("orders", 0): 3, ("orders", 1): 3}
+    assert aborted == 2
+    assert {one.producer_epoch for one in newest.values()} == {0}
+    assert all(one.producer_id >= 0 for one in newest.values())
+    assert stored(folded(batches).groups["copier"]) == {("orders", 0): 10}
+
+
+@both_versions
+def test_deleted_group_is_gone(version: str) -> None:
+    assert "loop" not in folded(recorded(version)).groups
+
+
+@both_versions
+def test_classic_group_has_generation_members_and_rebalances(version: str) -> None:
+    live = LiveGroups()
+    seen: list[tuple[int, int]] = []
+    for batch in recorded(version):
+        live.apply(0, batch)
+        group = live.groups.get("classic")
+        if group is not None and group.classic is not None:
+            seen.append((group.generation, len(group.classic.members)))
+    assert (2, 2) in seen
+    group = live.groups["classic"]
+    assert group.kind is GroupKind.CLASSIC
+    assert stored(group) == {("orders", 0): 3, ("orders", 1): 4}
+    numbers = [rebalance.number for rebalance in group.rebalances]
+    assert numbers == sorted(set(numbers))
+    assert group.generation == numbers[-1] >= 3
+    # The static member stays for its session although it has closed.
+    assert group.state is GroupState.STABLE
+
+
+def test_kip_848_group_goes_through_its_states() -> None:
+    live = LiveGroups()
+    states: list[GroupState] = []
+    handing_over = 0
+    for batch in recorded(NEW):
+        live.apply(0, batch)
+        group = live.groups.get("modern")
+        if group is not None:
+            assert group.kind is GroupKind.CONSUMER
+            if not states or states[-1] is not group.state:
+                states.append(group.state)
+            handing_over += any(
+                member.current is not None and member.current.state is MemberState.UNREVOKED_PARTITIONS
+                for member in group.members.values()
+            )
+    assert GroupState.RECONCILING in states
+    assert states[-1] is GroupState.EMPTY
+    assert GroupState.STABLE in states
+    assert handing_over > 0
+    modern = live.groups["modern"]
+    assert stored(modern) == {("orders", 0): 5}
+    assert modern.epoch == modern.rebalances[-1].number
+
+
+def test_old_preview_of_kip_848_is_read_too() -> None:
+    modern = folded(recorded(OLD)).groups["modern"]
+    assert (modern.kind, modern.state, modern.members) == (GroupKind.CONSUMER, GroupState.EMPTY, {})
+
+
+def test_pattern_is_known_while_it_is_subscribed() -> None:
+    live = LiveGroups()
+    patterns: set[str] = set()
+    for batch in recorded(NEW):
+        live.apply(0, batch)
+        if "pattern" in live.groups:
+            patterns |= set(live.groups["pattern"].patterns)
+    assert any("ord.rs" in pattern for pattern in patterns)
+
+
+@both_versions
+def test_records_read_twice_count_once(version: str) -> None:
+    batches = recorded(version)
+    twice = LiveGroups()
+    for batch in [*batches[:12], *batches[3:], *batches]:
+        twice.apply(0, batch)
+    assert twice == folded(batches)
+
+
+@both_versions
+def test_restart_goes_on_where_the_saved_state_ends(version: str) -> None:
+    batches = recorded(version)
+    for end in range(len(batches)):
+        restarted = msgspec.msgpack.decode(msgspec.msgpack.encode(folded(batches[:end])), type=LiveGroups)
+        for batch in batches[max(0, end - 4) :]:
+            restarted.apply(0, batch)
+        assert restarted == folded(batches)
+
+
+def test_of_two_commits_the_one_sent_later_stands_whenever_it_is_decided() -> None:
+    live = folded(
+        [
+            pending(5, base_offset=0, producer_id=7),
+            batch_of([(key(), commit(9))], base_offset=1),
+            marker(MarkerType.COMMIT, base_offset=2, producer_id=7),
+        ]
+    )
+    assert stored(live.groups["g"]) == {AT: 9}
+    assert not live.groups["g"].pending
+
+
+def test_marker_decides_only_its_own_producers_offsets() -> None:
+    live = folded(
+        [
+            pending(5, base_offset=0, producer_id=7),
+            pending(6, base_offset=1, producer_id=8),
+            marker(MarkerType.ABORT, base_offset=2, producer_id=8),
+        ]
+    )
+    assert set(live.groups["g"].pending) == {(*AT, 7)}
+    assert live.groups["g"].offsets_aborted == 1
+
+
+def test_marker_of_another_partition_of_the_journal_decides_nothing() -> None:
+    live = folded([pending(5, base_offset=0)])
+    live.apply(1, marker(MarkerType.COMMIT, base_offset=0, producer_id=7))
+    assert not live.groups["g"].offsets
+    assert live.groups["g"].pending
+
+
+def test_last_of_several_offsets_in_one_transaction_counts() -> None:
+    live = folded(
+        [
+            pending(5, base_offset=0),
+            pending(8, base_offset=1),
+            marker(MarkerType.COMMIT, base_offset=2, producer_id=7),
+        ]
+    )
+    assert stored(live.groups["g"]) == {AT: 8}
+    assert not live.undecided
+
+
+def test_marker_without_its_records_decides_nothing() -> None:
+    """A tail that starts between the offsets and their marker."""
+    live = folded([marker(MarkerType.COMMIT, base_offset=40, producer_id=7)])
+    assert not live.groups
+    assert live.reading.positions[0].first_offset == 40
+
+
+def test_group_whose_only_offsets_were_aborted_is_gone() -> None:
+    live = folded([pending(5, base_offset=0), marker(MarkerType.ABORT, base_offset=1, producer_id=7)])
+    assert not live.groups
+    assert not live.undecided
+
+
+def test_tombstone_removes_an_offset() -> None:
+    live = folded([batch_of([(key(), commit(9))], base_offset=0), batch_of([(key(), None)], base_offset=1)])
+    assert not live.groups
+
+
+def test_groups_outside_the_filter_are_counted_and_not_kept() -> None:
+    live = LiveGroups()
+    records = [(key("ours"), commit(1)), (key("theirs"), commit(1)), (key("theirs"), commit(2))]
+    live.apply(0, batch_of(records, base_offset=0), is_wanted=lambda group: group == "ours")
+    assert (list(live.groups), live.records_of_others) == (["ours"], 2)
+
+
+def test_what_cannot_be_read_is_counted_and_stops_nothing() -> None:
+    live = LiveGroups()
+    share_group = (b"\0\x0b\0\1g", b"")
+    future = (key(), b"\0\x09rest")
+    live.apply(0, batch_of([share_group, future, (key(), commit(3))], base_offset=0))
+    assert stored(live.groups["g"]) == {AT: 3}
+    assert live.reading.unreadable == {"unknown key version 11": 1, "unknown value version 9": 1}
