@@ -8,9 +8,10 @@ from __future__ import annotations
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from workers.transactional.client_config import Config
-from workers.transactional.errors import AbortableError, FatalError, RetriableError, kafka_call, translated
+from workers.transactional.errors import AbortableError, FatalError, translated
+from workers.transactional.offset_commits import OffsetCommits
 from workers.transactional.producers import ProducerIdentity, QueueingProducer
-from workers.transactional.slices import Patience
+from workers.transactional.slices import SLICE_S, Patience
 
 
 class _FailureKeeper:
@@ -32,9 +33,10 @@ class _FailureKeeper:
 class IdempotentProducer(QueueingProducer):
     """Idempotent, not transactional: what it has written can be read at once and cannot be taken back."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, commits: OffsetCommits) -> None:
         self._failures = _FailureKeeper()
-        self._offsets: tuple[list[TopicPartition], Consumer] | None = None
+        self._offsets: list[TopicPartition] = []
+        self._commits = commits
         super().__init__(Producer({**config, "on_delivery": self._failures}))
 
     def init(self, timeout_s: float) -> None:
@@ -42,7 +44,7 @@ class IdempotentProducer(QueueingProducer):
 
     def begin(self) -> None:
         self._failures.clear()
-        self._offsets = None
+        self._offsets = []
 
     def flush(self, *, patience: Patience) -> None:
         super().flush(patience=patience)
@@ -52,23 +54,12 @@ class IdempotentProducer(QueueingProducer):
 
     def send_offsets(self, offsets: list[TopicPartition], consumer: Consumer, *, patience: Patience) -> None:
         """Keep them for `commit`: there is no transaction that they could join."""
-        self._offsets = (offsets, consumer)
+        self._offsets = offsets
 
     def commit(self, *, patience: Patience) -> None:
-        """Commit the offsets, synchronously; refused or unanswered is an AbortableError: they are read again."""
-        if self._offsets is None:
-            return
-        offsets, consumer = self._offsets
-        try:
-            with kafka_call("commit the input offsets"):
-                committed = consumer.commit(offsets=offsets, asynchronous=False)
-        except RetriableError as error:
-            raise AbortableError(str(error)) from error
-        for partition in committed:
-            if partition.error is not None:
-                raise AbortableError(
-                    f"could not commit the offset of {partition.topic}-{partition.partition}: {partition.error.str()}"
-                )
+        """Send the offsets off; AbortableError when those before them are not answered within the bound."""
+        if self._offsets:
+            self._commits.commit(self._offsets, bound_s=max(SLICE_S, patience.bound_s))
 
     def abort(self, *, patience: Patience) -> None:
         """What was written stays written; it will be written again."""

@@ -114,6 +114,10 @@ class Membership:
         trouble, self._trouble = self._trouble, None
         return trouble
 
+    def keep_trouble(self, error: BaseException) -> None:
+        """Something went wrong inside a callback; the loop takes it when the poll is over."""
+        self._trouble = self._trouble or error
+
     def positions(self) -> dict[Partition, int]:
         """The next offset of each owned partition that has delivered anything since it was assigned or sought."""
         owned = self.ownership.owned
@@ -240,7 +244,7 @@ class Membership:
         try:
             yield
         except BaseException as error:  # noqa: BLE001 - not even a KeyboardInterrupt may leave a callback
-            self._trouble = self._trouble or error
+            self.keep_trouble(error)
 
     def _tell(self, kind: EventKind, what: str, partitions: list[TopicPartition]) -> None:
         if partitions:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from confluent_kafka import Consumer
-
 from app.domain.pipeline import ProcessingGuarantee
 from app.wire.heartbeat import EventKind, TaskState
 from workers.transactional.batching import BatchSize
@@ -26,6 +24,7 @@ from workers.transactional.inquiry import Inquiry
 from workers.transactional.journal import IdJournal
 from workers.transactional.loop import TaskLoop
 from workers.transactional.membership import Membership
+from workers.transactional.offset_commits import OffsetCommits
 from workers.transactional.ownership import Ownership
 from workers.transactional.processing import Processing
 from workers.transactional.producers import TaskProducer
@@ -63,7 +62,7 @@ def run_task(specification: TaskSpecification, control: Control, *, transform: T
             end, message = TaskEnd.SUPERSEDED, str(superseded)
             control.event(EventKind.SUPERSEDED, message)
         finally:
-            attempt.consumer.close()
+            attempt.commits.close()
         state = TaskState.DRAINED if end is TaskEnd.DRAINED else TaskState.SUPERSEDED
         progress.enter(state, now=time.monotonic())
     return TaskResult(end=end, message=message, counters=tally.counters())
@@ -86,13 +85,14 @@ class Attempt:
         max_poll_ms = definition.consumer_overrides.get("max.poll.interval.ms", _DEFAULT_MAX_POLL_INTERVAL_MS)
         commit_interval_s = definition.commit_interval_ms / 1000
         batch_size = BatchSize(target_s=commit_interval_s)
-        make_producer = producer_maker(specification)
         ownership = Ownership()
         suspicion = Suspicion(ownership)
         bad_records = BadRecords(definition.errors, announce=control.event)
-        self.consumer = Consumer(consumer_config(specification))
+        self.commits = OffsetCommits(
+            consumer_config(specification), trouble=lambda error: self.membership.keep_trouble(error)
+        )
         self.membership = Membership(
-            self.consumer,
+            self.commits.consumer,
             ownership=ownership,
             end_checkpoint=lambda: self.checkpoints.end_for_revoke(),
             announce=control.event,
@@ -107,7 +107,7 @@ class Attempt:
         )
         settling = Settling(
             self.membership,
-            make_producer,
+            producer_maker(specification, self.commits),
             inquiry_of(specification, control),
             announce=control.event,
             learn=progress.learned,
@@ -148,7 +148,7 @@ class Attempt:
         )
 
 
-def producer_maker(specification: TaskSpecification) -> Callable[[int | None], TaskProducer]:
+def producer_maker(specification: TaskSpecification, commits: OffsetCommits) -> Callable[[int | None], TaskProducer]:
     """Makes the kind of producer that the guarantee asks for; `exactly_once` is refused."""
     match specification.definition.processing_guarantee:
         case ProcessingGuarantee.EXACTLY_ONCE_V2:
@@ -157,7 +157,7 @@ def producer_maker(specification: TaskSpecification) -> Callable[[int | None], T
             )
         case ProcessingGuarantee.AT_LEAST_ONCE:
             return lambda batch_size: IdempotentProducer(
-                idempotent_producer_config(specification, batch_size=batch_size)
+                idempotent_producer_config(specification, batch_size=batch_size), commits
             )
         case ProcessingGuarantee.EXACTLY_ONCE:
             raise TaskFailedError("exactly_once (a producer for each partition) is not there yet: use exactly_once_v2")
