@@ -89,7 +89,7 @@
   function makeSortable() {
     for (const table of document.querySelectorAll("table.sortable[id]")) {
       for (const head of table.tHead.rows[0].cells) {
-        if (head.querySelector("button") || !head.textContent.trim()) continue;
+        if (head.querySelector("button, .visually-hidden") || !head.textContent.trim()) continue;
         const button = document.createElement("button");
         button.type = "button";
         button.className = "sort";
