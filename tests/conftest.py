@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 from typing import Protocol, cast
 
+import hypothesis
 import pytest
 
 from app.db import migrations
@@ -23,6 +24,10 @@ from tests.support.collection import cost, not_drawn
 from tests.support.databases import create_database, drop_database
 from tests.support.results import Results
 from tests.support.topics import create_topic, delete_topics, unique_name
+
+# How long one example takes depends on who else uses the machine; what is slow is seen in the suite's durations.
+hypothesis.settings.register_profile("fenceline", deadline=None)
+hypothesis.settings.load_profile("fenceline")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -123,15 +123,15 @@ def test_new_leader_does_not_say_that_the_log_ends_early(kafka_cluster3: KafkaCl
     """Its high watermark begins at what its predecessor had told it, which may be less than it was (KIP-207)."""
     topic = unique_name()
     servers = kafka_cluster3.bootstrap_servers
-    create_topic(servers, topic, partitions=12)
+    create_topic(servers, topic, partitions=30)
     producer = Producer({"bootstrap.servers": servers})
-    for number in range(12):
+    for number in range(30):
         producer.produce(topic, "value", partition=number)
     assert producer.flush(_TIMEOUT_S) == 0
     victim = kafka_cluster3.broker(2)
     victim.kill()
     try:
-        assert sorted(partition for partition, _ in batches_of(servers, topic)) == list(range(12))
+        assert sorted(partition for partition, _ in batches_of(servers, topic)) == list(range(30))
     finally:
         victim.start()
 

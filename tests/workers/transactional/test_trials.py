@@ -47,7 +47,7 @@ class Log:
         return True
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.integers(1, 40_000), st.data(), st.sampled_from([1, 7, 500, 2_000, 100_000]))
 def test_deadly_record_is_found_within_few_deaths_and_no_other_is_condemned(
     records: int, data: st.DataObject, batch: int
