@@ -1,7 +1,7 @@
-"""Decoding and folding of both journals, records per second of one core: recorded journals of 4.3.1, replayed.
+"""Decoding and folding of both journals: records per second of one core, and the memory of many ids.
 
-`python -m bench.journal_fold` prints the figures and writes them to bench/results/journal_fold.json. Each replay is the
-recording at later offsets, as if the same went on happening; so ids and groups stay as few as in the recording.
+`python -m bench.journal_fold` prints the figures and writes them to bench/results/journal_fold.json. What is replayed
+is the recording of 4.3.1 at later offsets, as if the same went on happening: ids and groups stay as few as it has.
 """
 
 from __future__ import annotations
@@ -12,14 +12,27 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
+
 from app.domain.journals.live_groups import LiveGroups
 from app.domain.journals.live_transactions import LiveTransactions
 from app.domain.journals.record_batch import RecordBatch, UnreadableBatch, split_batches
+from app.domain.transaction_state import TopicPartitions, TransactionState, TransactionStatus, encode_key, encode_value
+from tests.domain.journals.batches import batch_of
 from tests.support.recordings import GROUPS, TRANSACTIONS, VERSION_NAMES, recorded_bytes
 
 REPLAYS = 2_000
+IDS = 50_000
 RESULTS = Path(__file__).parent / "results" / "journal_fold.json"
 _OFFSET = struct.Struct(">q")
+_TAKEOVER = (
+    (TransactionStatus.EMPTY, 0),
+    (TransactionStatus.ONGOING, 0),
+    (TransactionStatus.PREPARE_ABORT, 1),
+    (TransactionStatus.COMPLETE_ABORT, 1),
+    (TransactionStatus.EMPTY, 2),
+    (TransactionStatus.ONGOING, 2),
+)
 
 
 def later(data: bytes, by: int) -> bytes:
@@ -47,11 +60,35 @@ def measure(topic: str, apply: Callable[[int, RecordBatch | UnreadableBatch], ob
     return records / (time.process_time() - started)
 
 
+def memory_of_ids() -> float:
+    """Megabytes for IDS ids, each with the past of a takeover."""
+    before = psutil.Process().memory_info().rss
+    live = LiveTransactions()
+    for number in range(IDS):
+        key = encode_key(f"fl.t.pipeline-{number % 500}.{number // 500}.{number % 7}")
+        past = [(key, encode_value(_state(number, status, epoch))) for status, epoch in _TAKEOVER]
+        live.apply(0, batch_of(past, base_offset=number * len(past)))
+    assert len(live.ids) == IDS
+    return (psutil.Process().memory_info().rss - before) / 1e6
+
+
+def _state(number: int, status: TransactionStatus, epoch: int) -> TransactionState:
+    partitions = (
+        TopicPartitions("orders.copied", (number % 12,)),
+        TopicPartitions("__consumer_offsets", (number % 50,)),
+    )
+    at_ms = 1_800_000_000_000 + number
+    return TransactionState(number, epoch, 60_000, status, partitions, at_ms, at_ms)
+
+
 def main() -> None:
     transactions, groups = LiveTransactions(), LiveGroups()
+    memory_mb = memory_of_ids()
     figures = {
         "transaction_records_per_second": round(measure(TRANSACTIONS, transactions.apply)),
         "group_records_per_second": round(measure(GROUPS, groups.apply)),
+        "ids": IDS,
+        "memory_of_ids_mb": round(memory_mb),
     }
     assert not transactions.reading.unreadable
     assert not groups.reading.unreadable
