@@ -12,6 +12,7 @@ from app.embedded.kafka import KafkaCluster
 from tests.conftest import MakeTopic
 from tests.support.browser import NARROW, Site, assert_accessible
 from tests.support.topics import delete_topics, unique_name
+from tests.support.waiting import wait_for
 
 PAGES = ("/", "/pipelines", "/new-pipeline", "/clusters", "/commands", "/tokens", "/nothing-here", "/pipelines/nobody")
 
@@ -165,7 +166,8 @@ def test_a_stream_opens_though_its_extension_comes_long_after_htmx(page: Page) -
     held: list[Route] = []
     page.route("**/hx-sse.min.js*", lambda route: held.append(route))
     page.goto("/pipelines", wait_until="commit")
-    page.wait_for_function("window.htmx !== undefined")
+    # Not by wait_for_function: the page's own policy forbids what that does.
+    wait_for(lambda: page.evaluate("window.htmx !== undefined"), 20, "htmx")
     # Whatever htmx would do in a task of its own after it has come, it has done before this one.
     page.evaluate("new Promise((done) => setTimeout(() => setTimeout(done)))")
     expect(page.locator("html")).not_to_have_attribute("data-stream", "up")

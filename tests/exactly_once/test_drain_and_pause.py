@@ -78,6 +78,9 @@ def test_paused_task_stays_a_member_with_nothing_open_and_reads_on_when_resumed(
         seen = task.control.last
         assert seen.counters.records_in == 600
         assert (seen.member_id, seen.generation) == (before.member_id, before.generation)
+        task.wait_until(
+            lambda seen: [entry.end for entry in seen.partitions] == [600, 600], "the ends of logs that are not fetched"
+        )
         assert not verifier.has_open_transaction(pipeline.bootstrap_servers, pipeline.sink)
         task.control.wanted = DesiredTaskState.RUN
         task.wait_for_records(1_200)

@@ -12,7 +12,7 @@ from workers.transactional.batching import BatchSize
 from workers.transactional.checkpoint import Checkpoint, CheckpointState
 from workers.transactional.checkpoints import Checkpoints
 from workers.transactional.control import Control
-from workers.transactional.errors import LoopError, RetriableError, translated
+from workers.transactional.errors import LoopError, RetriableError, TaskFailedError, translated
 from workers.transactional.garbage import Collector
 from workers.transactional.membership import Hold, Membership
 from workers.transactional.ownership import Partition
@@ -31,6 +31,9 @@ _SETTLING_POLL_S = 0.02
 _IDLE_LOOK_S = 1.0
 _READ_COMMITTED_S = 5.0
 _LEARN_COMMITTED_S = 0.2
+_LEARN_ENDS_S = 0.2
+# Their words name the topic; what other errors say changes with every try (addresses, durations).
+_ABOUT_A_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED})
 
 
 class TaskLoop:
@@ -83,7 +86,7 @@ class TaskLoop:
         self._changes_seen = 0
         self._looked_when_idle_at = clock()
         self._garbage = Collector(clock=clock)
-        self._client_errors_told: set[int] = set()
+        self._client_errors_told: set[tuple[int, str]] = set()
 
     def run(self, topics: Sequence[str]) -> None:
         """Init, subscribe, and turn until drained.
@@ -103,7 +106,7 @@ class TaskLoop:
                 # Nobody's member yet: there is nothing to poll for.
                 self._sleep(min(self._settling.wait_s, _LONGEST_POLL_S))
             if not self._is_drain_wanted():
-                self._membership.subscribe(topics)
+                self._subscribe(topics)
             while not self._is_drain_wanted():
                 self._recovery.guarded(self._turn)
             self._progress.enter(TaskState.DRAINING, now=self._clock())
@@ -112,6 +115,12 @@ class TaskLoop:
             # Before the consumer is closed: its last revoke callback would commit what is open, half a batch included.
             self._settling.give_up()
             self._end_what_is_open()
+
+    def _subscribe(self, topics: Sequence[str]) -> None:
+        try:
+            self._membership.subscribe(topics)
+        except LoopError as error:
+            raise TaskFailedError(str(error)) from error
 
     def _is_drain_wanted(self) -> bool:
         return self._control.desired() is DesiredTaskState.DRAIN
@@ -245,6 +254,8 @@ class TaskLoop:
         if moved:
             self._add(moved, records=0)
         self._learn_committed()
+        if self._membership.is_held:
+            self._learn_ends()
 
     def _learn_committed(self) -> None:
         """For the heartbeat: where partitions stand that have delivered nothing since they were assigned."""
@@ -258,6 +269,14 @@ class TaskLoop:
             return
         for partition, committed in found.items():
             self._progress.learned(partition, committed.offset)
+
+    def _learn_ends(self) -> None:
+        """For the heartbeat: fetches say where logs end, and held partitions are not fetched."""
+        try:
+            found = self._membership.bounds(self._membership.ownership.owned, timeout_s=_LEARN_ENDS_S)
+        except RetriableError:
+            return
+        self._progress.ends({partition: log.end for partition, log in found.items()})
 
     def _may_process(self, messages: list[Message], moved: Mapping[Partition, int]) -> bool:
         """Commit the notes that must stand before this batch is processed (rule 7); False: poll it again, smaller."""
@@ -299,8 +318,9 @@ class TaskLoop:
         if error.fatal():
             raise translated(error, "read from the source topics")
         self._progress.last_error = f"{error.name()}: {error.str()}"
-        if error.code() not in self._client_errors_told:
-            self._client_errors_told.add(error.code())
+        told = error.code(), error.str() if error.code() in _ABOUT_A_TOPIC else ""
+        if told not in self._client_errors_told:
+            self._client_errors_told.add(told)
             self._control.event(EventKind.ERROR, self._progress.last_error)
 
     def _drain(self) -> None:

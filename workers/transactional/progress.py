@@ -28,6 +28,7 @@ class Progress:
         self._state = TaskState.STARTING
         self._published_at = float("-inf")
         self._committed: dict[Partition, int | None] = {}
+        self._ends: dict[Partition, int] = {}
         self._partitions: tuple[PartitionProgress, ...] = ()
         self._member_id: str | None = None
         self._generation: int | None = None
@@ -50,6 +51,10 @@ class Progress:
         """What the group has committed for a partition, asked of the broker; None: nothing."""
         self._committed[partition] = offset
 
+    def ends(self, ends: Mapping[Partition, int]) -> None:
+        """Where logs end (last stable offsets), asked of the brokers."""
+        self._ends.update(ends)
+
     def unknown(self, partitions: Iterable[Partition]) -> list[Partition]:
         """Those of which it is not known what is committed."""
         return [partition for partition in partitions if partition not in self._committed]
@@ -57,6 +62,7 @@ class Progress:
     def forget(self, partitions: Iterable[Partition]) -> None:
         for partition in partitions:
             self._committed.pop(partition, None)
+            self._ends.pop(partition, None)
 
     def is_due(self, now: float) -> bool:
         return now - self._published_at >= INTERVAL_S
@@ -71,7 +77,7 @@ class Progress:
                 partition=number,
                 position=positions.get((topic, number), self._committed.get((topic, number))),
                 committed=self._committed.get((topic, number)),
-                end=_end(consumer, topic, number),
+                end=_later(_end(consumer, topic, number), self._ends.get((topic, number))),
             )
             for topic, number in sorted(membership.ownership.owned)
         )
@@ -104,6 +110,10 @@ class Progress:
                 last_error=self.last_error,
             )
         )
+
+
+def _later(*ends: int | None) -> int | None:
+    return max((end for end in ends if end is not None), default=None)
 
 
 def _end(consumer: Consumer, topic: str, number: int) -> int | None:
