@@ -48,13 +48,12 @@ class FetchedLog(NamedTuple):
 
 
 def read_logs(
-    resolved: Mapping[str, str], attempt: Attempt, topic: str, *, partitions: Collection[int] | None = None
+    resolved: Mapping[str, str], attempt: Attempt, topic: str
 ) -> Iterator[tuple[int, RecordBatch | UnreadableBatch]]:
     """Yield the batches of a topic with their partition: from the beginning to the end of that moment. Blocks.
 
     Args:
         attempt: for the whole read.
-        partitions: all of them by default.
 
     Raises:
         BrokerUnreachableError, or UnavailableError: not allowed, not there, or the end was not reached in time.
@@ -62,8 +61,7 @@ def read_logs(
     what = f"let {topic} be read"
     try:
         with RawFetcher(resolved, attempt) as fetcher:
-            numbers = fetcher.partitions(topic) if partitions is None else partitions
-            chosen = [TopicPartition(topic, number) for number in numbers]
+            chosen = [TopicPartition(topic, number) for number in fetcher.partitions(topic)]
             # The end of this moment: on a busy cluster a reader that waits for "no more" waits for ever. Not the high
             # watermark of a fetch, which a new leader begins too low; ListOffsets waits until it is right.
             ends = fetcher.list_offsets(chosen, LATEST)

@@ -15,7 +15,8 @@ from app.domain.errors import BrokerUnreachableError, UnavailableError
 from app.domain.journals.record_batch import Marker, MarkerType, RecordBatch, read_marker
 from app.embedded.kafka import KafkaCluster
 from app.kafka.attempt import Attempt
-from app.kafka.raw_fetch import read_logs
+from app.kafka.raw_fetch import RawFetcher, read_logs
+from app.ports.brokers import TopicPartition as PortPartition
 from tests.conftest import MakeTopic
 from tests.support.kafka_tools import run_tool
 from tests.support.recordings import parse_dump
@@ -72,6 +73,25 @@ def test_batches_are_those_that_lie_on_the_brokers_disk(kafka: KafkaCluster, mak
     assert found[-1].is_transactional
     assert not found[-1].is_control
     still_open.abort_transaction(_TIMEOUT_S)
+
+
+def test_open_transaction_holds_the_last_stable_offset_back(kafka: KafkaCluster, make_topic: MakeTopic) -> None:
+    topic = make_topic(partitions=1)
+    produce(kafka.bootstrap_servers, topic, ["plain"])
+    still_open = produce(kafka.bootstrap_servers, topic, ["pending", "pending"], transactional_id=unique_name())
+    at = PortPartition(topic, 0)
+    with RawFetcher({"bootstrap.servers": kafka.bootstrap_servers}, Attempt("", _TIMEOUT_S)) as fetcher:
+        found = fetcher.fetch({at: 0})[at]
+        assert (found.log_start_offset, found.last_stable_offset, found.high_watermark, found.next_offset) == (
+            0,
+            1,
+            3,
+            3,
+        )
+        still_open.commit_transaction(_TIMEOUT_S)
+        (batch,) = fetcher.fetch({at: 3})[at].batches
+        assert isinstance(batch, RecordBatch)
+        assert batch.is_control
 
 
 def test_every_partition_is_read_in_order_over_many_answers(kafka: KafkaCluster, make_topic: MakeTopic) -> None:

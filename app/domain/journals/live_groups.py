@@ -181,10 +181,12 @@ class LiveGroups(msgspec.Struct):
             if group is None:
                 group = self.groups[key.group] = LiveGroup(key.group)
             if isinstance(value, OffsetCommit) and isinstance(batch, RecordBatch) and batch.is_transactional:
-                pending = Committed(value, record.offset, batch.producer_id, batch.producer_epoch)
-                group.pending[key.topic, key.partition, batch.producer_id] = pending
-                waiting = self.undecided.setdefault((partition, batch.producer_id), [])
-                waiting.append(_Waiting(key.group, key.topic, key.partition))
+                at = (key.topic, key.partition, batch.producer_id)
+                if at not in group.pending:
+                    waiting = self.undecided.setdefault((partition, batch.producer_id), [])
+                    waiting.append(_Waiting(key.group, key.topic, key.partition))
+                # Sent several times in one transaction, the last one is what is pending.
+                group.pending[at] = Committed(value, record.offset, batch.producer_id, batch.producer_epoch)
             else:
                 _fold_record(group, key, value, record.offset, record.timestamp_ms)
             if group.is_gone:
@@ -202,7 +204,6 @@ class LiveGroups(msgspec.Struct):
         changed: set[str] = set()
         for waiting in self.undecided.pop((partition, batch.producer_id), ()):
             group = self.groups.get(waiting.group)
-            # The same partition may have been sent several times in one transaction: the last one is what is pending.
             pending = group and group.pending.pop((waiting.topic, waiting.partition, batch.producer_id), None)
             if group is None or pending is None:
                 continue

@@ -182,6 +182,8 @@ def test_marker_decides_only_its_own_producers_offsets() -> None:
     )
     assert set(live.groups["g"].pending) == {(*AT, 7)}
     assert live.groups["g"].offsets_aborted == 1
+    live.apply(0, marker(MarkerType.COMMIT, base_offset=3, producer_id=7))
+    assert stored(live.groups["g"]) == {AT: 5}
 
 
 def test_marker_of_another_partition_of_the_journal_decides_nothing() -> None:
@@ -192,13 +194,9 @@ def test_marker_of_another_partition_of_the_journal_decides_nothing() -> None:
 
 
 def test_last_of_several_offsets_in_one_transaction_counts() -> None:
-    live = folded(
-        [
-            pending(5, base_offset=0),
-            pending(8, base_offset=1),
-            marker(MarkerType.COMMIT, base_offset=2, producer_id=7),
-        ]
-    )
+    live = folded([pending(5, base_offset=0), pending(8, base_offset=1)])
+    assert [len(waiting) for waiting in live.undecided.values()] == [1]
+    live.apply(0, marker(MarkerType.COMMIT, base_offset=2, producer_id=7))
     assert stored(live.groups["g"]) == {AT: 8}
     assert not live.undecided
 
