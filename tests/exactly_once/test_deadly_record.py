@@ -60,6 +60,20 @@ def test_record_that_kills_the_worker_becomes_a_dead_letter_and_everything_else_
     delete_topics(pipeline.bootstrap_servers, [topic])
 
 
+def test_partition_under_suspicion_does_not_slow_the_others(make_pipeline: MakePipeline) -> None:
+    """It may be idle for ever; a transaction for each record of its neighbours would be a standstill."""
+    pipeline = make_pipeline(partitions=2)
+    pipeline.feed(2_000, partitions=[0])
+    note = Trial(limit=1, begun=1, until=1).note()
+    consumer = Consumer({"bootstrap.servers": pipeline.bootstrap_servers, "group.id": pipeline.definition.group_id})
+    consumer.commit(offsets=[TopicPartition(pipeline.source, 1, 0, metadata=note)], asynchronous=False)
+    consumer.close()
+    with running(pipeline.specification()) as task:
+        task.wait_for_records(2_000)
+        assert task.drain().counters.transactions_committed < 100
+    pipeline.assert_whole()
+
+
 def test_worker_killed_by_somebody_else_condemns_no_record(
     make_pipeline: MakePipeline, start_process: StartProcess
 ) -> None:

@@ -176,7 +176,8 @@ class TaskLoop:
             wait_s = min(_LONGEST_POLL_S, max(_SETTLING_POLL_S, self._settling.wait_s))
             polled = self._membership.consume(1, wait_s)
         elif self._suspicion.is_active:
-            polled = self._membership.consume(min(self._suspicion.limit, self._batch_size.count), _IDLE_POLL_S)
+            wait_s = _IDLE_POLL_S if checkpoint is None else min(_IDLE_POLL_S, max(0.0, self._left_s(checkpoint)))
+            polled = self._membership.consume(min(self._suspicion.limit, self._batch_size.count), wait_s)
         elif checkpoint is None:
             polled = self._membership.consume(1, _IDLE_POLL_S)
         else:
@@ -191,7 +192,7 @@ class TaskLoop:
     def _is_commit_due(self, checkpoint: Checkpoint | None) -> bool:
         if checkpoint is None:
             return False
-        is_full = self._suspicion.is_active or checkpoint.records >= MAX_CHECKPOINT_RECORDS
+        is_full = self._suspicion.is_tried(checkpoint.positions) or checkpoint.records >= MAX_CHECKPOINT_RECORDS
         return is_full or self._left_s(checkpoint) <= 0
 
     def _commit(self) -> None:
@@ -226,6 +227,9 @@ class TaskLoop:
         if not self._may_process(messages, moved):
             return
         condemned = self._suspicion.condemned(_partition_of(messages[0])) if len(messages) == 1 else None
+        if condemned is not None:
+            # Alone: if its dead letter is refused too, nothing else is to blame.
+            self._commit()
         bytes_before = self._tally.open.bytes_in
         began_at = self._clock()
         self._add(moved, records=len(messages))

@@ -35,6 +35,13 @@ class Suspicion:
     def is_active(self) -> bool:
         return self.limit != UNLIMITED
 
+    def is_tried(self, partitions: Iterable[Partition]) -> bool:
+        """Whether one of these is under suspicion: a checkpoint with its records is committed by itself.
+
+        Records of others are read a few at a time meanwhile, but share checkpoints as ever.
+        """
+        return any(name in self._trials and self._trials[name].limit for name in partitions)
+
     def unvetted(self, partitions: Iterable[Partition]) -> list[Partition]:
         """Those of which it has not been settled since they were assigned what their notes mean."""
         return [name for name in partitions if self._vetted.get(name) != self._ownership.number(name)]
