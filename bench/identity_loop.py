@@ -31,8 +31,8 @@ import msgspec
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # pyright: ignore[reportPrivateImportUsage]
 
-from app.domain.instance import Instance, InstanceState
-from app.domain.pipeline import PipelineDefinition, SparkSettings
+from app.domain.pipelines.pipeline import PipelineDefinition, SparkSettings
+from app.domain.runs.instance import Instance, InstanceState
 from app.embedded.java import find_java
 from app.embedded.kafka import Jvm, KafkaCluster
 from app.embedded.spark import SparkCluster

@@ -17,7 +17,13 @@ import psutil
 from app.domain.journals.live_groups import LiveGroups
 from app.domain.journals.live_transactions import LiveTransactions
 from app.domain.journals.record_batch import RecordBatch, UnreadableBatch, split_batches
-from app.domain.transaction_state import TopicPartitions, TransactionState, TransactionStatus, encode_key, encode_value
+from app.domain.journals.transaction_state import (
+    TopicPartitions,
+    TransactionState,
+    TransactionStatus,
+    encode_key,
+    encode_value,
+)
 from tests.domain.journals.batches import batch_of
 from tests.support.recordings import GROUPS, TRANSACTIONS, VERSION_NAMES, recorded_bytes
 

@@ -9,7 +9,7 @@ import typer
 from app.cli.client import CommandError, ExitCode, as_record, connect
 from app.cli.names import ClusterName
 from app.cli.output import AsJson, Why, Yes, ago, confirm_or_exit, console, print_json, say, table
-from app.domain.cluster import Cluster
+from app.domain.clusters.cluster import Cluster
 
 app = typer.Typer(help="Kafka clusters that pipelines may name.", no_args_is_help=True)
 

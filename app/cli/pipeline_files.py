@@ -14,8 +14,8 @@ from rich.text import Text
 
 from app.cli.client import Client, CommandError, ExitCode
 from app.cli.output import console
-from app.domain import pipeline_file
-from app.domain.pipeline import PipelineDefinition, PythonFunction
+from app.domain.pipelines import pipeline_file
+from app.domain.pipelines.pipeline import PipelineDefinition, PythonFunction
 
 File = Annotated[Path, typer.Option("--file", "-f", help="YAML or JSON; `-` reads standard input.", allow_dash=True)]
 Source = Annotated[

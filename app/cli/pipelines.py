@@ -26,10 +26,10 @@ from app.cli.output import (
     table,
 )
 from app.cli.pipeline_files import File, Note, Source, body_of, print_problems, read_pipeline, upload_source
-from app.domain import pipeline_file
-from app.domain.mapping import PartitionMapping
-from app.domain.pipeline import PipelineDefinition
-from app.domain.pipeline_record import Pipeline, Revision
+from app.domain.pipelines import pipeline_file
+from app.domain.pipelines.pipeline import PipelineDefinition
+from app.domain.pipelines.pipeline_record import Pipeline, Revision
+from app.domain.transactions.mapping import PartitionMapping
 
 app = typer.Typer(help="Pipelines: define, check, compare, remove.", no_args_is_help=True)
 

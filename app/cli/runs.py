@@ -28,9 +28,9 @@ from app.cli.output import (
     state,
     table,
 )
-from app.domain.instance import Instance
-from app.domain.run import Run
-from app.domain.task import TaskStatus
+from app.domain.runs.instance import Instance
+from app.domain.runs.run import Run
+from app.domain.runs.task import TaskStatus
 
 app = typer.Typer(help="Runs: start, watch, pause, drain, restart.", no_args_is_help=True)
 

@@ -21,7 +21,7 @@ import typer
 from app.cli.client import Client, CommandError, running_server_url, settings_or_exit
 from app.cli.output import say
 from app.cli.redaction import REMOVED, redact
-from app.domain import cluster_entry
+from app.domain.clusters import cluster_entry
 from app.embedded.doctor import Machine, examine
 from app.settings import Settings
 

@@ -11,7 +11,7 @@ from app.cli.client import running_server_url, settings_or_exit
 from app.cli.database import on_database
 from app.cli.output import AsJson, Why, Yes, ago, confirm_or_exit, console, print_json, say, table
 from app.domain.access import COMMAND_LINE, Principal, Role
-from app.services import tokens
+from app.services.access import tokens
 from app.state_files import write_private
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from app.domain.pipeline import Problem
+from app.domain.pipelines.pipeline import Problem
 
 
 class FencelineError(Exception):

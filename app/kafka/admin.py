@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from app.domain.cluster import ClusterFacts, GroupMember, TopicFacts
+from app.domain.clusters.cluster import ClusterFacts, GroupMember, TopicFacts
 from app.kafka import cluster_client, group_client
 from app.kafka.admin_clients import AdminClients
 from app.kafka.attempt import Attempt

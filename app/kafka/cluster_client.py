@@ -23,7 +23,7 @@ from confluent_kafka.admin import (
 )
 from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo
 
-from app.domain.cluster import TopicFacts
+from app.domain.clusters.cluster import TopicFacts
 from app.domain.errors import UnavailableError
 from app.kafka.admin_clients import Admin, error_of
 from app.kafka.attempt import Attempt

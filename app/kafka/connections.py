@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Mapping
 from pathlib import Path
 
-from app.domain import secret_reference
+from app.domain.clusters import secret_reference
 
 BOOTSTRAP = "bootstrap.servers"
 

@@ -19,7 +19,7 @@ from kafka.protocol.consumer import OffsetFetchRequest  # pyright: ignore[report
 from kafka.structs import OffsetAndMetadata  # pyright: ignore[reportMissingTypeStubs]
 from kafka.structs import TopicPartition as LibraryPartition  # pyright: ignore[reportMissingTypeStubs]
 
-from app.domain.cluster import GroupMember
+from app.domain.clusters.cluster import GroupMember
 from app.domain.errors import ConflictError
 from app.kafka.attempt import Attempt
 from app.kafka.raw_client import RawClient, error_of, errors, failure, is_transient

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from app.domain import transaction_state
-from app.domain.transaction_state import JournalRecord, Undecodable
+from app.domain.journals import transaction_state
+from app.domain.journals.transaction_state import JournalRecord, Undecodable
 
 _BATCH = 2_000
 

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from itertools import groupby
 
 from app.domain.errors import UnavailableError
-from app.domain.instance import Instance
+from app.domain.runs.instance import Instance
 from app.ports.clock import Clock
 from app.ports.spark import InstanceFolders, LeaseFolder
 from app.ports.unit_of_work import UnitOfWorkFactory

@@ -13,9 +13,7 @@ from datetime import datetime
 
 from app.domain.access import RECONCILER, RunTokenScope
 from app.domain.errors import ConflictError, FencelineError, NotFoundError, UnavailableError
-from app.domain.instance import MAY_HAVE_APPLICATION, IllegalTransitionError, Instance, InstanceState
-from app.domain.observation import Observation
-from app.domain.pipeline import PipelineDefinition
+from app.domain.pipelines.pipeline import PipelineDefinition
 from app.domain.reconciliation.actions import (
     Action,
     Advance,
@@ -29,12 +27,14 @@ from app.domain.reconciliation.actions import (
 )
 from app.domain.reconciliation.decision import decide
 from app.domain.reconciliation.view import Timing, View
-from app.domain.run import Run
-from app.domain.task import OutcomeKind
+from app.domain.runs.instance import MAY_HAVE_APPLICATION, IllegalTransitionError, Instance, InstanceState
+from app.domain.runs.observation import Observation
+from app.domain.runs.run import Run
+from app.domain.runs.task import OutcomeKind
 from app.ports.clock import Clock
 from app.ports.spark import SparkLauncher
 from app.ports.unit_of_work import UnitOfWork, UnitOfWorkFactory
-from app.services import heartbeats, instances, runs, specifications
+from app.services.running import heartbeats, instances, runs, specifications
 from app.wire.heartbeat import Outcome
 
 log = logging.getLogger(__name__)

@@ -26,7 +26,7 @@ from app.main.drivers import launcher_for
 from app.main.errors import StartError
 from app.main.health import Health
 from app.ports.clock import SystemClock
-from app.services import tokens
+from app.services.access import tokens
 from app.settings import Settings
 from app.spark.instance_folders import StateFolders
 from app.state_files import write_private

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from app.domain.cluster import ClusterFacts, GroupMember, TopicFacts
+from app.domain.clusters.cluster import ClusterFacts, GroupMember, TopicFacts
 
 DEFAULT_TIMEOUT_S = 5.0
 

@@ -13,13 +13,13 @@ from typing import Any, Protocol
 import msgspec
 
 from app.domain.access import Principal, Role, RunTokenScope, Session, Token
-from app.domain.cluster import Cluster
+from app.domain.clusters.cluster import Cluster
 from app.domain.command import Command
-from app.domain.instance import Instance
-from app.domain.mapping import TransactionalIdOwner
 from app.domain.page import Page
-from app.domain.pipeline_record import Pipeline, Revision, TransformSource
-from app.domain.run import DesiredRunState, Run, RunEnd
+from app.domain.pipelines.pipeline_record import Pipeline, Revision, TransformSource
+from app.domain.runs.instance import Instance
+from app.domain.runs.run import DesiredRunState, Run, RunEnd
+from app.domain.transactions.mapping import TransactionalIdOwner
 
 
 class ClusterRepository(Protocol):

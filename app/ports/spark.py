@@ -7,9 +7,9 @@ from typing import Protocol
 
 import msgspec
 
-from app.domain.instance import Instance
-from app.domain.observation import Observation
-from app.domain.pipeline import PipelineDefinition
+from app.domain.pipelines.pipeline import PipelineDefinition
+from app.domain.runs.instance import Instance
+from app.domain.runs.observation import Observation
 from app.wire.specification import InstanceSpecification
 
 

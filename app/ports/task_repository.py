@@ -8,12 +8,12 @@ from typing import Protocol
 
 import msgspec
 
-from app.domain.instance import ENDED, InstanceState
-from app.domain.mapping import PartitionMapping, PartitionOwnership
 from app.domain.page import Page
-from app.domain.run import DesiredRunState
-from app.domain.series import RunSample, RunTotals
-from app.domain.task import TaskEventRecord, TaskReport, TaskState, TaskStatus, ZombieSighting
+from app.domain.runs.instance import ENDED, InstanceState
+from app.domain.runs.run import DesiredRunState
+from app.domain.runs.series import RunSample, RunTotals
+from app.domain.runs.task import TaskEventRecord, TaskReport, TaskState, TaskStatus, ZombieSighting
+from app.domain.transactions.mapping import PartitionMapping, PartitionOwnership
 
 
 class LeaseContext(msgspec.Struct, frozen=True, kw_only=True):

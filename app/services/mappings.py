@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.domain.mapping import PartitionMapping, PartitionOwnership, TransactionalIdOwner
+from app.domain.transactions.mapping import PartitionMapping, PartitionOwnership, TransactionalIdOwner
 from app.ports.unit_of_work import UnitOfWork
 
 

@@ -9,14 +9,14 @@ from datetime import datetime, timedelta
 import msgspec
 
 from app.domain.command import Command
-from app.domain.instance import Instance
-from app.domain.mapping import PartitionMapping
-from app.domain.needs import Need, needs_of
-from app.domain.pipeline import PipelineDefinition
-from app.domain.pipeline_record import Pipeline, Revision
-from app.domain.run import Run, RunState
-from app.domain.series import RunSample, RunTotals
-from app.domain.task import TaskEventRecord, TaskStatus, ZombieSighting
+from app.domain.pipelines.pipeline import PipelineDefinition
+from app.domain.pipelines.pipeline_record import Pipeline, Revision
+from app.domain.runs.instance import Instance
+from app.domain.runs.needs import Need, needs_of
+from app.domain.runs.run import Run, RunState
+from app.domain.runs.series import RunSample, RunTotals
+from app.domain.runs.task import TaskEventRecord, TaskStatus, ZombieSighting
+from app.domain.transactions.mapping import PartitionMapping
 from app.ports.unit_of_work import UnitOfWork
 
 CHART_SPAN = timedelta(minutes=15)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from app.domain.pipeline import PipelineDefinition
-from app.domain.spark_master import SparkMaster, SparkMasterKind, parse
+from app.domain.allow_lists.spark_master import SparkMaster, SparkMasterKind, parse
+from app.domain.pipelines.pipeline import PipelineDefinition
 
 LOOPBACK = "127.0.0.1"
 RETRIES = 1_000_000
@@ -24,8 +24,8 @@ def effective(
 ) -> Submission:
     """What spark-submit is given for one instance of `definition`.
 
-    The definition's own keys (app/domain/spark_options.py allows tuning only) are laid over our defaults; what the
-    design relies on is laid over both.
+    The definition's own keys (app/domain/allow_lists/spark_options.py allows tuning only) are laid over our defaults;
+    what the design relies on is laid over both.
 
     Args:
         python: the interpreter of the executors, which has requirements/worker.lock installed.

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from app.domain.errors import UnavailableError
-from app.domain.instance import InstanceOutcome
+from app.domain.runs.instance import InstanceOutcome
 from app.wire import specification as wire
 from app.wire.specification import InstanceSpecification
 

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import psutil
 
+from app.domain.allow_lists.spark_master import SparkMasterKind, parse
 from app.domain.errors import UnavailableError
-from app.domain.instance import Instance
-from app.domain.observation import MasterWord, Observation, ProcessWord
-from app.domain.pipeline import PipelineDefinition
-from app.domain.spark_master import SparkMasterKind, parse
+from app.domain.pipelines.pipeline import PipelineDefinition
+from app.domain.runs.instance import Instance
+from app.domain.runs.observation import MasterWord, Observation, ProcessWord
 from app.ports.spark import Submitted
 from app.spark import conf, driver_processes, master_state, package
 from app.spark.instance_files import InstanceFiles, folder_of_instances

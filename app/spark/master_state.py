@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from app.domain.observation import MasterWord
-from app.domain.spark_master import SparkMaster
+from app.domain.allow_lists.spark_master import SparkMaster
+from app.domain.runs.observation import MasterWord
 
 DEFAULT_WEB_PORT = 8080
 TIMEOUT_S = 2.0

@@ -8,9 +8,9 @@ from app.web import api, errors, health, pages
 from app.web.api.documented import document
 from app.web.bugs import BugBarrier
 from app.web.dependencies import Wiring
-from app.web.pages.assets import Static
-from app.web.pages.errors import error_page
-from app.web.pages.shared_looks import SharedLooks
+from app.web.pages.frame.assets import Static
+from app.web.pages.frame.errors import error_page
+from app.web.pages.frame.shared_looks import SharedLooks
 from app.web.security.body_limit import BodyLimit
 from app.web.security.perimeter import Perimeter, hosts_of
 

@@ -18,12 +18,12 @@ from fastapi import Depends, Request
 
 from app.domain import access
 from app.domain.access import Principal, Verb
+from app.domain.allow_lists.options import AllowedOptions
 from app.domain.errors import UnauthenticatedError
-from app.domain.options import AllowedOptions
 from app.ports.brokers import Brokers
 from app.ports.clock import Clock
 from app.ports.unit_of_work import UnitOfWork, UnitOfWorkFactory
-from app.services import tokens
+from app.services.access import tokens
 from app.settings import Settings
 from app.web.security.cookies import session_secret
 from app.web.security.login_limit import LoginLimit

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from app.domain.errors import FencelineError, InvalidError, UnauthenticatedError, UnavailableError
-from app.domain.instance import IllegalTransitionError
+from app.domain.runs.instance import IllegalTransitionError
 from app.web.problems import ProblemResponse, title_of
 
 _RETRY_AFTER = {"Retry-After": "2"}
@@ -26,7 +26,7 @@ def is_for_a_person(request: Request) -> bool:
 
 
 class Page(Protocol):
-    """Renders an error for a person (app/web/pages/errors.py)."""
+    """Renders an error for a person (app/web/pages/frame/errors.py)."""
 
     def __call__(
         self, request: Request, *, status: int, title: str, detail: str, headers: Mapping[str, str] | None = None

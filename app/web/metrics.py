@@ -5,8 +5,8 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Counter, Gauge, Info, ProcessCollector, generate_latest
 
 from app.domain.errors import FencelineError
-from app.domain.run import RunState
-from app.domain.series import RunTotals
+from app.domain.runs.run import RunState
+from app.domain.runs.series import RunTotals
 from app.services import overview
 from app.services.overview import PipelineLine
 from app.web.dependencies import Wiring

@@ -16,7 +16,8 @@ from fastapi import Depends, FastAPI, Request, Response
 from app.domain.access import RunTokenScope
 from app.domain.errors import UnauthenticatedError, UnavailableError
 from app.ports.unit_of_work import UnitOfWork
-from app.services import heartbeats, instances, specifications, tokens
+from app.services.access import tokens
+from app.services.running import heartbeats, instances, specifications
 from app.web import errors
 from app.web.bugs import BugBarrier
 from app.web.dependencies import Wiring, WiringDep

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import msgspec
 
-from app.domain.task import Counters, DesiredTaskState, EventKind, OutcomeKind, PartitionProgress, TaskState
+from app.domain.runs.task import Counters, DesiredTaskState, EventKind, OutcomeKind, PartitionProgress, TaskState
 from app.wire import protocol
 
 __all__ = [

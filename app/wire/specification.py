@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from app.domain.pipeline import PipelineDefinition
+from app.domain.pipelines.pipeline import PipelineDefinition
 from app.wire import protocol
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from app.domain.task import TaskState
+from app.domain.runs.task import TaskState
 from app.embedded.demo.server import Run
 from tests.conftest import MakeTopic
 from tests.support.browser import Site

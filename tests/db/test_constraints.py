@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from sqlalchemy.exc import IntegrityError
 
 from app.domain.errors import ConflictError, InvalidError, UnavailableError
-from app.domain.instance import InstanceState
-from app.domain.run import Run
+from app.domain.runs.instance import InstanceState
+from app.domain.runs.run import Run
 from tests.support.control_plane import ANNA, ControlPlane, task_heartbeat
 
 

@@ -9,8 +9,8 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from app.domain.options import AllowedOptions
-from app.domain.pipeline import (
+from app.domain.allow_lists.options import AllowedOptions
+from app.domain.pipelines.pipeline import (
     ErrorHandling,
     FailurePolicy,
     PipelineDefinition,
@@ -21,11 +21,11 @@ from app.domain.pipeline import (
     StepOperator,
     Steps,
 )
-from app.domain.pipeline_checks import check
-from app.domain.pipeline_file import read
-from app.services import python_transforms
+from app.domain.pipelines.pipeline_checks import check
+from app.domain.pipelines.pipeline_file import read
+from app.services.defining import python_transforms
 from tests.support.messages import json_messages
-from workers.transactional.failures import HEADER_PREFIX, dead_letter
+from workers.transactional.records.failures import HEADER_PREFIX, dead_letter
 from workers.transforms.build import build
 from workers.transforms.python_function import PythonTransform
 from workers.transforms.user_code import sha256_of

@@ -7,7 +7,7 @@ import time
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from app.domain.pipeline import GroupProtocol, ProcessingGuarantee
+from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
 from app.embedded.kafka import KafkaCluster
 from app.wire.heartbeat import EventKind
 from tests.exactly_once.conftest import MakePipeline
@@ -16,7 +16,7 @@ from tests.support.pipelines import TestPipeline
 from tests.support.tasks import running
 from tests.support.waiting import wait_for
 from workers.transactional.control import TaskEnd
-from workers.transactional.idempotent_producer import IdempotentProducer
+from workers.transactional.producing.idempotent_producer import IdempotentProducer
 from workers.transactional.slices import Patience
 
 real_commit = IdempotentProducer.commit

@@ -13,7 +13,7 @@ from tests.support.topics import create_topic, delete_topics, unique_name
 from workers.transactional.checkpoints import Checkpoints
 from workers.transactional.client_config import transactional_producer_config
 from workers.transactional.control import TaskEnd
-from workers.transactional.transactional_producer import TransactionalProducer
+from workers.transactional.producing.transactional_producer import TransactionalProducer
 
 
 def test_missing_sink_is_named_and_waited_for(make_pipeline: MakePipeline) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Message
 
-from app.domain.pipeline import ErrorHandling, FailurePolicy
+from app.domain.pipelines.pipeline import ErrorHandling, FailurePolicy
 from app.wire.heartbeat import EventKind
 from tests.exactly_once.conftest import MakePipeline
 from tests.support import verifier

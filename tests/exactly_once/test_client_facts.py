@@ -17,7 +17,7 @@ from tests.support.topics import unique_name
 from tests.support.waiting import wait_for
 from workers.transactional.client_config import transactional_producer_config
 from workers.transactional.errors import LoopError
-from workers.transactional.transactional_producer import TransactionalProducer
+from workers.transactional.producing.transactional_producer import TransactionalProducer
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from app.domain.pipeline import ErrorHandling, FailurePolicy
+from app.domain.pipelines.pipeline import ErrorHandling, FailurePolicy
 from tests.exactly_once.conftest import MakePipeline, StartProcess
 from tests.support import verifier
 from tests.support.task_process import POISON
@@ -14,9 +14,9 @@ from tests.support.topics import create_topic, delete_topics
 from tests.support.waiting import wait_for
 from workers.transactional.control import TaskEnd
 from workers.transactional.errors import AbortableError
+from workers.transactional.producing.transactional_producer import TransactionalProducer
+from workers.transactional.records.trials import Trial
 from workers.transactional.slices import Patience
-from workers.transactional.transactional_producer import TransactionalProducer
-from workers.transactional.trials import Trial
 
 MOST_DEATHS = 7
 

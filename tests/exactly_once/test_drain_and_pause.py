@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from app.domain.pipeline import GroupProtocol, ProcessingGuarantee
+from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
 from app.wire.heartbeat import DesiredTaskState, TaskState
 from tests.exactly_once.conftest import MakePipeline, StartProcess
 from tests.support import verifier

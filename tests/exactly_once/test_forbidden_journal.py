@@ -17,7 +17,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from app.domain import transaction_state
+from app.domain.journals import transaction_state
 from app.embedded.kafka import KafkaCluster
 from app.wire.heartbeat import EventKind
 from tests.exactly_once.test_asking_before_init import lose_at_commit
@@ -26,7 +26,7 @@ from tests.support.pipelines import TestPipeline
 from tests.support.tasks import running
 from workers.transactional.client_config import transactional_producer_config
 from workers.transactional.control import TaskEnd
-from workers.transactional.transactional_producer import TransactionalProducer
+from workers.transactional.producing.transactional_producer import TransactionalProducer
 
 SETTINGS = {
     **TEST_BROKER_SETTINGS,

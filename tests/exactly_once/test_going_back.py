@@ -15,10 +15,10 @@ from tests.support.tasks import running
 from tests.support.waiting import wait_for
 from workers.transactional.checkpoints import Checkpoints
 from workers.transactional.errors import AbortableError
-from workers.transactional.membership import Hold, Membership
+from workers.transactional.group.membership import Hold, Membership
+from workers.transactional.producing.transactional_producer import TransactionalProducer
+from workers.transactional.records.suspicion import Suspicion
 from workers.transactional.settling import Settling
-from workers.transactional.suspicion import Suspicion
-from workers.transactional.transactional_producer import TransactionalProducer
 
 
 def failing_every_third_time(method: Callable[..., None]) -> Callable[..., None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.pipeline import GroupProtocol
+from app.domain.pipelines.pipeline import GroupProtocol
 from app.wire.heartbeat import DesiredTaskState, EventKind, TaskState
 from tests.exactly_once.conftest import MakePipeline
 from tests.support import verifier
@@ -12,7 +12,7 @@ from tests.support.pipelines import TestPipeline
 from tests.support.tasks import running
 from tests.support.verifier import Audit
 from workers.transactional.checkpoints import Checkpoints
-from workers.transactional.ownership import Ownership, Partition
+from workers.transactional.group.ownership import Ownership, Partition
 
 HELD_OPEN = {"commit_interval_ms": 60_000, "transaction_timeout_ms": 90_000}
 

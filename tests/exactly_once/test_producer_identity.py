@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, Producer
 
-from app.domain.transaction_state import TransactionState
+from app.domain.journals.transaction_state import TransactionState
 from app.kafka.transaction_journal import read_transaction_journal
 from tests.exactly_once.conftest import MakePipeline
 from tests.support.tasks import running
 from tests.support.waiting import wait_for
-from workers.transactional import transactional_producer
 from workers.transactional.client_config import transactional_producer_config
 from workers.transactional.errors import FatalError
-from workers.transactional.transactional_producer import TransactionalProducer
+from workers.transactional.producing import transactional_producer
+from workers.transactional.producing.transactional_producer import TransactionalProducer
 
 
 def test_a_task_tells_the_producer_id_and_epoch_that_the_coordinator_gave_it(make_pipeline: MakePipeline) -> None:

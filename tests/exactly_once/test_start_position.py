@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions  # pyright: ignore[reportPrivateImportUsage]
 
-from app.domain.pipeline import GroupProtocol, ProcessingGuarantee, StartPosition
+from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee, StartPosition
 from app.wire.heartbeat import DesiredTaskState, EventKind, TaskState
 from tests.exactly_once.conftest import MakePipeline
 from tests.support import verifier
@@ -19,8 +19,8 @@ from tests.support.waiting import wait_for
 from workers.transactional import task as task_module
 from workers.transactional.control import TaskSpecification
 from workers.transactional.errors import PipelineStopError
-from workers.transactional.ownership import Partition
-from workers.transactional.starting import Starting
+from workers.transactional.group.ownership import Partition
+from workers.transactional.group.starting import Starting
 
 SEES_CHANGES_SOON = {"topic.metadata.refresh.interval.ms": "500"}
 GUARANTEES = [ProcessingGuarantee.EXACTLY_ONCE_V2, ProcessingGuarantee.AT_LEAST_ONCE]

@@ -12,14 +12,14 @@ from app.wire.heartbeat import EventKind
 from tests.exactly_once.conftest import MakePipeline
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import TaskThread, running
-from workers.transactional import transactional_producer
 from workers.transactional.checkpoints import Bounds
 from workers.transactional.client_config import transactional_producer_config
 from workers.transactional.errors import OutcomeUnknownError
-from workers.transactional.membership import Committed, Membership
-from workers.transactional.ownership import Partition
+from workers.transactional.group.membership import Committed, Membership
+from workers.transactional.group.ownership import Partition
+from workers.transactional.producing import transactional_producer
+from workers.transactional.producing.transactional_producer import TransactionalProducer
 from workers.transactional.slices import Patience
-from workers.transactional.transactional_producer import TransactionalProducer
 
 Commit = Callable[..., None]
 real_commit: Commit = TransactionalProducer.commit

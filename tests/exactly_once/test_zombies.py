@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.pipeline import GroupProtocol, ProcessingGuarantee
+from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
 from tests.exactly_once.conftest import MakePipeline, StartProcess
 from tests.support import verifier
 from tests.support.tasks import running

@@ -6,7 +6,7 @@ from collections.abc import Generator, Mapping
 
 import pytest
 
-from app.domain.pipeline import Identity, SparkSettings, Transform
+from app.domain.pipelines.pipeline import Identity, SparkSettings, Transform
 from app.embedded.kafka import KafkaCluster
 from app.embedded.spark import SparkCluster
 from tests.support.databases import create_database, drop_database

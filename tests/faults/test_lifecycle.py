@@ -6,7 +6,7 @@ import pytest
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from app.domain.pipeline import Filter, SparkSettings, StepOperator, Steps
+from app.domain.pipelines.pipeline import Filter, SparkSettings, StepOperator, Steps
 from app.embedded.kafka import KafkaCluster
 from app.embedded.spark import SparkCluster
 from tests.support import verifier

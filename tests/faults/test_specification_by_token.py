@@ -17,12 +17,12 @@ import pyspark
 import pytest
 
 from app.db.database import Database
-from app.domain.pipeline import SparkSettings
+from app.domain.pipelines.pipeline import SparkSettings
 from app.embedded.java import find_java
 from app.embedded.kafka import KafkaCluster
 from app.embedded.spark import SparkCluster
-from app.services import instances
-from app.services.run_endings import begin_run
+from app.services.running import instances
+from app.services.running.run_endings import begin_run
 from app.spark import conf, package
 from app.spark.instance_files import InstanceFiles
 from tests.support.pipelines import TestPipeline

@@ -7,7 +7,7 @@ import pytest
 from app.domain.journals import group_records
 from app.domain.journals.live_groups import GroupKind, LiveGroups
 from app.domain.journals.live_transactions import LiveTransactions
-from app.domain.transaction_state import TOPIC as TRANSACTIONS
+from app.domain.journals.transaction_state import TOPIC as TRANSACTIONS
 from app.embedded.kafka import KafkaCluster
 from app.kafka.attempt import Attempt
 from app.kafka.raw_fetch import read_logs

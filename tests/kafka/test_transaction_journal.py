@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.domain.transaction_counts import count_transactions
+from app.domain.transactions.transaction_counts import count_transactions
 from app.embedded.kafka import KafkaCluster
 from app.kafka.transaction_journal import JournalUnreadableError, read_transaction_journal
 from tests.support.pipelines import TestPipeline

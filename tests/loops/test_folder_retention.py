@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from app.db.database import Database
-from app.domain.instance import InstanceState
+from app.domain.runs.instance import InstanceState
 from app.loops.folder_retention import FolderRetention
 from app.spark.instance_files import InstanceFiles
 from app.spark.instance_folders import StateFolders

@@ -13,13 +13,13 @@ import sqlalchemy as sa
 
 from app.db.database import Database
 from app.domain.errors import UnavailableError
-from app.domain.instance import Instance, InstanceOutcome, InstanceState
-from app.domain.observation import MasterWord, Observation, ProcessWord
-from app.domain.pipeline import PipelineDefinition
-from app.domain.run import DesiredRunState, RunState
+from app.domain.pipelines.pipeline import PipelineDefinition
+from app.domain.runs.instance import Instance, InstanceOutcome, InstanceState
+from app.domain.runs.observation import MasterWord, Observation, ProcessWord
+from app.domain.runs.run import DesiredRunState, RunState
 from app.loops.reconciler import Reconciler
 from app.ports.spark import Submitted
-from app.services import runs
+from app.services.running import runs
 from app.wire.specification import InstanceSpecification
 from tests.support.control_plane import ANNA, ControlPlane, PlaneClock, driver_heartbeat
 

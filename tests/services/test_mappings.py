@@ -7,8 +7,8 @@ from itertools import pairwise
 
 from msgspec.structs import replace
 
-from app.domain.instance import InstanceState
-from app.domain.mapping import PartitionMapping, PartitionOwnership
+from app.domain.runs.instance import InstanceState
+from app.domain.transactions.mapping import PartitionMapping, PartitionOwnership
 from app.services import mappings
 from tests.support.control_plane import ControlPlane, task_heartbeat
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.instance import InstanceState
-from app.domain.needs import Severity
-from app.domain.run import RunState
-from app.domain.task import EventKind, TaskState
+from app.domain.runs.instance import InstanceState
+from app.domain.runs.needs import Severity
+from app.domain.runs.run import RunState
+from app.domain.runs.task import EventKind, TaskState
 from app.services import overview
 from app.services.overview import Overview, PipelinePage, RunPage
 from app.wire.heartbeat import TaskEvent

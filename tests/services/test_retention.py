@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 
 from app.domain.access import Principal, Role
-from app.domain.run import RunEnd
-from app.domain.task import EventKind
-from app.services import idempotency, retention, tokens
+from app.domain.runs.run import RunEnd
+from app.domain.runs.task import EventKind
+from app.services import retention
+from app.services.access import idempotency, tokens
 from app.wire.heartbeat import TaskEvent
 from tests.support.control_plane import ANNA, ControlPlane, task_heartbeat
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.pipeline import PipelineDefinition, SparkSettings
-from app.domain.spark_options import LOCKED
+from app.domain.allow_lists.spark_options import LOCKED
+from app.domain.pipelines.pipeline import PipelineDefinition, SparkSettings
 from app.spark import conf
 
 

@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from msgspec.structs import replace
 
-from app.domain.observation import MasterWord, ProcessWord
-from app.domain.pipeline import Filter, SparkSettings, StepOperator, Steps
+from app.domain.pipelines.pipeline import Filter, SparkSettings, StepOperator, Steps
+from app.domain.runs.observation import MasterWord, ProcessWord
 from app.embedded.spark import SparkCluster
 from app.spark import conf
 from tests.conftest import MakeTopic

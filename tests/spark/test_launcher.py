@@ -18,9 +18,9 @@ import pytest
 from msgspec.structs import replace
 
 from app.domain.errors import UnavailableError
-from app.domain.instance import Instance, InstanceState
-from app.domain.observation import MasterWord, ProcessWord
-from app.domain.pipeline import PipelineDefinition, SparkSettings
+from app.domain.pipelines.pipeline import PipelineDefinition, SparkSettings
+from app.domain.runs.instance import Instance, InstanceState
+from app.domain.runs.observation import MasterWord, ProcessWord
 from app.ports.spark import Submitted
 from app.spark import driver_processes
 from app.spark.instance_files import InstanceFiles

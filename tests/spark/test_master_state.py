@@ -7,8 +7,8 @@ from collections.abc import Generator
 
 import pytest
 
-from app.domain.observation import MasterWord
-from app.domain.spark_master import parse
+from app.domain.allow_lists.spark_master import parse
+from app.domain.runs.observation import MasterWord
 from app.spark import master_state
 from tests.support.worker_listener import WorkerListener
 

@@ -23,11 +23,11 @@ import app.domain, app.wire, workers
 for room in (app.domain, app.wire, workers):
     for module in pkgutil.walk_packages(room.__path__, room.__name__ + "."):
         # Pipeline files are read by the server and the command line only, which have a YAML library.
-        if not module.name.startswith("workers.spark") and module.name != "app.domain.pipeline_file":
+        if not module.name.startswith("workers.spark") and module.name != "app.domain.pipelines.pipeline_file":
             importlib.import_module(module.name)
 assert "pyspark" not in sys.modules
 
-from app.domain.pipeline import PipelineDefinition
+from app.domain.pipelines.pipeline import PipelineDefinition
 from app.wire.heartbeat import DesiredTaskState
 from workers import versions
 from workers.transactional.control import TaskSpecification

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from app.domain.transaction_counts import TransactionCounts, count_transactions
+from app.domain.transactions.transaction_counts import TransactionCounts, count_transactions
 from app.kafka.transaction_journal import read_transaction_journal
 from tests.support import verifier
 from tests.support.feeder import Feeder

@@ -15,15 +15,15 @@ from msgspec.structs import replace
 from app.db.database import Database
 from app.db.unit_of_work import SqlUnitOfWork
 from app.domain.access import RECONCILER, Principal, Role, RunTokenScope
-from app.domain.cluster import Cluster
-from app.domain.instance import InstanceState
-from app.domain.pipeline import PipelineDefinition
-from app.domain.pipeline_record import Pipeline, Revision
-from app.domain.revision import definition_sha256
-from app.domain.run import Run
-from app.domain.task import Counters, PartitionProgress, TaskState
-from app.services import heartbeats, instances
-from app.services.run_endings import begin_run
+from app.domain.clusters.cluster import Cluster
+from app.domain.pipelines.pipeline import PipelineDefinition
+from app.domain.pipelines.pipeline_record import Pipeline, Revision
+from app.domain.pipelines.revision import definition_sha256
+from app.domain.runs.instance import InstanceState
+from app.domain.runs.run import Run
+from app.domain.runs.task import Counters, PartitionProgress, TaskState
+from app.services.running import heartbeats, instances
+from app.services.running.run_endings import begin_run
 from app.wire.heartbeat import (
     Claim,
     ClaimAnswer,

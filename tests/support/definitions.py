@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from app.domain.pipeline import (
+from app.domain.pipelines.pipeline import (
     Condition,
     ErrorHandling,
     FailurePolicy,

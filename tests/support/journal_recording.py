@@ -19,7 +19,7 @@ from typing import cast
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from app.domain.transaction_state import TransactionState, TransactionStatus
+from app.domain.journals.transaction_state import TransactionState, TransactionStatus
 from app.embedded.kafka import KafkaCluster
 from app.embedded.maven import KAFKA_JARS, KAFKA_VERSION, OLD_KAFKA_JARS, OLD_KAFKA_VERSION
 from app.kafka.transaction_journal import read_transaction_journal

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from confluent_kafka import Producer
 
-from app.domain.pipeline import PipelineDefinition
+from app.domain.pipelines.pipeline import PipelineDefinition
 from tests.support import verifier
 from tests.support.topics import create_topic, unique_name
 from tests.support.verifier import Audit, audit, make_id

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import msgspec
 
-from app.domain.pipeline import PipelineDefinition
+from app.domain.pipelines.pipeline import PipelineDefinition
 from app.embedded.ports import free_ports
 from app.embedded.processes import ChildProcess
 from app.spark import driver_processes

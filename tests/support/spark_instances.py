@@ -12,10 +12,10 @@ from pathlib import Path
 import psutil
 from msgspec.structs import replace
 
-from app.domain import transactional_id
-from app.domain.instance import Instance, InstanceState
-from app.domain.observation import Observation, ProcessWord
-from app.domain.pipeline import PipelineDefinition, SparkSettings
+from app.domain.pipelines.pipeline import PipelineDefinition, SparkSettings
+from app.domain.runs.instance import Instance, InstanceState
+from app.domain.runs.observation import Observation, ProcessWord
+from app.domain.transactions import transactional_id
 from app.spark.instance_files import InstanceFiles
 from app.spark.launcher import SubmitLauncher
 from app.wire.specification import InstanceSpecification, TaskIdentity

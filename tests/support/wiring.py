@@ -16,7 +16,7 @@ from app.db.database import Database
 from app.domain.access import COMMAND_LINE, Role
 from app.kafka.admin import KafkaBrokers
 from app.ports.clock import SystemClock
-from app.services import tokens
+from app.services.access import tokens
 from app.settings import Settings
 from app.web.dependencies import PartHealth, Wiring
 from app.web.security.login_limit import LoginLimit

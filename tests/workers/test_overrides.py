@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from app.domain import client_options, spark_options
-from app.domain.options import check_consumer_overrides, check_producer_overrides, check_spark_conf
-from app.domain.pipeline import GroupProtocol, PipelineDefinition, SparkSettings
+from app.domain.allow_lists import client_options, spark_options
+from app.domain.allow_lists.options import check_consumer_overrides, check_producer_overrides, check_spark_conf
+from app.domain.pipelines.pipeline import GroupProtocol, PipelineDefinition, SparkSettings
 from app.spark.conf import effective
 from tests.support.definitions import a_definition
 from workers.transactional.client_config import (

@@ -17,7 +17,7 @@ from types import FrameType
 
 import msgspec
 
-from app.domain import secret_reference
+from app.domain.clusters import secret_reference
 from app.domain.storable import storable
 from app.wire import protocol
 from app.wire.heartbeat import DesiredTaskState, EventKind, TaskState

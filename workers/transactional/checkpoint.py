@@ -9,8 +9,8 @@ from enum import StrEnum
 from confluent_kafka import Consumer, TopicPartition
 
 from workers.transactional.errors import FencedError, OutcomeUnknownError, OwnershipChangedError
-from workers.transactional.ownership import Ownership, Partition
-from workers.transactional.producers import TaskProducer
+from workers.transactional.group.ownership import Ownership, Partition
+from workers.transactional.producing.producers import TaskProducer
 from workers.transactional.slices import Patience
 
 

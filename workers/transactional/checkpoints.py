@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping
 
 from workers.transactional.checkpoint import Checkpoint, CheckpointState
 from workers.transactional.errors import AbortableError, FatalError, FencedError, LoopError, ProducerLostError
-from workers.transactional.failures import BadRecords
-from workers.transactional.membership import Membership
-from workers.transactional.ownership import Partition
-from workers.transactional.producers import TaskProducer
-from workers.transactional.progress import Progress
+from workers.transactional.group.membership import Membership
+from workers.transactional.group.ownership import Partition
+from workers.transactional.producing.producers import TaskProducer
+from workers.transactional.records.failures import BadRecords
+from workers.transactional.records.suspicion import Suspicion
 from workers.transactional.slices import SLICE_S, Patience
-from workers.transactional.suspicion import Suspicion
-from workers.transactional.tally import Tally
+from workers.transactional.telling.progress import Progress
+from workers.transactional.telling.tally import Tally
 
 
 class Bounds:

@@ -5,7 +5,7 @@ Later ones win: our defaults, the cluster's settings, the pipeline's overrides, 
 
 from __future__ import annotations
 
-from app.domain.pipeline import GroupProtocol, PipelineDefinition
+from app.domain.pipelines.pipeline import GroupProtocol, PipelineDefinition
 from workers.transactional.control import TaskSpecification
 
 Config = dict[str, str | int | bool]

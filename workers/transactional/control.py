@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from app.domain.pipeline import PipelineDefinition
+from app.domain.pipelines.pipeline import PipelineDefinition
 from app.wire.heartbeat import Counters, DesiredTaskState, EventKind, PartitionProgress, TaskState
 
 

@@ -8,22 +8,22 @@ from collections.abc import Callable, Mapping, Sequence
 from confluent_kafka import KafkaError, Message
 
 from app.wire.heartbeat import DesiredTaskState, EventKind, TaskState
-from workers.transactional.batching import BatchSize
 from workers.transactional.checkpoint import Checkpoint, CheckpointState
 from workers.transactional.checkpoints import Checkpoints
 from workers.transactional.control import Control
 from workers.transactional.errors import LoopError, RetriableError, TaskFailedError, translated
 from workers.transactional.garbage import Collector
-from workers.transactional.membership import Hold, Membership
-from workers.transactional.ownership import Partition
-from workers.transactional.processing import Processing
-from workers.transactional.progress import Progress
+from workers.transactional.group.membership import Hold, Membership
+from workers.transactional.group.ownership import Partition
+from workers.transactional.group.starting import Starting
+from workers.transactional.records.batching import BatchSize
+from workers.transactional.records.processing import Processing
+from workers.transactional.records.suspicion import Suspicion
+from workers.transactional.records.trials import MAX_CHECKPOINT_RECORDS
 from workers.transactional.recovery import Recovery
 from workers.transactional.settling import Settling
-from workers.transactional.starting import Starting
-from workers.transactional.suspicion import Suspicion
-from workers.transactional.tally import Tally
-from workers.transactional.trials import MAX_CHECKPOINT_RECORDS
+from workers.transactional.telling.progress import Progress
+from workers.transactional.telling.tally import Tally
 
 _IDLE_POLL_S = 0.1
 _LONGEST_POLL_S = 0.2

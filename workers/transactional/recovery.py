@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 
 from app.wire.heartbeat import EventKind, TaskState
-from workers.transactional.batching import BatchSize
 from workers.transactional.checkpoint import Checkpoint
 from workers.transactional.checkpoints import Checkpoints
 from workers.transactional.errors import (
@@ -20,11 +19,12 @@ from workers.transactional.errors import (
     RefusedError,
     TaskFailedError,
 )
-from workers.transactional.membership import Announce
-from workers.transactional.progress import Progress
+from workers.transactional.group.membership import Announce
+from workers.transactional.records.batching import BatchSize
+from workers.transactional.records.suspicion import Suspicion
 from workers.transactional.settling import Settling
-from workers.transactional.suspicion import Suspicion
-from workers.transactional.tally import Tally
+from workers.transactional.telling.progress import Progress
+from workers.transactional.telling.tally import Tally
 
 _IDENTITY_S = 2.0
 _VISIBLE_WAIT_S = 1.0

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from confluent_kafka import OFFSET_INVALID
 
 from app.wire.heartbeat import EventKind
+from workers.transactional.claim.inquiry import Inquiry, Standing
 from workers.transactional.errors import AbortableError, FencedError, RetriableError, SupersededError
-from workers.transactional.inquiry import Inquiry, Standing
-from workers.transactional.membership import Announce, Hold, Membership
-from workers.transactional.ownership import Partition
-from workers.transactional.producers import ProducerIdentity, TaskProducer
+from workers.transactional.group.membership import Announce, Hold, Membership
+from workers.transactional.group.ownership import Partition
+from workers.transactional.producing.producers import ProducerIdentity, TaskProducer
 from workers.transactional.slices import SLICE_S
 
 _FIRST_WAIT_S = 0.05

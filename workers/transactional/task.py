@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from app.domain.pipeline import ProcessingGuarantee
+from app.domain.pipelines.pipeline import ProcessingGuarantee
 from app.wire.heartbeat import EventKind, TaskState
-from workers.transactional.batching import BatchSize
 from workers.transactional.checkpoints import Bounds, Checkpoints
+from workers.transactional.claim.inquiry import Inquiry
+from workers.transactional.claim.journal import IdJournal
 from workers.transactional.client_config import (
     consumer_config,
     idempotent_producer_config,
@@ -17,24 +18,23 @@ from workers.transactional.client_config import (
 )
 from workers.transactional.control import Control, TaskEnd, TaskResult, TaskSpecification
 from workers.transactional.errors import SupersededError, TaskFailedError
-from workers.transactional.failures import BadRecords
 from workers.transactional.garbage import quiet_garbage_collector
-from workers.transactional.idempotent_producer import IdempotentProducer
-from workers.transactional.inquiry import Inquiry
-from workers.transactional.journal import IdJournal
+from workers.transactional.group.membership import Membership
+from workers.transactional.group.offset_commits import OffsetCommits
+from workers.transactional.group.ownership import Ownership
+from workers.transactional.group.starting import Starting
 from workers.transactional.loop import TaskLoop
-from workers.transactional.membership import Membership
-from workers.transactional.offset_commits import OffsetCommits
-from workers.transactional.ownership import Ownership
-from workers.transactional.processing import Processing
-from workers.transactional.producers import TaskProducer
-from workers.transactional.progress import Progress
+from workers.transactional.producing.idempotent_producer import IdempotentProducer
+from workers.transactional.producing.producers import TaskProducer
+from workers.transactional.producing.transactional_producer import TransactionalProducer
+from workers.transactional.records.batching import BatchSize
+from workers.transactional.records.failures import BadRecords
+from workers.transactional.records.processing import Processing
+from workers.transactional.records.suspicion import Suspicion
 from workers.transactional.recovery import Recovery
 from workers.transactional.settling import Settling
-from workers.transactional.starting import Starting
-from workers.transactional.suspicion import Suspicion
-from workers.transactional.tally import Tally
-from workers.transactional.transactional_producer import TransactionalProducer
+from workers.transactional.telling.progress import Progress
+from workers.transactional.telling.tally import Tally
 from workers.transforms import Transform
 
 _DEFAULT_MAX_POLL_INTERVAL_MS = 300_000

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
-from app.domain.comparison import kind_of
-from app.domain.pipeline import PythonFunction, PythonScope
+from app.domain.pipelines.pipeline import PythonFunction, PythonScope
+from app.domain.transforms.comparison import kind_of
 from workers.transforms import Failure, Output, Processed, TransformError
 from workers.transforms.record import Origin, Record
 from workers.transforms.user_code import describe, load_function, sha256_of

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
-from app.domain.comparison import kind_of
-from app.domain.pipeline import Step
-from app.domain.steps import StepError, compile_steps
+from app.domain.pipelines.pipeline import Step
+from app.domain.transforms.comparison import kind_of
+from app.domain.transforms.steps import StepError, compile_steps
 from workers.transforms import Failure, Output, Processed, TransformError
 
 # orjson is no faster here, and reads an integer beyond 64 bits as a float: an id would change in silence.

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from app.db.connection import Connection
 from app.db.tables.definitions import clusters
-from app.domain.cluster import Cluster
+from app.domain.clusters.cluster import Cluster
 from app.domain.errors import NotFoundError
 
 

@@ -13,7 +13,7 @@ from app.db.connection import Connection
 from app.db.tables.runs import instances
 from app.db.tables.tasks import task_attempts
 from app.domain.errors import NotFoundError
-from app.domain.instance import Instance, InstanceOutcome, InstanceState
+from app.domain.runs.instance import Instance, InstanceOutcome, InstanceState
 
 _newest_task_word = (
     sa.select(sa.func.max(task_attempts.c.received_at))

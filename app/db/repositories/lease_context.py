@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
-from app.domain.instance import InstanceState
-from app.domain.run import DesiredRunState
-from app.domain.task import TaskRates, TaskReport, TaskStatus
+from app.domain.runs.instance import InstanceState
+from app.domain.runs.run import DesiredRunState
+from app.domain.runs.task import TaskRates, TaskReport, TaskStatus
 from app.ports.task_repository import LeaseContext
 
 _INTEGER = sa.Integer()

@@ -12,8 +12,8 @@ from app.db.connection import Connection
 from app.db.tables import definitions
 from app.db.tables.mappings import partition_mappings, partition_ownerships
 from app.db.tables.tasks import task_attempts
-from app.domain.mapping import PartitionMapping, PartitionOwner, PartitionOwnership
-from app.domain.task import TaskReport
+from app.domain.runs.task import TaskReport
+from app.domain.transactions.mapping import PartitionMapping, PartitionOwner, PartitionOwnership
 
 _M = partition_mappings.c
 _O = partition_ownerships.c

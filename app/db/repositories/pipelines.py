@@ -14,8 +14,8 @@ from app.db.tables.definitions import clusters, pipelines, revisions, transform_
 from app.db.tables.runs import runs
 from app.domain.errors import NotFoundError
 from app.domain.page import Page, decode_cursor, encode_cursor
-from app.domain.pipeline import PipelineDefinition
-from app.domain.pipeline_record import Pipeline, Revision, TransformSource
+from app.domain.pipelines.pipeline import PipelineDefinition
+from app.domain.pipelines.pipeline_record import Pipeline, Revision, TransformSource
 
 # The run that lives, else the one that was started last.
 _latest_run = (

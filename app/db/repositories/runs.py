@@ -15,9 +15,9 @@ from app.db.repositories.instances import SqlInstances, current_instances
 from app.db.tables.definitions import pipelines
 from app.db.tables.runs import runs
 from app.domain.errors import InvalidError, NotFoundError
-from app.domain.instance import Instance
 from app.domain.page import Page, decode_cursor, encode_cursor
-from app.domain.run import DesiredRunState, Run, RunEnd, RunSummary, derive_state
+from app.domain.runs.instance import Instance
+from app.domain.runs.run import DesiredRunState, Run, RunEnd, RunSummary, derive_state
 
 _SELECT = sa.select(runs, pipelines.c.name, pipelines.c.cluster, pipelines.c.kafka_cluster_id).join(
     pipelines, pipelines.c.id == runs.c.pipeline_id

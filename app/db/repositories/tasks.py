@@ -17,8 +17,8 @@ from app.db.tables.definitions import pipelines
 from app.db.tables.runs import runs
 from app.db.tables.tasks import run_samples, task_attempts, task_events
 from app.domain.page import Page, decode_cursor, encode_cursor
-from app.domain.series import RunSample, RunTotals
-from app.domain.task import (
+from app.domain.runs.series import RunSample, RunTotals
+from app.domain.runs.task import (
     EventKind,
     TaskEventRecord,
     TaskRates,

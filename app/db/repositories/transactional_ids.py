@@ -11,7 +11,7 @@ from sqlalchemy.dialects import postgresql
 from app.db.connection import Connection
 from app.db.tables.definitions import pipelines, transactional_ids
 from app.domain.errors import ConflictError
-from app.domain.mapping import TransactionalIdOwner
+from app.domain.transactions.mapping import TransactionalIdOwner
 
 _SELECT = sa.select(transactional_ids, pipelines.c.name).join(pipelines)
 

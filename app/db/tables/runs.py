@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from app.db.tables.columns import UUID, generated_uuid, integer, metadata, moment, one_of, quoted, text
-from app.domain.instance import ENDED, InstanceState
-from app.domain.run import DesiredRunState, RunEnd
+from app.domain.runs.instance import ENDED, InstanceState
+from app.domain.runs.run import DesiredRunState, RunEnd
 
 runs = sa.Table(
     "runs",

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
 from app.db.tables.columns import UUID, integer, json, metadata, moment, one_of, text
-from app.domain.task import EventKind, TaskState
+from app.domain.runs.task import EventKind, TaskState
 
 task_attempts = sa.Table(
     "task_attempts",

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from app.domain.transaction_state import TopicPartitions
-from app.domain.wire_format import (
+from app.domain.journals.transaction_state import TopicPartitions
+from app.domain.journals.wire_format import (
     BYTES,
     INT32,
     INT64,
@@ -28,7 +28,7 @@ from app.domain.wire_format import (
     Array,
     Enumeration,
 )
-from app.domain.wire_message import Field, Layout, Message, TaggedStructure, Undecodable, message_of
+from app.domain.journals.wire_message import Field, Layout, Message, TaggedStructure, Undecodable, message_of
 
 T = TypeVar("T", bound=msgspec.Struct)
 

@@ -29,7 +29,7 @@ from app.domain.journals.group_records import (
 )
 from app.domain.journals.reading import Reading
 from app.domain.journals.record_batch import MarkerType, RecordBatch, UnreadableBatch, read_marker
-from app.domain.wire_message import Undecodable
+from app.domain.journals.wire_message import Undecodable
 
 MAX_REBALANCES = 20
 

@@ -12,11 +12,11 @@ from enum import StrEnum
 
 import msgspec
 
-from app.domain import transaction_state
+from app.domain.journals import transaction_state
 from app.domain.journals.reading import Reading
 from app.domain.journals.record_batch import RecordBatch, UnreadableBatch
-from app.domain.transaction_state import TransactionState, TransactionStatus
-from app.domain.wire_message import Undecodable
+from app.domain.journals.transaction_state import TransactionState, TransactionStatus
+from app.domain.journals.wire_message import Undecodable
 
 MAX_STEPS = 20
 _KIP_890 = 2

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from app.domain.journals.record_batch import Record, RecordBatch, UnreadableBatch, read_records
-from app.domain.wire_message import Undecodable
+from app.domain.journals.wire_message import Undecodable
 
 _MAX_REASONS = 100
 

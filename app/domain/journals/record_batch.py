@@ -15,8 +15,8 @@ from enum import IntEnum
 
 import msgspec
 
-from app.domain.wire_format import MalformedError
-from app.domain.wire_message import Undecodable
+from app.domain.journals.wire_format import MalformedError
+from app.domain.journals.wire_message import Undecodable
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 # Offset, length and magic are where they are in every message format there was.

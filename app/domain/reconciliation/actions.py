@@ -6,7 +6,7 @@ from datetime import datetime
 
 import msgspec
 
-from app.domain.instance import Instance, InstanceOutcome, InstanceState
+from app.domain.runs.instance import Instance, InstanceOutcome, InstanceState
 
 
 class LeaseAgain(msgspec.Struct, frozen=True, kw_only=True):

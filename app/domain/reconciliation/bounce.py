@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.domain.instance import Instance, InstanceState
 from app.domain.reconciliation.actions import Action, advance
 from app.domain.reconciliation.failures import is_given_up
 from app.domain.reconciliation.view import View
+from app.domain.runs.instance import Instance, InstanceState
 
 _SETTLED = frozenset({InstanceState.RUNNING, InstanceState.PAUSED})
 

@@ -17,15 +17,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from app.domain.instance import Instance, InstanceState
-from app.domain.observation import ProcessWord
 from app.domain.reconciliation.actions import Action, FailRun, LeaseAgain, Submit, advance, not_missing
 from app.domain.reconciliation.bounce import bounce
 from app.domain.reconciliation.failures import failures_in_a_row, is_given_up, why_again
 from app.domain.reconciliation.gone import judge_gone
 from app.domain.reconciliation.there import judge_there, kill
 from app.domain.reconciliation.view import View
-from app.domain.run import DesiredRunState
+from app.domain.runs.instance import Instance, InstanceState
+from app.domain.runs.observation import ProcessWord
+from app.domain.runs.run import DesiredRunState
 
 
 def decide(view: View) -> list[Action]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from app.domain.instance import Instance, InstanceState
 from app.domain.reconciliation.view import View
-from app.domain.task import OutcomeKind
+from app.domain.runs.instance import Instance, InstanceState
+from app.domain.runs.task import OutcomeKind
 
 
 def failures_in_a_row(view: View, ordinal: int) -> int:

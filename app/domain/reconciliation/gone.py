@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from app.domain.instance import Instance, InstanceState
-from app.domain.observation import MasterWord, Observation
 from app.domain.reconciliation.actions import Action, TakeOutcome, advance, mark_missing, not_missing
 from app.domain.reconciliation.view import View
+from app.domain.runs.instance import Instance, InstanceState
+from app.domain.runs.observation import MasterWord, Observation
 
 _TROUBLE = ("Error", "ERROR", "Exception", "CRITICAL")
 _ROUTINE = (" INFO ", " DEBUG ", "WARN")

@@ -6,12 +6,12 @@ one SIGTERM, and after a bound SIGKILL. Both are written down first, so that the
 
 from __future__ import annotations
 
-from app.domain.instance import Instance, InstanceState
-from app.domain.observation import MasterWord, Observation, ProcessWord
 from app.domain.reconciliation.actions import Action, Kill, SignalDrain, advance, mark_missing
 from app.domain.reconciliation.gone import end_as_lost, killed_undrained, unreachable
 from app.domain.reconciliation.view import View
-from app.domain.run import DesiredRunState
+from app.domain.runs.instance import Instance, InstanceState
+from app.domain.runs.observation import MasterWord, Observation, ProcessWord
+from app.domain.runs.run import DesiredRunState
 
 _WORKING = frozenset({InstanceState.STARTING, InstanceState.RUNNING, InstanceState.PAUSED})
 

@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from app.domain.instance import Instance
-from app.domain.observation import Observation
-from app.domain.run import DesiredRunState, Run, is_outdated
+from app.domain.runs.instance import Instance
+from app.domain.runs.observation import Observation
+from app.domain.runs.run import DesiredRunState, Run, is_outdated
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):

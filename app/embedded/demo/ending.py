@@ -7,7 +7,7 @@ the source topic. In the sink that would not hold, where each transaction leaves
 import time
 from collections.abc import Callable
 
-from app.domain.run import RunState
+from app.domain.runs.run import RunState
 from app.embedded.demo.proof import Verdict
 from app.embedded.demo.server import Run
 from app.embedded.errors import EmbeddedError

@@ -11,9 +11,9 @@ import psutil
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from app.domain.task import TaskReport
-from app.domain.transaction_state import TOPIC, JournalRecord, TransactionState, TransactionStatus
-from app.domain.transactional_id import transaction_log_partition
+from app.domain.journals.transaction_state import TOPIC, JournalRecord, TransactionState, TransactionStatus
+from app.domain.runs.task import TaskReport
+from app.domain.transactions.transactional_id import transaction_log_partition
 from app.embedded.demo.offsets import stable_offsets
 from app.embedded.errors import EmbeddedError
 from app.kafka.transaction_journal import to_record

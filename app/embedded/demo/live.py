@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from app.domain.run import RunState
+from app.domain.runs.run import RunState
 from app.embedded.demo import pipeline
 from app.embedded.demo.ending import complaints, refuse_failed, wait_until_read
 from app.embedded.demo.feed import Feed, laps

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from app.domain.task import TaskReport, TaskState
-from app.domain.transaction_counts import count_transactions
+from app.domain.runs.task import TaskReport, TaskState
+from app.domain.transactions.transaction_counts import count_transactions
 from app.embedded.demo import pipeline
 from app.embedded.demo.feed import Feed
 from app.embedded.demo.flights import read_flights

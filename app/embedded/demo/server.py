@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import msgspec
 
-from app.domain.run import RunState
-from app.domain.task import TaskStatus
+from app.domain.runs.run import RunState
+from app.domain.runs.task import TaskStatus
 from app.embedded.errors import EmbeddedError
 from app.embedded.processes import ChildProcess
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from app.domain.access import Principal, Verb
-from app.services import command_log, tokens
+from app.services.access import command_log, tokens
 from app.web.api.documented import refusals
 from app.web.api.paging import After, Limit
 from app.web.api.schemas import access

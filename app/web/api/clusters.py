@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from app.domain.access import Principal, Verb
-from app.services import clusters
+from app.services.defining import clusters
 from app.web.api.documented import refusals
 from app.web.api.idempotency import OnceDep
 from app.web.api.schemas.clusters import Cluster, ClusterDescription, ClusterGiven, ClusterList

@@ -10,7 +10,7 @@ import msgspec
 from fastapi import Depends, Header, Request, Response
 from pydantic import BaseModel
 
-from app.services import idempotency
+from app.services.access import idempotency
 from app.web.dependencies import CurrentPrincipal, Uow, WiringDep
 
 Key = Annotated[

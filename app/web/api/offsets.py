@@ -7,9 +7,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Response
 
-from app.domain import offset_reset
 from app.domain.access import Principal, Verb
-from app.services import offsets
+from app.domain.runs import offset_reset
+from app.services.running import offsets
 from app.web.api.documented import refusals
 from app.web.api.idempotency import OnceDep
 from app.web.api.schemas.offsets import OffsetChange, OffsetChangeList, OffsetResetGiven, OffsetTarget

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Header, Query, Response
 
 from app.domain.access import Principal, Verb
 from app.domain.errors import InvalidError
-from app.services import pipelines
-from app.services.pipeline_validation import validate_pipeline
+from app.services.defining import pipelines
+from app.services.defining.pipeline_validation import validate_pipeline
 from app.web.api.documented import refusals
 from app.web.api.idempotency import OnceDep
 from app.web.api.paging import After, Limit

@@ -7,9 +7,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from app.domain import run as domain_run
 from app.domain.access import Principal, Verb
-from app.services import instances, runs, tasks
+from app.domain.runs import run as domain_run
+from app.services.running import instances, runs, tasks
 from app.web.api.documented import refusals
 from app.web.api.idempotency import OnceDep
 from app.web.api.paging import After, Limit

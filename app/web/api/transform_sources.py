@@ -8,7 +8,7 @@ from fastapi import APIRouter, HTTPException, Request, Response
 
 from app.domain.access import Principal, Verb
 from app.domain.errors import InvalidError
-from app.services import pipelines
+from app.services.defining import pipelines
 from app.web.api.documented import refusals
 from app.web.api.idempotency import OnceDep
 from app.web.api.schemas.pipelines import TransformSource

@@ -10,14 +10,14 @@ from fastapi import APIRouter, Form, Request, Response
 
 from app.domain.access import Principal, Verb
 from app.domain.errors import FencelineError
-from app.domain.pipeline import Problem
+from app.domain.pipelines.pipeline import Problem
 from app.ports.unit_of_work import UnitOfWork
-from app.services import clusters
+from app.services.defining import clusters
 from app.web.dependencies import Uow, WiringDep, may
-from app.web.pages import screen
-from app.web.pages.errors import PageRoute
-from app.web.pages.form_errors import by_field, problems_of
-from app.web.pages.screen import Screen
+from app.web.pages.frame import screen
+from app.web.pages.frame.errors import PageRoute
+from app.web.pages.frame.form_errors import by_field, problems_of
+from app.web.pages.frame.screen import Screen
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Viewer = Annotated[Principal, may(Verb.VIEW)]

@@ -9,11 +9,11 @@ from fastapi import APIRouter, Request, Response
 
 from app.domain.access import Principal, Verb
 from app.ports.unit_of_work import UnitOfWork
-from app.services import command_log
+from app.services.access import command_log
 from app.web.dependencies import WiringDep, may
-from app.web.pages import screen
-from app.web.pages.errors import PageRoute
-from app.web.pages.screen import Look, Screen
+from app.web.pages.frame import screen
+from app.web.pages.frame.errors import PageRoute
+from app.web.pages.frame.screen import Look, Screen
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Viewer = Annotated[Principal, may(Verb.VIEW)]

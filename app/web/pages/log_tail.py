@@ -7,7 +7,7 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.domain.instance import Instance
+from app.domain.runs.instance import Instance
 
 TAIL_BYTES = 64 * 1024
 TAIL_LINES = 300

@@ -12,11 +12,11 @@ from fastapi.responses import RedirectResponse
 
 from app.domain.access import Session
 from app.domain.errors import UnauthenticatedError
-from app.services import tokens
+from app.services.access import tokens
 from app.web.dependencies import Uow, Wiring, WiringDep
-from app.web.pages import screen
-from app.web.pages.errors import PageRoute
-from app.web.pages.screen import Screen
+from app.web.pages.frame import screen
+from app.web.pages.frame.errors import PageRoute
+from app.web.pages.frame.screen import Screen
 from app.web.security.cookies import clear_session, session_secret, set_session
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)

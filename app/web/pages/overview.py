@@ -11,10 +11,10 @@ from app.domain.access import Principal, Verb
 from app.ports.unit_of_work import UnitOfWork
 from app.services import overview
 from app.web.dependencies import WiringDep, may
-from app.web.pages import screen
-from app.web.pages.charts import chart_of
-from app.web.pages.errors import PageRoute
-from app.web.pages.screen import Screen
+from app.web.pages.frame import screen
+from app.web.pages.frame.charts import chart_of
+from app.web.pages.frame.errors import PageRoute
+from app.web.pages.frame.screen import Screen
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Viewer = Annotated[Principal, may(Verb.VIEW)]

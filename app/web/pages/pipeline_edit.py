@@ -11,9 +11,9 @@ from fastapi import APIRouter, Request, Response
 from starlette.datastructures import FormData, UploadFile
 
 from app.domain.access import Principal, Verb
-from app.domain.definition import decode_definition
 from app.domain.errors import FencelineError
-from app.domain.pipeline import (
+from app.domain.pipelines.definition import decode_definition
+from app.domain.pipelines.pipeline import (
     FailurePolicy,
     GroupProtocol,
     PipelineDefinition,
@@ -24,14 +24,14 @@ from app.domain.pipeline import (
     StepOperator,
 )
 from app.ports.unit_of_work import UnitOfWork
-from app.services import clusters, pipelines
-from app.services.pipeline_validation import validate_pipeline
+from app.services.defining import clusters, pipelines
+from app.services.defining.pipeline_validation import validate_pipeline
 from app.web.dependencies import Uow, Wiring, WiringDep, may
-from app.web.pages import screen
-from app.web.pages.errors import PageRoute
-from app.web.pages.form_errors import problems_of
+from app.web.pages.frame import screen
+from app.web.pages.frame.errors import PageRoute
+from app.web.pages.frame.form_errors import problems_of
+from app.web.pages.frame.screen import Screen
 from app.web.pages.pipeline_form import STEP_FIELDS, definition_data, form_of, steps_of, values_of, with_steps
-from app.web.pages.screen import Screen
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import msgspec
 
-from app.domain.pipeline import PipelineDefinition, Problem, PythonFunction, Steps
+from app.domain.pipelines.pipeline import PipelineDefinition, Problem, PythonFunction, Steps
 
 _NUMBERS = (
     "commit_interval_ms",

@@ -10,15 +10,17 @@ from fastapi import APIRouter, Form, Query, Request, Response
 
 from app.domain.access import Principal, Verb
 from app.domain.errors import FencelineError
-from app.domain.pipeline import Steps
-from app.domain.step_text import describe_step
+from app.domain.pipelines.pipeline import Steps
+from app.domain.transforms.step_text import describe_step
 from app.ports.unit_of_work import UnitOfWork
-from app.services import overview, pipelines, runs
+from app.services import overview
+from app.services.defining import pipelines
+from app.services.running import runs
 from app.web.dependencies import Uow, WiringDep, may
-from app.web.pages import screen
-from app.web.pages.charts import chart_of
-from app.web.pages.errors import PageRoute
-from app.web.pages.screen import Look, Screen
+from app.web.pages.frame import screen
+from app.web.pages.frame.charts import chart_of
+from app.web.pages.frame.errors import PageRoute
+from app.web.pages.frame.screen import Look, Screen
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Viewer = Annotated[Principal, may(Verb.VIEW)]

@@ -12,16 +12,18 @@ from fastapi import APIRouter, Form, Request, Response
 from app.domain import access
 from app.domain.access import Principal, Verb
 from app.domain.errors import FencelineError
-from app.domain.run import Run
+from app.domain.runs.run import Run
 from app.ports.unit_of_work import UnitOfWork
-from app.services import command_log, overview, runs
+from app.services import overview
+from app.services.access import command_log
 from app.services.overview import RunPage
+from app.services.running import runs
 from app.web.dependencies import Uow, Wiring, WiringDep, may
-from app.web.pages import screen
-from app.web.pages.charts import chart_of
-from app.web.pages.errors import PageRoute
+from app.web.pages.frame import screen
+from app.web.pages.frame.charts import chart_of
+from app.web.pages.frame.errors import PageRoute
+from app.web.pages.frame.screen import Look, Screen
 from app.web.pages.log_tail import LogTail, tail_of
-from app.web.pages.screen import Look, Screen
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Viewer = Annotated[Principal, may(Verb.VIEW)]

@@ -9,14 +9,14 @@ from fastapi import APIRouter, Form, Request, Response
 
 from app.domain.access import Principal, Role, Verb
 from app.domain.errors import FencelineError
-from app.domain.pipeline import Problem
+from app.domain.pipelines.pipeline import Problem
 from app.ports.unit_of_work import UnitOfWork
-from app.services import tokens
+from app.services.access import tokens
 from app.web.dependencies import Uow, WiringDep, may
-from app.web.pages import screen
-from app.web.pages.errors import PageRoute
-from app.web.pages.form_errors import by_field, problems_of
-from app.web.pages.screen import Screen
+from app.web.pages.frame import screen
+from app.web.pages.frame.errors import PageRoute
+from app.web.pages.frame.form_errors import by_field, problems_of
+from app.web.pages.frame.screen import Screen
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 

@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from app.domain.journals.group_records import decode_assignment
-from app.domain.wire_format import (
+from app.domain.journals.wire_format import (
     BYTES,
     INT8,
     INT16,
@@ -24,7 +24,7 @@ from app.domain.wire_format import (
     Fixed,
     Kind,
 )
-from app.domain.wire_message import Field, Layout, TaggedStructure, Undecodable
+from app.domain.journals.wire_message import Field, Layout, TaggedStructure, Undecodable
 
 _texts = st.text(st.characters(codec="utf-8"), max_size=8)
 _uuids = st.binary(min_size=16, max_size=16).map(lambda raw: base64.urlsafe_b64encode(raw)[:22].decode())

@@ -10,10 +10,10 @@ from typing import Any, cast
 
 import pytest
 
-from app.domain import transaction_state
+from app.domain.journals import transaction_state
 from app.domain.journals.group_records import KEY, VALUES, RecordType
-from app.domain.wire_format import NULLABLE_BYTES, NULLABLE_STRING, Array, Enumeration
-from app.domain.wire_message import Field, Layout, Message, TaggedStructure
+from app.domain.journals.wire_format import NULLABLE_BYTES, NULLABLE_STRING, Array, Enumeration
+from app.domain.journals.wire_message import Field, Layout, Message, TaggedStructure
 from app.embedded.maven import KAFKA_JARS, OLD_KAFKA_JARS, ensure_jars
 from tests.domain.journals.layouts import TYPE_NAMES, kafka_name
 

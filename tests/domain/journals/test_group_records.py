@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain import transaction_state
-from app.domain.journals import group_records
+from app.domain.journals import group_records, transaction_state
 from app.domain.journals.group_records import (
     KEY,
     VALUES,
@@ -25,8 +24,8 @@ from app.domain.journals.group_records import (
     encode_value,
 )
 from app.domain.journals.record_batch import Record, RecordBatch, read_records, split_batches
-from app.domain.transaction_state import TopicPartitions
-from app.domain.wire_message import Undecodable
+from app.domain.journals.transaction_state import TopicPartitions
+from app.domain.journals.wire_message import Undecodable
 from tests.domain.journals.layouts import assert_same, values
 from tests.support.recordings import GROUPS, TRANSACTIONS, VERSION_NAMES, DumpedRecord, dumped, recorded_bytes
 

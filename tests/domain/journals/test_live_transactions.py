@@ -16,7 +16,7 @@ from app.domain.journals.live_transactions import (
     fold,
 )
 from app.domain.journals.record_batch import RecordBatch, UnreadableBatch, split_batches
-from app.domain.transaction_state import TransactionState, TransactionStatus, encode_key, encode_value
+from app.domain.journals.transaction_state import TransactionState, TransactionStatus, encode_key, encode_value
 from tests.domain.journals.batches import batch_of
 from tests.support.recordings import TRANSACTIONS, VERSION_NAMES, recorded_bytes
 

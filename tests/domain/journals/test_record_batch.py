@@ -21,7 +21,7 @@ from app.domain.journals.record_batch import (
     read_records,
     split_batches,
 )
-from app.domain.wire_message import Undecodable
+from app.domain.journals.wire_message import Undecodable
 from tests.support.recordings import GROUPS, SINK, TRANSACTIONS, VERSION_NAMES, dumped, recorded_bytes
 
 Builder: Any = DefaultRecordBatchBuilder

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from app.domain.instance import InstanceState
 from app.domain.reconciliation.actions import Advance, LeaseAgain
 from app.domain.reconciliation.decision import decide
+from app.domain.runs.instance import InstanceState
 from tests.support.reconciliation import ago, ended, instance, states_entered, view
 
 S = InstanceState

@@ -7,11 +7,11 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from app.domain.instance import Instance, InstanceState
-from app.domain.observation import Observation
 from app.domain.reconciliation.actions import Action, Advance, Kill, MarkMissing, SignalDrain, Submit
 from app.domain.reconciliation.decision import decide
-from app.domain.run import DesiredRunState
+from app.domain.runs.instance import Instance, InstanceState
+from app.domain.runs.observation import Observation
+from app.domain.runs.run import DesiredRunState
 from tests.support.reconciliation import ALIVE, GONE_FINISHED, GONE_UNKNOWN, NOW, ago, instance, states_entered, view
 
 S = InstanceState

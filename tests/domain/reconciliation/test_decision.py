@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.instance import Instance, InstanceState
 from app.domain.reconciliation.actions import Submit
 from app.domain.reconciliation.decision import decide
+from app.domain.runs.instance import Instance, InstanceState
 from tests.support.reconciliation import ELSEWHERE, decide_for, ended, instance, states_entered, view
 
 S = InstanceState

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from app.domain.instance import TRANSITIONS, InstanceOutcome, InstanceState
-from app.domain.observation import Observation
 from app.domain.reconciliation.actions import FailRun, LeaseAgain
 from app.domain.reconciliation.decision import decide
 from app.domain.reconciliation.failures import failures_in_a_row
-from app.domain.run import DesiredRunState
+from app.domain.runs.instance import TRANSITIONS, InstanceOutcome, InstanceState
+from app.domain.runs.observation import Observation
+from app.domain.runs.run import DesiredRunState
 from tests.support.reconciliation import (
     ALIVE,
     ELSEWHERE,

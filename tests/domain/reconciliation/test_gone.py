@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from app.domain.instance import Instance, InstanceOutcome, InstanceState
-from app.domain.observation import Observation
 from app.domain.reconciliation.actions import Advance, MarkMissing, TakeOutcome
+from app.domain.runs.instance import Instance, InstanceOutcome, InstanceState
+from app.domain.runs.observation import Observation
 from tests.support.reconciliation import (
     ALIVE,
     ELSEWHERE,

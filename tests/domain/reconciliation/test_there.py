@@ -7,10 +7,10 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from app.domain.instance import Instance, InstanceState
 from app.domain.reconciliation.actions import Action, Advance, Kill, MarkMissing, SignalDrain
 from app.domain.reconciliation.decision import decide
-from app.domain.run import DesiredRunState
+from app.domain.runs.instance import Instance, InstanceState
+from app.domain.runs.run import DesiredRunState
 from tests.support.reconciliation import (
     ALIVE,
     ELSEWHERE,

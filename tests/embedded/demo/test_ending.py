@@ -5,7 +5,7 @@ from collections.abc import Generator
 
 import pytest
 
-from app.domain.run import RunState
+from app.domain.runs.run import RunState
 from app.embedded.demo.ending import complaints, wait_until_read
 from app.embedded.demo.live import stay
 from app.embedded.demo.proof import Verdict

@@ -11,9 +11,9 @@ import psutil
 import pytest
 from confluent_kafka import Producer
 
-from app.domain.task import TaskReport, TaskState
-from app.domain.transaction_counts import count_transactions
-from app.domain.transaction_state import JournalRecord
+from app.domain.journals.transaction_state import JournalRecord
+from app.domain.runs.task import TaskReport, TaskState
+from app.domain.transactions.transaction_counts import count_transactions
 from app.embedded.demo.kill import JournalTail, aftermath, kill_inside_a_transaction
 from app.embedded.errors import EmbeddedError
 from app.embedded.kafka import KafkaCluster

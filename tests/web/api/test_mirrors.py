@@ -10,10 +10,14 @@ import pytest
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from app.domain import access, cluster, command, instance, mapping, offset_reset, pipeline, pipeline_record, run, task
-from app.domain.revision import Change
+from app.domain import access, command
+from app.domain.clusters import cluster
+from app.domain.pipelines import pipeline, pipeline_record
+from app.domain.pipelines.revision import Change
+from app.domain.runs import instance, offset_reset, run, task
+from app.domain.transactions import mapping
 from app.ports import brokers
-from app.services.pipelines import SavedPipeline
+from app.services.defining.pipelines import SavedPipeline
 from app.web.api.schemas import access as access_schemas
 from app.web.api.schemas import clusters, definition, offsets, pipelines, runs
 from app.web.api.schemas.base import Answer, Body, Given

@@ -14,7 +14,7 @@ from fastapi import FastAPI
 
 from app.domain.access import Role
 from app.embedded.kafka import KafkaCluster
-from app.services import instances
+from app.services.running import instances
 from app.web.dependencies import Wiring
 from app.web.workers import ANSWER_WITHIN_S, create_workers_app
 from app.wire import protocol, specification

@@ -8,14 +8,13 @@ import msgspec
 
 from app.domain.access import Role, Verb
 from app.domain.command import Command
-from app.domain.instance import Instance, InstanceState
-from app.domain.mapping import PartitionMapping, PartitionOwner
-from app.domain.needs import Need, Severity
-from app.domain.pipeline import Filter, PipelineDefinition, Project, StepOperator, Steps
-from app.domain.pipeline_record import Pipeline, Revision
-from app.domain.run import DesiredRunState, Run, RunState
-from app.domain.series import RunSample, RunTotals
-from app.domain.task import (
+from app.domain.pipelines.pipeline import Filter, PipelineDefinition, Project, StepOperator, Steps
+from app.domain.pipelines.pipeline_record import Pipeline, Revision
+from app.domain.runs.instance import Instance, InstanceState
+from app.domain.runs.needs import Need, Severity
+from app.domain.runs.run import DesiredRunState, Run, RunState
+from app.domain.runs.series import RunSample, RunTotals
+from app.domain.runs.task import (
     Counters,
     EventKind,
     TaskEventRecord,
@@ -25,6 +24,7 @@ from app.domain.task import (
     TaskStatus,
     ZombieSighting,
 )
+from app.domain.transactions.mapping import PartitionMapping, PartitionOwner
 from app.services.overview import Happening, Overview, PipelineLine, PipelinePage, Rates, RunPage
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from app.domain.instance import Instance
+from app.domain.runs.instance import Instance
 from app.web.pages.log_tail import TAIL_LINES, tail_of
 from tests.web.pages.samples import instance
 

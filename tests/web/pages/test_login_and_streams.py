@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from app.domain.access import COMMAND_LINE, Principal, Role
-from app.services import tokens
+from app.services.access import tokens
 from app.web.application import create_users_app
 from app.web.dependencies import Changes, Subscription, Wiring
 from tests.conftest import MakeDatabase

@@ -10,10 +10,10 @@ import pytest
 
 from app.domain import access
 from app.domain.access import Role, Verb
-from app.domain.needs import Need
-from app.domain.run import DesiredRunState, Run, RunState
-from app.web.pages import screen
-from app.web.pages.charts import chart_of
+from app.domain.runs.needs import Need
+from app.domain.runs.run import DesiredRunState, Run, RunState
+from app.web.pages.frame import screen
+from app.web.pages.frame.charts import chart_of
 from app.web.pages.log_tail import LogTail
 from tests.web.pages import samples
 from tests.web.pages.samples import NEED, NOW, run

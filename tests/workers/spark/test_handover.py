@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from app.domain.pipeline import PipelineDefinition
+from app.domain.pipelines.pipeline import PipelineDefinition
 from app.wire import specification as wire
 from app.wire.specification import InstanceSpecification, TaskIdentity
 from tests.support.worker_listener import WorkerListener

@@ -13,7 +13,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from app.domain.pipeline import PipelineDefinition, SparkSettings
+from app.domain.pipelines.pipeline import PipelineDefinition, SparkSettings
 from app.wire.heartbeat import Counters, DesiredTaskState, OutcomeKind
 from app.wire.specification import InstanceSpecification, TaskIdentity
 from tests.support.java_errors import SHUT_DOWN, JavaError

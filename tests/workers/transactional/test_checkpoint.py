@@ -16,8 +16,8 @@ from workers.transactional.errors import (
     OutcomeUnknownError,
     OwnershipChangedError,
 )
-from workers.transactional.ownership import Ownership
-from workers.transactional.producers import ProducerIdentity
+from workers.transactional.group.ownership import Ownership
+from workers.transactional.producing.producers import ProducerIdentity
 from workers.transactional.slices import Patience
 from workers.transforms import Output
 

@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from app.domain.pipeline import ErrorHandling
+from app.domain.pipelines.pipeline import ErrorHandling
 from tests.support.tasks import RecordingControl
 from tests.workers.transactional.test_checkpoint import ScriptedProducer
 from workers.transactional.checkpoints import Bounds, Checkpoints
 from workers.transactional.errors import AbortableError
-from workers.transactional.failures import BadRecords
-from workers.transactional.membership import Membership
-from workers.transactional.ownership import Ownership
-from workers.transactional.progress import Progress
+from workers.transactional.group.membership import Membership
+from workers.transactional.group.ownership import Ownership
+from workers.transactional.records.failures import BadRecords
+from workers.transactional.records.suspicion import Suspicion
 from workers.transactional.slices import Patience
-from workers.transactional.suspicion import Suspicion
-from workers.transactional.tally import Tally
+from workers.transactional.telling.progress import Progress
+from workers.transactional.telling.tally import Tally
 
 NO_CONSUMER: Any = None
 

@@ -10,8 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.pipeline import GroupProtocol, PipelineDefinition, StartPosition
-from workers.transactional.batching import MAX_RECORDS, BatchSize
+from app.domain.pipelines.pipeline import GroupProtocol, PipelineDefinition, StartPosition
 from workers.transactional.checkpoints import Bounds
 from workers.transactional.client_config import (
     consumer_config,
@@ -29,11 +28,12 @@ from workers.transactional.errors import (
     kafka_call,
     severity,
 )
-from workers.transactional.latency import LatencyWindow
-from workers.transactional.membership import generation_of
-from workers.transactional.ownership import Ownership
+from workers.transactional.group.membership import generation_of
+from workers.transactional.group.ownership import Ownership
+from workers.transactional.records.batching import MAX_RECORDS, BatchSize
 from workers.transactional.slices import Patience, in_slices
-from workers.transactional.tally import Tally
+from workers.transactional.telling.latency import LatencyWindow
+from workers.transactional.telling.tally import Tally
 
 
 class TestOwnership:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from workers.transactional.inquiry import Answer, Inquiry, Standing
-from workers.transactional.membership import Membership
-from workers.transactional.ownership import Ownership
-from workers.transactional.producers import TaskProducer
+from workers.transactional.claim.inquiry import Answer, Inquiry, Standing
+from workers.transactional.group.membership import Membership
+from workers.transactional.group.ownership import Ownership
+from workers.transactional.producing.producers import TaskProducer
 from workers.transactional.settling import Settling
 
 HOURS_OF_TRIES = 5_000

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Message
 
-from app.domain.pipeline import PythonFunction, PythonScope
+from app.domain.pipelines.pipeline import PythonFunction, PythonScope
 from tests.support.messages import a_message, json_messages
 from workers.transforms import Output, Processed, TransformError
 from workers.transforms.python_function import PythonTransform

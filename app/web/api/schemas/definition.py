@@ -1,4 +1,4 @@
-"""A pipeline's definition at the edge: the mirror of app/domain/pipeline.py, with the words that OpenAPI shows."""
+"""A definition at the edge: the mirror of app/domain/pipelines/pipeline.py, with the words that OpenAPI shows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 from pydantic import ConfigDict, Field, JsonValue
 
-from app.domain.pipeline import (
+from app.domain.pipelines.pipeline import (
     FailurePolicy,
     GroupProtocol,
     OffsetFencing,
@@ -22,7 +22,7 @@ from app.web.api.schemas.base import Given
 TopicName = Annotated[str, Field(min_length=1, max_length=249)]
 FieldPath = Annotated[str, Field(min_length=1, description="A path such as `arrival.delay`.")]
 Count = Annotated[int, Field(ge=-(2**31), lt=2**31)]
-"""Bounds of the database; what is sensible is said by app/domain/pipeline_checks.py, with the reason."""
+"""Bounds of the database; what is sensible is said by app/domain/pipelines/pipeline_checks.py, with the reason."""
 Operator = Annotated[StepOperator, Field(strict=False)]
 
 
@@ -165,5 +165,5 @@ class Definition(Given):
     producer_overrides: dict[str, str] = Field(default={})
 
     def to_domain(self) -> PipelineDefinition:
-        """The same definition as the domain has it. Meaning is checked there (app/domain/pipeline_checks.py)."""
+        """The same definition as the domain has it. Its meaning is checked there (pipeline_checks.py)."""
         return msgspec.convert(self.model_dump(mode="json"), PipelineDefinition)

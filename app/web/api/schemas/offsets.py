@@ -8,8 +8,8 @@ from typing import Annotated
 import msgspec
 from pydantic import Field
 
-from app.domain import offset_reset
-from app.domain.offset_reset import OffsetTargetKind
+from app.domain.runs import offset_reset
+from app.domain.runs.offset_reset import OffsetTargetKind
 from app.web.api.schemas.base import Answer, Body, Given
 from app.web.api.schemas.words import Why
 

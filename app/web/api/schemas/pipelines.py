@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field, JsonValue
 
-from app.domain.run import DesiredRunState, RunState
+from app.domain.runs.run import DesiredRunState, RunState
 from app.web.api.schemas.base import Answer, Body
 from app.web.api.schemas.definition import Count, Definition
 from app.web.api.schemas.words import Name, Why

@@ -7,9 +7,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from app.domain.instance import InstanceState
-from app.domain.run import DesiredRunState, RunEnd, RunState
-from app.domain.task import EventKind, TaskState
+from app.domain.runs.instance import InstanceState
+from app.domain.runs.run import DesiredRunState, RunEnd, RunState
+from app.domain.runs.task import EventKind, TaskState
 from app.web.api.schemas.base import Answer, Body
 from app.web.api.schemas.words import Why
 

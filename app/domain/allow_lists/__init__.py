@@ -1,0 +1,1 @@
+"""Which options of clients and of Spark a pipeline may name."""

@@ -1,0 +1,131 @@
+"""Whether a definition can run on its cluster: what the brokers say, held against what the pipeline needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from app.domain.clusters.cluster import ClusterFacts, TopicFacts
+from app.domain.pipelines.pipeline import GroupProtocol, PipelineDefinition, Problem, ProcessingGuarantee
+
+OLDEST_BROKER = (2, 5)
+"""KIP-447, by which a broker checks the group's generation when offsets join a transaction, is in 2.5 and later."""
+
+
+def check(definition: PipelineDefinition, facts: ClusterFacts, *, outputs: Mapping[str, str]) -> Iterator[Problem]:
+    """The problems that need the cluster's word. `outputs`: the topics written to, by the field that names each."""
+    yield from _check_broker(definition, facts)
+    yield from _check_sources(definition, facts)
+    for field, topic in outputs.items():
+        yield from _check_output(field, topic, facts)
+    yield from _check_timeouts(definition, facts)
+    yield from _check_members(definition, facts)
+
+
+def _check_broker(definition: PipelineDefinition, facts: ClusterFacts) -> Iterator[Problem]:
+    version = facts.broker_version
+    if version is not None and version < OLDEST_BROKER:
+        message = (
+            f"The oldest broker of this cluster is Kafka {version[0]}.{version[1]}; "
+            f"Fenceline needs {OLDEST_BROKER[0]}.{OLDEST_BROKER[1]} or newer, which checks the group's generation "
+            "when offsets are committed with a transaction. Upgrade the brokers"
+        )
+        yield Problem(field="cluster", message=message)
+    if definition.group_protocol is GroupProtocol.CONSUMER and facts.offers_consumer_protocol is False:
+        message = (
+            "This cluster does not offer the group protocol `consumer` (KIP-848, in Kafka 4.0 and newer); use `classic`"
+        )
+        yield Problem(field="group_protocol", message=message)
+
+
+def _check_sources(definition: PipelineDefinition, facts: ClusterFacts) -> Iterator[Problem]:
+    unknown = [(index, topic) for index, topic in enumerate(definition.source_topics) if topic not in facts.topics]
+    for index, topic in unknown:
+        yield Problem(field=f"source_topics.{index}", message=_unknown(topic, facts))
+    partitions = sum(facts.topics[topic].partitions for topic in definition.source_topics if topic in facts.topics)
+    tasks = definition.instances * definition.tasks_per_instance
+    if not unknown and 0 < partitions < tasks:
+        message = (
+            f"{tasks} tasks share {partitions} partition{'s' if partitions > 1 else ''}: {tasks - partitions} of them "
+            "will be idle. Run fewer tasks, or give the source topic more partitions"
+        )
+        field = "tasks_per_instance" if definition.tasks_per_instance > 1 else "instances"
+        yield Problem(field=field, message=message, is_warning=True)
+
+
+def _check_output(field: str, topic: str, facts: ClusterFacts) -> Iterator[Problem]:
+    found = facts.topics.get(topic)
+    if found is None:
+        yield Problem(field=field, message=_unknown(topic, facts))
+        return
+    if (message := _durability(topic, found)) is not None:
+        yield Problem(field=field, message=message, is_warning=True)
+    if found.min_insync_replicas is not None and found.min_insync_replicas > found.replication_factor:
+        message = (
+            f"`{topic}` asks for {found.min_insync_replicas} in-sync replicas (min.insync.replicas) and has only "
+            f"{found.replication_factor}: no write can succeed. Lower the one or raise the other"
+        )
+        yield Problem(field=field, message=message)
+
+
+def _durability(topic: str, found: TopicFacts) -> str | None:
+    """What could happen to acknowledged records, or to writing, when one broker is lost."""
+    replicas, least = found.replication_factor, found.min_insync_replicas
+    if replicas == 1:
+        return (
+            f"`{topic}` has one replica: records that are acknowledged are gone when its broker's disk is. "
+            "Give it 3 replicas and min.insync.replicas=2 where that matters"
+        )
+    if least == 1:
+        return (
+            f"`{topic}` has min.insync.replicas=1: an acknowledged record may be on a single broker and lost with it. "
+            f"Set it to 2 of its {replicas} replicas"
+        )
+    if least == replicas:
+        return (
+            f"`{topic}` has min.insync.replicas={least} and as many replicas: the pipeline stops while any one broker "
+            "that has them is down"
+        )
+    return None
+
+
+def _check_timeouts(definition: PipelineDefinition, facts: ClusterFacts) -> Iterator[Problem]:
+    most_ms = facts.transaction_max_timeout_ms
+    is_transactional = definition.processing_guarantee is not ProcessingGuarantee.AT_LEAST_ONCE
+    if is_transactional and most_ms is not None and definition.transaction_timeout_ms > most_ms:
+        message = (
+            f"The brokers allow transactions of at most {most_ms} ms (transaction.max.timeout.ms), "
+            f"not {definition.transaction_timeout_ms}"
+        )
+        yield Problem(field="transaction_timeout_ms", message=message)
+    if definition.group_protocol is GroupProtocol.CONSUMER:
+        return
+    session_ms = definition.session_timeout_ms
+    least_ms, most_ms = facts.group_min_session_timeout_ms, facts.group_max_session_timeout_ms
+    if least_ms is not None and session_ms < least_ms:
+        message = (
+            f"The brokers allow sessions of at least {least_ms} ms (group.min.session.timeout.ms), not {session_ms}"
+        )
+        yield Problem(field="session_timeout_ms", message=message)
+    if most_ms is not None and session_ms > most_ms:
+        message = f"The brokers allow sessions of at most {most_ms} ms (group.max.session.timeout.ms), not {session_ms}"
+        yield Problem(field="session_timeout_ms", message=message)
+
+
+def _check_members(definition: PipelineDefinition, facts: ClusterFacts) -> Iterator[Problem]:
+    members = facts.foreign_members.get(definition.group_id, ())
+    if members:
+        first = members[0]
+        more = f" and {len(members) - 1} more" if len(members) > 1 else ""
+        message = (
+            f"The group `{definition.group_id}` has a member that Fenceline did not start: `{first.client_id}` on "
+            f"{first.host}{more}. It would take a part of the records; stop it, or choose another group"
+        )
+        yield Problem(field="group_id", message=message, is_warning=True)
+
+
+def _unknown(topic: str, facts: ClusterFacts) -> str:
+    where = f" `{facts.cluster_id}`" if facts.cluster_id else ""
+    return (
+        f"The topic `{topic}` does not exist on the cluster{where}, or may not be seen with the cluster's credentials. "
+        f"Create it first: kafka-topics.sh --create --topic {topic} --partitions N --bootstrap-server …"
+    )

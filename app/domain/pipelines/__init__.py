@@ -1,0 +1,1 @@
+"""What a pipeline is: its definition, its revisions, its file, and whether it makes sense."""

@@ -1,0 +1,1 @@
+"""Runs, their instances and tasks: states, what is seen of them, what needs a look."""

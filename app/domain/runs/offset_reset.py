@@ -1,0 +1,117 @@
+"""Moving a group's committed offsets: where to, what that means, and when it is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+
+from app.domain.pipelines.pipeline import Problem
+
+TopicPartition = tuple[str, int]
+
+
+class OffsetTargetKind(StrEnum):
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    TIMESTAMP = "timestamp"
+    OFFSETS = "offsets"
+
+
+class PartitionOffset(msgspec.Struct, frozen=True, kw_only=True):
+    topic: str
+    partition: int
+    offset: int
+
+
+class OffsetTarget(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the offsets shall go. TIMESTAMP needs `timestamp`; OFFSETS names the next offset of each."""
+
+    kind: OffsetTargetKind
+    timestamp: datetime | None = None
+    offsets: tuple[PartitionOffset, ...] = ()
+
+
+class OffsetChange(msgspec.Struct, frozen=True, kw_only=True):
+    """One partition: the committed offset now and then. `records` is how many more (or, negative, fewer) will be read.
+
+    earliest, end: what the partition holds now; `committed` None: the group has no offset there yet.
+    """
+
+    topic: str
+    partition: int
+    committed: int | None
+    target: int
+    earliest: int
+    end: int
+
+    @property
+    def records(self) -> int:
+        return (self.end if self.committed is None else self.committed) - self.target
+
+
+class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+    earliest: int
+    end: int
+
+
+def plan(
+    target: OffsetTarget,
+    *,
+    committed: Mapping[TopicPartition, int],
+    bounds: Mapping[TopicPartition, Bounds],
+    at_timestamp: Mapping[TopicPartition, int],
+) -> list[OffsetChange] | list[Problem]:
+    """The change of each partition by topic and number, or everything that is wrong with the target."""
+    problems = _problems(target, bounds)
+    if problems:
+        return problems
+    named = {(offset.topic, offset.partition): offset.offset for offset in target.offsets}
+    changes: list[OffsetChange] = []
+    for at, bound in sorted(bounds.items()):
+        match target.kind:
+            case OffsetTargetKind.EARLIEST:
+                to: int | None = bound.earliest
+            case OffsetTargetKind.LATEST:
+                to = bound.end
+            case OffsetTargetKind.TIMESTAMP:
+                to = at_timestamp.get(at, bound.end)
+            case OffsetTargetKind.OFFSETS:
+                to = named.get(at)
+        if to is not None:
+            changes.append(
+                OffsetChange(
+                    topic=at[0],
+                    partition=at[1],
+                    committed=committed.get(at),
+                    target=to,
+                    earliest=bound.earliest,
+                    end=bound.end,
+                )
+            )
+    return changes
+
+
+def _problems(target: OffsetTarget, bounds: Mapping[TopicPartition, Bounds]) -> list[Problem]:
+    if target.kind is OffsetTargetKind.TIMESTAMP and target.timestamp is None:
+        return [Problem(field="timestamp", message="say from which time on the records shall be read")]
+    if target.kind is not OffsetTargetKind.OFFSETS:
+        return []
+    if not target.offsets:
+        return [Problem(field="offsets", message="name at least one partition and its next offset")]
+    problems: list[Problem] = []
+    for index, offset in enumerate(target.offsets):
+        bound = bounds.get((offset.topic, offset.partition))
+        where = f"{offset.topic}-{offset.partition}"
+        if bound is None:
+            problems.append(Problem(field=f"offsets.{index}", message=f"{where} is not a partition of the pipeline"))
+        elif not bound.earliest <= offset.offset <= bound.end:
+            problems.append(
+                Problem(
+                    field=f"offsets.{index}.offset",
+                    message=f"{where} holds offsets {bound.earliest} to {bound.end}; {offset.offset} is outside",
+                )
+            )
+    return problems

@@ -1,0 +1,238 @@
+"""A task: one exactly-once loop inside an instance, as its heartbeats describe it and as the server keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+
+from app.domain.runs.instance import InstanceState
+
+
+class TaskState(StrEnum):
+    """
+    STARTING ─▶ RUNNING ⇄ PAUSED;  RUNNING ─▶ BACKING_OFF ─▶ STARTING;  any ─▶ DRAINING ─▶ DRAINED
+    FENCED asks the server whether this attempt is still the current one: REBUILDING (back to STARTING) or SUPERSEDED.
+    """
+
+    STARTING = "starting"
+    RUNNING = "running"
+    PAUSED = "paused"
+    BACKING_OFF = "backing_off"
+    FENCED = "fenced"
+    DRAINING = "draining"
+    DRAINED = "drained"
+    SUPERSEDED = "superseded"
+    FAILED = "failed"
+
+
+class EventKind(StrEnum):
+    ASSIGNED = "assigned"
+    REVOKED = "revoked"
+    LOST = "lost"
+    FENCED = "fenced"
+    ABORTED = "aborted"
+    OUTCOME_UNKNOWN = "outcome_unknown"
+    REBUILT = "rebuilt"
+    SUPERSEDED = "superseded"
+    BAD_RECORD = "bad_record"
+    ERROR = "error"
+
+
+class DesiredTaskState(StrEnum):
+    RUN = "run"
+    PAUSE = "pause"
+    DRAIN = "drain"
+
+
+class OutcomeKind(StrEnum):
+    """HOPELESS: the next try would meet the same error (a refused record, a missing secret); a person must look."""
+
+    DRAINED = "drained"
+    FAILED = "failed"
+    HOPELESS = "hopeless"
+    SUPERSEDED = "superseded"
+    NO_EXECUTORS = "no_executors"
+
+
+class PartitionProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """One assigned partition. Offsets are the *next* offset to read; `end` is the last known high watermark or LSO."""
+
+    topic: str
+    partition: int
+    position: int | None = None
+    committed: int | None = None
+    end: int | None = None
+
+
+class Counters(msgspec.Struct, frozen=True, kw_only=True):
+    """Totals since the attempt began."""
+
+    records_in: int = 0
+    records_out: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    records_skipped: int = 0
+    records_dead_lettered: int = 0
+    transactions_committed: int = 0
+    transactions_aborted: int = 0
+    transactions_unknown: int = 0
+    fencings: int = 0
+    events_dropped: int = 0
+
+
+class TaskRates(msgspec.Struct, frozen=True, kw_only=True):
+    """Per second, between the last two heartbeats of the same attempt; None until there are two."""
+
+    records_in_per_s: float | None = None
+    records_out_per_s: float | None = None
+    bytes_in_per_s: float | None = None
+    bytes_out_per_s: float | None = None
+    commits_per_s: float | None = None
+    aborts_per_s: float | None = None
+
+
+class TaskReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What one heartbeat says of one attempt, free of the wire's protocol version and events."""
+
+    run_id: str
+    ordinal: int
+    lease: int
+    task: int
+    attempt: int
+    sequence: int
+    sent_at_ms: int
+    host: str
+    pid: int
+    state: TaskState
+    transactional_id: str | None = None
+    member_id: str | None = None
+    generation: int | None = None
+    partitions: tuple[PartitionProgress, ...] = ()
+    counters: Counters = Counters()
+    commit_latency_p50_ms: float | None = None
+    commit_latency_p99_ms: float | None = None
+    open_transaction_age_ms: int | None = None
+    last_error: str | None = None
+    producer_id: int | None = None
+    producer_epoch: int | None = None
+
+
+class TaskStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The last word of the highest (lease, attempt) of a task; `received_at` is the server's clock, not the task's."""
+
+    last: TaskReport
+    received_at: datetime
+    state_since: datetime
+    rates: TaskRates = TaskRates()
+
+    @property
+    def run_id(self) -> str:
+        return self.last.run_id
+
+    @property
+    def ordinal(self) -> int:
+        return self.last.ordinal
+
+    @property
+    def lease(self) -> int:
+        return self.last.lease
+
+    @property
+    def task(self) -> int:
+        return self.last.task
+
+    @property
+    def attempt(self) -> int:
+        return self.last.attempt
+
+
+class TaskEventRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One event of a task, stored once however often it was delivered."""
+
+    run_id: str
+    event_id: str
+    ordinal: int
+    lease: int
+    task: int
+    attempt: int
+    kind: EventKind
+    at: datetime
+    message: str
+    partitions: tuple[str, ...] = ()
+    generation: int | None = None
+    received_at: datetime
+
+
+class ZombieSighting(msgspec.Struct, frozen=True, kw_only=True):
+    """Heartbeats of an attempt that was no longer the current one: evidence, never state."""
+
+    run_id: str
+    ordinal: int
+    lease: int
+    task: int
+    attempt: int
+    host: str
+    pid: int
+    state: TaskState
+    first_seen_at: datetime
+    last_seen_at: datetime
+    heartbeats: int
+
+
+def rates_between(before: TaskReport | None, after: TaskReport) -> TaskRates:
+    """Rates from two reports; all None unless both are of one attempt and time has passed between them."""
+    if (
+        before is None
+        or (before.lease, before.attempt) != (after.lease, after.attempt)
+        or after.sent_at_ms <= before.sent_at_ms
+    ):
+        return TaskRates()
+    seconds = (after.sent_at_ms - before.sent_at_ms) / 1000
+    new, old = after.counters, before.counters
+    return TaskRates(
+        records_in_per_s=max(0, new.records_in - old.records_in) / seconds,
+        records_out_per_s=max(0, new.records_out - old.records_out) / seconds,
+        bytes_in_per_s=max(0, new.bytes_in - old.bytes_in) / seconds,
+        bytes_out_per_s=max(0, new.bytes_out - old.bytes_out) / seconds,
+        commits_per_s=max(0, new.transactions_committed - old.transactions_committed) / seconds,
+        aborts_per_s=max(0, new.transactions_aborted - old.transactions_aborted) / seconds,
+    )
+
+
+_WORKING = frozenset({TaskState.RUNNING, TaskState.BACKING_OFF, TaskState.FENCED})
+
+
+def instance_state_by_tasks(current: InstanceState, tasks: Collection[TaskState]) -> InstanceState:
+    """What the reports of its tasks make of a living instance.
+
+    | tasks that still live        | STARTING, RUNNING, PAUSED | UNREACHABLE           | others    |
+    |------------------------------|---------------------------|-----------------------|-----------|
+    | none, or all starting        | unchanged                 | STARTING if any lives | unchanged |
+    | all paused (or starting)     | PAUSED                    | PAUSED                | unchanged |
+    | any draining                 | unchanged                 | DRAINING              | unchanged |
+    | any running, backing off ... | RUNNING                   | RUNNING               | unchanged |
+
+    DRAINING is left by the outcome, never by a task that has not heard of it yet.
+    """
+    if current not in _MOVED_BY_TASKS:
+        return current
+    living = [state for state in tasks if state not in _ENDED]
+    if not living:
+        return current
+    unreachable = current is InstanceState.UNREACHABLE
+    if TaskState.DRAINING in living:
+        return InstanceState.DRAINING if unreachable else current
+    if any(state in _WORKING for state in living):
+        return InstanceState.RUNNING
+    if TaskState.PAUSED in living:
+        return InstanceState.PAUSED
+    return InstanceState.STARTING if unreachable else current
+
+
+_ENDED = frozenset({TaskState.DRAINED, TaskState.SUPERSEDED, TaskState.FAILED})
+_MOVED_BY_TASKS = frozenset(
+    {InstanceState.STARTING, InstanceState.RUNNING, InstanceState.PAUSED, InstanceState.UNREACHABLE}
+)

@@ -1,0 +1,1 @@
+"""Transactional ids, their mappings, what was fenced and why."""

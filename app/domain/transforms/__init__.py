@@ -1,0 +1,1 @@
+"""Declarative steps: what they say, compiled once."""

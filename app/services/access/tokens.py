@@ -1,0 +1,166 @@
+"""Who somebody is: tokens, one-time links, browser sessions, and the run tokens of drivers and tasks.
+
+Secrets are 256 random bits; only their SHA-256 is kept. A prefix says what a secret is for, so that one that was pasted
+into the wrong place is recognized, by people and by scanners.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from datetime import datetime, timedelta
+
+from app.domain.access import Principal, Role, RunTokenScope, Session, Token, Verb, require
+from app.domain.errors import InvalidError, UnauthenticatedError
+from app.ports.unit_of_work import UnitOfWork
+from app.services.access import command_log
+from app.services.access.secret_sums import sha256_of
+
+TOKEN_PREFIX = "flt_"  # noqa: S105 - no secret, it marks one
+LINK_PREFIX = "fll_"
+SESSION_PREFIX = "fls_"
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._@-]{0,62}")
+
+
+async def create_token(
+    uow: UnitOfWork, *, name: str, role: Role, by: Principal, why: str | None, now: datetime
+) -> tuple[Token, str]:
+    """Keep a new token and give its secret, which is told this once.
+
+    Raises InvalidError on a bad name, ConflictError while a valid token has that name.
+    """
+    require(by, Verb.CREATE_TOKEN)
+    if not _NAME.fullmatch(name):
+        raise InvalidError(
+            f"{name!r} is no name for a token: 1 to 63 letters, digits, '.', '_', '@' or '-', beginning with a letter",
+            field="name",
+        )
+    secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
+    token = await uow.access.add_token(name=name, role=role, secret_sha256=sha256_of(secret), by=by.name, now=now)
+    await command_log.record(
+        uow, by=by, verb=Verb.CREATE_TOKEN, target=f"token:{name}", why=why, now=now, outcome=f"created as {role}"
+    )
+    return token, secret
+
+
+async def list_tokens(uow: UnitOfWork, *, by: Principal) -> list[Token]:
+    """All tokens, revoked ones too, newest first."""
+    require(by, Verb.VIEW_TOKENS)
+    return await uow.access.list_tokens()
+
+
+async def revoke_token(uow: UnitOfWork, *, name: str, by: Principal, why: str | None, now: datetime) -> Token:
+    """End the valid token of that name and every session that began with it. Raises NotFoundError if there is none."""
+    require(by, Verb.REVOKE_TOKEN)
+    token = await uow.access.revoke_token(name, now=now)
+    await command_log.record(
+        uow,
+        by=by,
+        verb=Verb.REVOKE_TOKEN,
+        target=f"token:{name}",
+        why=why,
+        now=now,
+        outcome="revoked, with the sessions that began with it",
+    )
+    uow.notify("session", "*")
+    return token
+
+
+async def authenticate(uow: UnitOfWork, secret: str, *, now: datetime) -> Principal | None:
+    """Whose token this is; None when it is not a valid one."""
+    token = await _token_of(uow, secret, now=now)
+    return None if token is None else Principal(name=token.name, role=token.role)
+
+
+async def _token_of(uow: UnitOfWork, secret: str, *, now: datetime) -> Token | None:
+    if not secret.startswith(TOKEN_PREFIX):
+        return None
+    return await uow.access.find_token(sha256_of(secret), now=now)
+
+
+async def create_one_time_link(
+    uow: UnitOfWork,
+    *,
+    principal: Principal,
+    lifetime: timedelta,
+    by: Principal,
+    now: datetime,
+) -> str:
+    """A secret that logs a browser in as `principal`, once, until it expires."""
+    require(by, Verb.CREATE_LOGIN_LINK)
+    secret = LINK_PREFIX + secrets.token_urlsafe(32)
+    await uow.access.add_link(principal=principal, secret_sha256=sha256_of(secret), expires_at=now + lifetime, now=now)
+    await command_log.record(
+        uow,
+        by=by,
+        verb=Verb.CREATE_LOGIN_LINK,
+        target=f"principal:{principal.name}",
+        why=None,
+        now=now,
+        outcome=f"a one-time link for {principal.role}",
+    )
+    return secret
+
+
+async def redeem_one_time_link(
+    uow: UnitOfWork, secret: str, *, session_lifetime: timedelta, now: datetime
+) -> tuple[Session, str]:
+    """Use a link up: a session and its secret. Raises UnauthenticatedError if it is used, expired or unknown."""
+    principal = await uow.access.take_link(sha256_of(secret), now=now) if secret.startswith(LINK_PREFIX) else None
+    if principal is None:
+        raise UnauthenticatedError(
+            "this login link was used already, has expired, or is not one of ours: ask for a new one, or log in with a "
+            "token (fenceline tokens create NAME --role ROLE prints one)"
+        )
+    return await _open_session(uow, principal, token_id=None, lifetime=session_lifetime, now=now)
+
+
+async def create_session(
+    uow: UnitOfWork, token_secret: str, *, lifetime: timedelta, now: datetime
+) -> tuple[Session, str]:
+    """Log in with a token: a session and its secret for the cookie. Raises UnauthenticatedError on a bad token."""
+    token = await _token_of(uow, token_secret.strip(), now=now)
+    if token is None:
+        raise UnauthenticatedError("this token is not valid: it may have been revoked, or mistyped", field="token")
+    principal = Principal(name=token.name, role=token.role)
+    return await _open_session(uow, principal, token_id=token.id, lifetime=lifetime, now=now)
+
+
+async def _open_session(
+    uow: UnitOfWork, principal: Principal, *, token_id: str | None, lifetime: timedelta, now: datetime
+) -> tuple[Session, str]:
+    secret = SESSION_PREFIX + secrets.token_urlsafe(32)
+    session = await uow.access.add_session(
+        principal=principal,
+        secret_sha256=sha256_of(secret),
+        token_id=token_id,
+        expires_at=now + lifetime,
+        now=now,
+    )
+    return session, secret
+
+
+async def get_session(uow: UnitOfWork, secret: str, *, now: datetime) -> Session | None:
+    """The session behind a cookie; None when it has expired, was ended, or its token was revoked."""
+    if not secret.startswith(SESSION_PREFIX):
+        return None
+    return await uow.access.find_session(sha256_of(secret), now=now)
+
+
+async def revoke_session(uow: UnitOfWork, secret: str, *, now: datetime) -> None:
+    """Log out; a session that has ended already is fine."""
+    await uow.access.revoke_session(sha256_of(secret), now=now)
+    uow.notify("session", "*")
+
+
+async def authenticate_run_token(uow: UnitOfWork, secret: str) -> RunTokenScope | None:
+    """Which lease a run token was made for; None when we made no such token.
+
+    The token of an ended lease is still known: what a zombie reports is evidence, and it is told that it is one.
+    """
+    return await uow.access.find_run_token(sha256_of(secret))
+
+
+async def is_first_start(uow: UnitOfWork) -> bool:
+    """Whether nobody has ever been let in: no token was made and no link was given out."""
+    return await uow.identity.is_fresh()

@@ -1,0 +1,1 @@
+"""Use cases of what is defined: clusters, pipelines and their transforms."""

@@ -1,0 +1,1 @@
+"""Use cases of runs: from a start to its end, and what its tasks report."""

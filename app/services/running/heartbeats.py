@@ -1,0 +1,248 @@
+"""What drivers and tasks report, and what they are told in return.
+
+Each attempt writes its own row, so that a zombie cannot overwrite anybody; the highest (lease, attempt) is the one that
+counts. Nothing here waits for the disk unless an event or a change of state must not be lost.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
+
+from app.domain.access import RunTokenScope
+from app.domain.errors import ForbiddenError, NotFoundError
+from app.domain.runs.instance import ENDED, InstanceOutcome, InstanceState
+from app.domain.runs.run import desired_of_tasks
+from app.domain.runs.task import (
+    DesiredTaskState,
+    OutcomeKind,
+    TaskEventRecord,
+    TaskReport,
+    TaskStatus,
+    instance_state_by_tasks,
+    rates_between,
+)
+from app.domain.storable import moment_of_ms, storable
+from app.domain.transactions.mapping import PartitionMapping, PartitionOwner
+from app.ports.task_repository import LeaseContext
+from app.ports.unit_of_work import UnitOfWork
+from app.services.running.instances import move_locked_instance
+from app.services.running.run_endings import end_run_if_over, notify_run
+from app.services.running.run_locks import lock_run
+from app.wire.heartbeat import DriverAnswer, DriverHeartbeat, HeartbeatAnswer, Outcome, TaskHeartbeat
+
+FRESH_FOR = timedelta(seconds=3)
+"""A task that was not heard for longer adds nothing to the run's rates."""
+
+RETAKE_EVERY = 10
+"""Ownership is written when it changes; once in so many heartbeats all the same, lest a refused take be for ever."""
+
+LONGEST_EVENT_ID = 200
+"""Ours have 32 characters; what is much longer does not fit into an index."""
+
+_REPORT_FIELDS = TaskReport.__struct_fields__
+
+
+async def receive_heartbeat(
+    uow: UnitOfWork, heartbeat: TaskHeartbeat, *, scope: RunTokenScope, now: datetime
+) -> HeartbeatAnswer:
+    """Keep what a task says and tell it what is wanted of it, and whether its (lease, attempt) is the current one.
+
+    Raises ForbiddenError when the token is another lease's, NotFoundError when the lease is not in this database.
+    """
+    check_scope(scope, run_id=heartbeat.run_id, ordinal=heartbeat.ordinal, lease=heartbeat.lease)
+    # As the sender knows them, or it would never forget an event whose id had to be mended.
+    accepted = tuple(event.event_id for event in heartbeat.events)
+    heartbeat = storable(heartbeat)
+    report = TaskReport(**{field: getattr(heartbeat, field) for field in _REPORT_FIELDS})
+    context = await _context(uow, scope, task=report.task, attempt=report.attempt)
+    is_zombie = (
+        report.lease < context.current_lease
+        or not context.attempt_is_newest(report.attempt)
+        or context.instance_state is InstanceState.LOST
+    )
+    own = context.own
+    state_changed = own is None or own.last.state is not report.state
+    if not (state_changed or heartbeat.events or _ownership_changed(own, report)):
+        await uow.relax_durability()
+    status = TaskStatus(
+        last=report,
+        received_at=now,
+        state_since=now if own is None or state_changed else own.state_since,
+        rates=rates_between(None if own is None else own.last, report),
+    )
+    written = await uow.tasks.record(status, is_zombie=is_zombie)
+    events = [_event(heartbeat, event_index, now) for event_index in range(len(heartbeat.events))]
+    if events:
+        await uow.tasks.add_events(events)
+    if written and not is_zombie:
+        # The instance's row before the mappings: the order in which an ending instance locks them.
+        if state_changed or context.instance_state is InstanceState.UNREACHABLE:
+            await _follow_state(uow, context, report, now=now)
+        if _ownership_changed(own, report) or report.sequence % RETAKE_EVERY == 0:
+            await _follow_ownership(uow, context, report, now=now)
+    sampled = await uow.tasks.sample(report.run_id, now=now, fresh_for=FRESH_FOR)
+    if sampled or state_changed or events:
+        uow.notify("run", report.run_id)
+        uow.notify("pipeline", context.pipeline)
+    is_current = context.lease_is_current and not is_zombie
+    return HeartbeatAnswer(
+        desired=_desired(context) if is_current else DesiredTaskState.DRAIN,
+        is_current=is_current,
+        database_epoch=context.database_epoch,
+        accepted_events=accepted,
+    )
+
+
+async def receive_driver_heartbeat(
+    uow: UnitOfWork, heartbeat: DriverHeartbeat, *, scope: RunTokenScope, now: datetime
+) -> DriverAnswer:
+    """Keep what a driver says of its slots; a driver whose claim is not the current one is told to drain."""
+    check_scope(scope, run_id=heartbeat.run_id, ordinal=heartbeat.ordinal, lease=heartbeat.lease)
+    heartbeat = storable(heartbeat)
+    context = await _context(uow, scope)
+    is_current = context.lease_is_current and context.application_id == heartbeat.application_id
+    if is_current:
+        await uow.instances.touch(
+            run_id=heartbeat.run_id,
+            ordinal=heartbeat.ordinal,
+            lease=heartbeat.lease,
+            now=now,
+            executors=heartbeat.executors,
+            tasks_running=heartbeat.tasks_running,
+            tasks_waiting=heartbeat.tasks_waiting,
+        )
+        if context.instance_state is InstanceState.UNREACHABLE:
+            await _come_back(uow, scope, now=now)
+        else:
+            await uow.relax_durability()
+        uow.notify("run", heartbeat.run_id)
+        uow.notify("pipeline", context.pipeline)
+    return DriverAnswer(
+        desired=_desired(context) if is_current else DesiredTaskState.DRAIN,
+        is_current=is_current,
+        database_epoch=context.database_epoch,
+    )
+
+
+async def receive_outcome(uow: UnitOfWork, outcome: Outcome, *, scope: RunTokenScope, now: datetime) -> None:
+    """Keep how an application ended and move its instance there; the run ends with it if that was asked for.
+
+    The word of an application that does not hold the claim changes nothing: its refusal must not end the rightful one.
+    """
+    check_scope(scope, run_id=outcome.run_id, ordinal=outcome.ordinal, lease=outcome.lease)
+    outcome = storable(outcome)
+    run = await lock_run(uow, outcome.run_id)
+    instance = await uow.instances.get(outcome.run_id, outcome.ordinal, outcome.lease, for_update=True)
+    if outcome.application_id != (instance.application_id or "") or instance.outcome is not None:
+        return
+    ends_as = InstanceState.STOPPED if outcome.kind is OutcomeKind.DRAINED else InstanceState.FAILED
+    reason = f"{outcome.kind}: {outcome.message}" if outcome.message else str(outcome.kind)
+    instance = replace(instance, outcome=InstanceOutcome(kind=outcome.kind, message=outcome.message, at=now))
+    await uow.instances.save(instance)
+    if instance.state not in ENDED and instance.state is not InstanceState.PENDING:
+        await move_locked_instance(uow, instance, ends_as, reason=reason, now=now)
+        await end_run_if_over(uow, run_id=outcome.run_id, now=now)
+    notify_run(uow, run)
+
+
+def check_scope(scope: RunTokenScope, *, run_id: str, ordinal: int, lease: int) -> None:
+    """Raise ForbiddenError unless the message is about the very lease that the token was made for."""
+    if (scope.run_id, scope.ordinal, scope.lease) != (run_id, ordinal, lease):
+        raise ForbiddenError(
+            f"this run token is good for lease {scope.lease} of instance {scope.ordinal} of run {scope.run_id}, "
+            f"not for lease {lease} of instance {ordinal} of run {run_id}"
+        )
+
+
+async def _context(
+    uow: UnitOfWork, scope: RunTokenScope, *, task: int | None = None, attempt: int | None = None
+) -> LeaseContext:
+    context = await uow.tasks.lease_context(
+        run_id=scope.run_id, ordinal=scope.ordinal, lease=scope.lease, task=task, attempt=attempt
+    )
+    if context is None:
+        raise NotFoundError(
+            f"run {scope.run_id} has no lease {scope.lease} of instance {scope.ordinal} in this database"
+        )
+    return context
+
+
+def _desired(context: LeaseContext) -> DesiredTaskState:
+    return desired_of_tasks(context.desired, context.instance_state)
+
+
+def _event(heartbeat: TaskHeartbeat, index: int, now: datetime) -> TaskEventRecord:
+    event = heartbeat.events[index]
+    return TaskEventRecord(
+        run_id=heartbeat.run_id,
+        event_id=event.event_id[:LONGEST_EVENT_ID],
+        ordinal=heartbeat.ordinal,
+        lease=heartbeat.lease,
+        task=heartbeat.task,
+        attempt=heartbeat.attempt,
+        kind=event.kind,
+        at=moment_of_ms(event.at_ms),
+        message=event.message,
+        partitions=event.partitions,
+        generation=event.generation,
+        received_at=now,
+    )
+
+
+def _owned(report: TaskReport) -> frozenset[tuple[str, int]]:
+    return frozenset((progress.topic, progress.partition) for progress in report.partitions)
+
+
+def _ownership(report: TaskReport) -> tuple[object, ...]:
+    return (_owned(report), report.generation, report.producer_id, report.producer_epoch)
+
+
+def _ownership_changed(own: TaskStatus | None, report: TaskReport) -> bool:
+    return own is None or _ownership(own.last) != _ownership(report)
+
+
+async def _follow_ownership(uow: UnitOfWork, context: LeaseContext, report: TaskReport, *, now: datetime) -> None:
+    """Give up what the task no longer names, then take what it names, in order, lest two tasks block each other."""
+    owned = sorted(_owned(report))
+    await uow.mappings.release(owner_of=report, keep=owned, now=now)
+    for topic, partition in owned:
+        await uow.mappings.take(
+            PartitionMapping(
+                kafka_cluster_id=context.kafka_cluster_id,
+                group=context.group,
+                topic=topic,
+                partition=partition,
+                transactional_id=report.transactional_id,
+                owner=PartitionOwner(
+                    run_id=report.run_id,
+                    ordinal=report.ordinal,
+                    lease=report.lease,
+                    task=report.task,
+                    attempt=report.attempt,
+                    host=report.host,
+                ),
+                generation=report.generation,
+                producer_id=report.producer_id,
+                epoch=report.producer_epoch,
+                since=now,
+            )
+        )
+
+
+async def _follow_state(uow: UnitOfWork, context: LeaseContext, report: TaskReport, *, now: datetime) -> None:
+    """Let the instance's state follow its tasks'; decided on the locked row, since siblings report at the same time."""
+    states = await uow.tasks.states_of_instance(run_id=report.run_id, ordinal=report.ordinal, lease=report.lease)
+    if instance_state_by_tasks(context.instance_state, states) is context.instance_state:
+        return
+    await _come_back(uow, RunTokenScope(run_id=report.run_id, ordinal=report.ordinal, lease=report.lease), now=now)
+
+
+async def _come_back(uow: UnitOfWork, scope: RunTokenScope, *, now: datetime) -> None:
+    instance = await uow.instances.get(scope.run_id, scope.ordinal, scope.lease, for_update=True)
+    states = await uow.tasks.states_of_instance(run_id=scope.run_id, ordinal=scope.ordinal, lease=scope.lease)
+    to = instance_state_by_tasks(instance.state, states)
+    if to is instance.state and to is InstanceState.UNREACHABLE:
+        to = InstanceState.STARTING
+    await move_locked_instance(uow, instance, to, reason=instance.reason if to is instance.state else None, now=now)

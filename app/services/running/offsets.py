@@ -1,0 +1,114 @@
+"""Moving a pipeline's committed offsets, only while no run of it lives, and never unseen: first the preview."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from app.domain.access import Principal, Verb, require
+from app.domain.errors import ConflictError, InvalidError, PreconditionError
+from app.domain.pipelines.pipeline import Problem
+from app.domain.runs.offset_reset import Bounds, OffsetChange, OffsetTarget, OffsetTargetKind, plan
+from app.ports.brokers import Brokers, TopicPartition
+from app.ports.unit_of_work import UnitOfWork
+from app.services.access import command_log
+from app.services.defining.clusters import refuse_other_cluster
+
+
+async def preview_offset_reset(
+    uow: UnitOfWork, brokers: Brokers, *, pipeline: str, target: OffsetTarget
+) -> list[OffsetChange]:
+    """What `reset_offsets` would do now, a line for each partition; nothing is changed. Works while a run lives.
+
+    Raises InvalidError with every problem of the target, NotFoundError when a source topic does not exist.
+    """
+    record = await uow.pipelines.get(pipeline)
+    definition = record.definition
+    cluster = await uow.clusters.get(record.cluster)
+    connection = cluster.connection()
+    facts = await brokers.facts(connection, topics=definition.source_topics)
+    refuse_other_cluster(cluster, facts.cluster_id)
+    missing = [topic for topic in definition.source_topics if topic not in facts.topics]
+    if missing:
+        raise InvalidError(f"topic {missing[0]} is not on cluster {cluster.name}", field="source_topics")
+    partitions = [
+        TopicPartition(topic, number)
+        for topic in definition.source_topics
+        for number in range(facts.topics[topic].partitions)
+    ]
+    offsets = await brokers.offsets(connection, partitions)
+    committed = await brokers.committed_offsets(connection, definition.group_id)
+    at_timestamp: dict[TopicPartition, int] = {}
+    if target.kind is OffsetTargetKind.TIMESTAMP and target.timestamp is not None:
+        at_timestamp = await brokers.offsets_at(
+            connection, partitions, timestamp_ms=round(target.timestamp.timestamp() * 1000)
+        )
+    planned = plan(
+        target,
+        committed={(at.topic, at.partition): offset for at, offset in committed.items()},
+        bounds={
+            (at.topic, at.partition): Bounds(earliest=found.earliest, end=found.last_stable)
+            for at, found in offsets.items()
+        },
+        at_timestamp={(at.topic, at.partition): offset for at, offset in at_timestamp.items()},
+    )
+    problems = [line for line in planned if isinstance(line, Problem)]
+    if problems:
+        raise InvalidError(f"the offsets of {pipeline} cannot go there: {problems[0].message}", problems=problems)
+    return [line for line in planned if isinstance(line, OffsetChange)]
+
+
+async def reset_offsets(
+    uow: UnitOfWork,
+    brokers: Brokers,
+    *,
+    pipeline: str,
+    target: OffsetTarget,
+    expected: Sequence[OffsetChange] | None,
+    by: Principal,
+    why: str | None,
+    now: datetime,
+) -> list[OffsetChange]:
+    """Move the committed offsets of a stopped pipeline, and give what was changed.
+
+    expected: the preview that somebody agreed to; PreconditionError when a committed offset has moved since.
+    Raises ConflictError while a run lives or the group has members, ours or not. Records between the old and the new
+    offset are processed again, or never: that is what was asked for.
+    """
+    require(by, Verb.RESET_OFFSETS)
+    record = await uow.pipelines.get(pipeline, for_update=True)
+    run = await uow.runs.find_live(pipeline)
+    if run is not None:
+        raise ConflictError(f"run {run.id} of {pipeline} is {run.state}: drain it before you move its offsets")
+    changes = await preview_offset_reset(uow, brokers, pipeline=pipeline, target=target)
+    if expected is not None:
+        was = {(change.topic, change.partition): change.committed for change in expected}
+        for change in changes:
+            if was.get((change.topic, change.partition)) != change.committed:
+                raise PreconditionError(
+                    f"the group's offset on {change.topic}-{change.partition} is {change.committed} by now: "
+                    "look at a new preview first"
+                )
+    cluster = await uow.clusters.get(record.cluster)
+    await command_log.record(
+        uow,
+        by=by,
+        verb=Verb.RESET_OFFSETS,
+        target=f"pipeline:{pipeline}",
+        why=why,
+        now=now,
+        outcome=f"{len(changes)} partitions to {target.kind}",
+        details={
+            "offsets": [
+                {"topic": c.topic, "partition": c.partition, "from": c.committed, "to": c.target} for c in changes
+            ]
+        },
+    )
+    uow.notify("pipeline", pipeline)
+    # Last, since a broker cannot be rolled back: everything that could refuse has been asked before.
+    await brokers.alter_offsets(
+        cluster.connection(),
+        record.definition.group_id,
+        {TopicPartition(change.topic, change.partition): change.target for change in changes},
+    )
+    return changes

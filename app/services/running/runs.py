@@ -1,0 +1,257 @@
+"""Runs: started, paused, drained, restarted, moved to another revision, ended. Only rows are written here.
+
+The reconciler does what the rows ask for. Every decision is made on locked rows, the pipeline's before the run's before
+the instance's, so that two servers that are asked at once take turns and the second sees what the first wrote.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from app.domain.access import Principal, Verb, require
+from app.domain.allow_lists.options import AllowedOptions
+from app.domain.errors import ConflictError
+from app.domain.page import Page, checked_limit
+from app.domain.runs.run import DESIRES, DesiredRunState, Run, RunEnd, fields_that_need_full_restart
+from app.ports.brokers import Brokers
+from app.ports.unit_of_work import UnitOfWork
+from app.services.access import command_log
+from app.services.defining.pipeline_validation import refuse_invalid, validate_pipeline
+from app.services.running.instances import stop_pending_instances
+from app.services.running.run_endings import begin_run, claim_transactional_ids, end_run_if_over, notify_run
+from app.services.running.run_locks import lock_run
+
+
+async def start_run(
+    uow: UnitOfWork,
+    brokers: Brokers,
+    *,
+    pipeline: str,
+    allowed: AllowedOptions,
+    by: Principal,
+    why: str | None,
+    now: datetime,
+) -> Run:
+    """Start the pipeline's current revision: its transactional ids are claimed and every instance leased as PENDING.
+
+    Raises InvalidError when the definition would not be accepted today, BrokerUnreachableError when the cluster is
+    away, ConflictError while a run lives or when another pipeline owns one of the ids.
+    """
+    require(by, Verb.START_RUN)
+    checked = await uow.pipelines.get(pipeline)
+    await refuse_live_run(uow, pipeline)
+    cluster = await uow.clusters.get(checked.cluster)
+    await brokers.describe_cluster(cluster.connection())
+    problems = await validate_pipeline(
+        uow, brokers, name=pipeline, definition=checked.definition, allowed=allowed, by=by
+    )
+    refuse_invalid(pipeline, problems, verb="started")
+    locked = await uow.pipelines.get(pipeline, for_update=True)
+    if locked.current_revision != checked.current_revision:
+        raise ConflictError(
+            f"pipeline {pipeline} was changed to revision {locked.current_revision} while it was being started: "
+            "look at it and start it again"
+        )
+    await refuse_live_run(uow, pipeline)
+    run = await begin_run(uow, locked, started_by=by.name, now=now)
+    await command_log.record(
+        uow,
+        by=by,
+        verb=Verb.START_RUN,
+        target=f"pipeline:{pipeline}",
+        why=why,
+        now=now,
+        outcome=f"run {run.id} of revision {run.revision}",
+        details={"run": run.id, "revision": run.revision},
+    )
+    return run
+
+
+async def refuse_live_run(uow: UnitOfWork, pipeline: str) -> None:
+    """Raise ConflictError, naming the run, while one lives."""
+    live = await uow.runs.find_live(pipeline)
+    if live is not None:
+        raise ConflictError(
+            f"pipeline {pipeline} has a run already: {live.id} is {live.state} since it was started by "
+            f"{live.started_by}; drain it first, or restart it"
+        )
+
+
+async def pause_run(uow: UnitOfWork, *, run_id: str, by: Principal, why: str | None, now: datetime) -> Run:
+    """Ask for a pause: partitions paused, membership kept, nothing open."""
+    return await _desire(uow, run_id, DesiredRunState.PAUSE, verb=Verb.PAUSE_RUN, by=by, why=why, now=now)
+
+
+async def resume_run(uow: UnitOfWork, *, run_id: str, by: Principal, why: str | None, now: datetime) -> Run:
+    return await _desire(uow, run_id, DesiredRunState.RUN, verb=Verb.RESUME_RUN, by=by, why=why, now=now)
+
+
+async def drain_run(uow: UnitOfWork, *, run_id: str, by: Principal, why: str | None, now: datetime) -> Run:
+    """Ask every task to finish its checkpoint, commit and leave. It cannot be taken back."""
+    return await _desire(uow, run_id, DesiredRunState.DRAIN, verb=Verb.DRAIN_RUN, by=by, why=why, now=now)
+
+
+async def kill_run(uow: UnitOfWork, *, run_id: str, by: Principal, why: str | None, now: datetime) -> Run:
+    """Ask for the end without a drain: processes are killed, open transactions time out or end by the next start."""
+    return await _desire(uow, run_id, DesiredRunState.KILL, verb=Verb.KILL_RUN, by=by, why=why, now=now)
+
+
+async def _desire(
+    uow: UnitOfWork,
+    run_id: str,
+    desired: DesiredRunState,
+    *,
+    verb: Verb,
+    by: Principal,
+    why: str | None,
+    now: datetime,
+) -> Run:
+    require(by, verb)
+    run = await lock_run(uow, run_id)
+    _refuse_ended(run)
+    if run.desired is desired and not run.starts_again:
+        return run
+    if run.desired is not desired and desired not in DESIRES[run.desired]:
+        raise ConflictError(f"run {run_id} of {run.pipeline} is {run.state}: it cannot {verb.split('_')[0]} any more")
+    # Somebody who drains or kills a run that is being restarted wants it to stay down.
+    await uow.runs.set_desired(run_id, desired, starts_again=False)
+    if desired in (DesiredRunState.DRAIN, DesiredRunState.KILL):
+        await stop_pending_instances(uow, run_id=run_id, reason="not submitted before the end was asked for", now=now)
+    await command_log.record(
+        uow,
+        by=by,
+        verb=verb,
+        target=f"pipeline:{run.pipeline}",
+        why=why,
+        now=now,
+        outcome=f"run {run_id}: from {run.desired} to {desired}",
+        details={"run": run_id},
+    )
+    notify_run(uow, run)
+    await end_run_if_over(uow, run_id=run_id, now=now)
+    return await uow.runs.get(run_id)
+
+
+async def restart_run(
+    uow: UnitOfWork, *, run_id: str, rolling: bool, by: Principal, why: str | None, now: datetime
+) -> Run:
+    """Start every instance anew at the pipeline's current revision: one at a time, or all after a full drain.
+
+    Raises ConflictError when the current revision cannot be brought in by a rolling bounce, naming the fields.
+    """
+    require(by, Verb.RESTART_RUN)
+    run = await lock_run(uow, run_id)
+    _refuse_ended(run)
+    if run.desired in (DesiredRunState.DRAIN, DesiredRunState.KILL):
+        raise ConflictError(f"run {run_id} of {run.pipeline} is {run.state}: wait until it is down, then start it")
+    if rolling:
+        # After every lease that it shall bounce, also where a clock has gone back since they were given out.
+        leased = [instance.leased_at + timedelta(microseconds=1) for instance in run.instances]
+        await _move_to_current_revision(uow, run, bounce_requested_at=max(now, *leased))
+        outcome = f"run {run_id}: its instances restart one at a time"
+    else:
+        await uow.runs.set_desired(run_id, DesiredRunState.DRAIN, starts_again=True)
+        await stop_pending_instances(uow, run_id=run_id, reason="the run is restarted", now=now)
+        outcome = f"run {run_id}: it drains, then the next run starts"
+    await command_log.record(
+        uow,
+        by=by,
+        verb=Verb.RESTART_RUN,
+        target=f"pipeline:{run.pipeline}",
+        why=why,
+        now=now,
+        outcome=outcome,
+        details={"run": run_id, "rolling": rolling},
+    )
+    notify_run(uow, run)
+    await end_run_if_over(uow, run_id=run_id, now=now)
+    return await uow.runs.get(run_id)
+
+
+async def roll_run(uow: UnitOfWork, *, run_id: str, by: Principal, why: str | None, now: datetime) -> Run:
+    """Move a live run to the pipeline's current revision, one instance at a time (the reconciler does the moving).
+
+    Each instance: its lease n drains, then lease n + 1 is given out with the new revision.
+    Raises ConflictError when a changed field needs a full restart.
+    """
+    require(by, Verb.ROLL_RUN)
+    run = await lock_run(uow, run_id)
+    _refuse_ended(run)
+    if run.desired in (DesiredRunState.DRAIN, DesiredRunState.KILL):
+        return run
+    number = await _move_to_current_revision(uow, run, bounce_requested_at=run.bounce_requested_at)
+    await command_log.record(
+        uow,
+        by=by,
+        verb=Verb.ROLL_RUN,
+        target=f"pipeline:{run.pipeline}",
+        why=why,
+        now=now,
+        outcome=f"run {run_id}: from revision {run.revision} to {number}",
+        details={"run": run_id, "from": run.revision, "to": number},
+    )
+    notify_run(uow, run)
+    return await uow.runs.get(run_id)
+
+
+async def _move_to_current_revision(uow: UnitOfWork, run: Run, *, bounce_requested_at: datetime | None) -> int:
+    pipeline = await uow.pipelines.get(run.pipeline)
+    running = await uow.pipelines.get_revision(run.pipeline, run.revision)
+    fields = fields_that_need_full_restart(running.definition, pipeline.definition)
+    if fields:
+        raise ConflictError(
+            f"revision {pipeline.current_revision} of {run.pipeline} changes {', '.join(fields)}, which cannot "
+            "differ between instances of one run: restart the run as a whole instead of rolling it",
+            field=fields[0],
+        )
+    await claim_transactional_ids(
+        uow, pipeline=run.pipeline, kafka_cluster_id=run.kafka_cluster_id, definition=pipeline.definition
+    )
+    await uow.runs.set_target(run.id, revision=pipeline.current_revision, bounce_requested_at=bounce_requested_at)
+    return pipeline.current_revision
+
+
+async def fail_run(uow: UnitOfWork, *, run_id: str, reason: str, by: Principal, now: datetime) -> Run:
+    """End a run as failed, with the reason; for the reconciler, when it gives up. No instance may live any more."""
+    require(by, Verb.END_RUN)
+    run = await lock_run(uow, run_id)
+    _refuse_ended(run)
+    living = [instance for instance in run.instances if not instance.has_ended]
+    if living:
+        raise ConflictError(f"run {run_id} cannot end: instance {living[0].ordinal} is {living[0].state}")
+    await uow.runs.end(run_id, end=RunEnd.FAILED, reason=reason, now=now)
+    await command_log.record(
+        uow,
+        by=by,
+        verb=Verb.END_RUN,
+        target=f"pipeline:{run.pipeline}",
+        why=None,
+        now=now,
+        outcome=f"run {run_id} failed: {reason}",
+        details={"run": run_id},
+    )
+    notify_run(uow, run)
+    return await uow.runs.get(run_id)
+
+
+async def list_runs(
+    uow: UnitOfWork, *, pipeline: str | None = None, after: str | None = None, limit: int = 50
+) -> Page[Run]:
+    """Newest first."""
+    if pipeline is not None:
+        await uow.pipelines.get(pipeline)
+    return await uow.runs.list(pipeline=pipeline, after=after, limit=checked_limit(limit))
+
+
+async def list_live_runs(uow: UnitOfWork) -> list[Run]:
+    """Every run that has not ended, with its current instances: what the reconciler looks after."""
+    return await uow.runs.list_live()
+
+
+async def get_run(uow: UnitOfWork, run_id: str) -> Run:
+    return await uow.runs.get(run_id)
+
+
+def _refuse_ended(run: Run) -> None:
+    if run.ended_at is not None:
+        raise ConflictError(f"run {run.id} of {run.pipeline} has ended already: {run.end_reason or run.state}")

@@ -1,0 +1,81 @@
+"""What an instance is told to run: put together from the rows that were written when it was leased."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.domain.access import RunTokenScope
+from app.domain.errors import ConflictError
+from app.domain.pipelines.pipeline import PipelineDefinition, ProcessingGuarantee
+from app.domain.runs.run import DesiredRunState
+from app.domain.transactions import transactional_id
+from app.ports.unit_of_work import UnitOfWork
+from app.wire.specification import InstanceSpecification, PartitionMapping, TaskIdentity
+
+
+async def specification_for(
+    uow: UnitOfWork,
+    scope: RunTokenScope,
+    *,
+    run_token: str,
+    fenceline_version: str,
+    server_urls: Sequence[str],
+) -> InstanceSpecification:
+    """The specification of one lease, at the lease's own revision, whatever the pipeline has become since.
+
+    Raises ConflictError when the lease has ended: there is nothing for it to do any more.
+    """
+    instance = await uow.instances.get(scope.run_id, scope.ordinal, scope.lease)
+    run = await uow.runs.get(scope.run_id)
+    if instance.has_ended or run.ended_at is not None:
+        raise ConflictError(
+            f"lease {scope.lease} of instance {scope.ordinal} of run {scope.run_id} has ended: it is {instance.state}"
+        )
+    revision = await uow.pipelines.get_revision(run.pipeline, instance.revision)
+    definition = revision.definition
+    cluster = await uow.clusters.get(definition.cluster)
+    mappings = await uow.mappings.of_group(kafka_cluster_id=run.kafka_cluster_id, group=definition.group_id)
+    source = (
+        None
+        if revision.transform_source_sha256 is None
+        else (await uow.pipelines.get_source(revision.transform_source_sha256)).source
+    )
+    return InstanceSpecification(
+        fenceline_version=fenceline_version,
+        pipeline=run.pipeline,
+        revision=instance.revision,
+        run_id=run.id,
+        ordinal=instance.ordinal,
+        lease=instance.lease,
+        database_epoch=await uow.identity.database_epoch(),
+        definition=definition,
+        client_config=cluster.connection(),
+        tasks=task_identities(definition, pipeline=run.pipeline, ordinal=instance.ordinal),
+        mappings=tuple(
+            PartitionMapping(
+                topic=mapping.topic, partition=mapping.partition, transactional_id=mapping.transactional_id
+            )
+            for mapping in mappings
+            if mapping.transactional_id is not None
+        ),
+        server_urls=tuple(server_urls),
+        run_token=run_token,
+        transform_source=source,
+        start_paused=run.desired is DesiredRunState.PAUSE,
+    )
+
+
+def task_identities(definition: PipelineDefinition, *, pipeline: str, ordinal: int) -> tuple[TaskIdentity, ...]:
+    """The fixed transactional ids of one instance's tasks; without ids under at_least_once."""
+    has_ids = definition.processing_guarantee is not ProcessingGuarantee.AT_LEAST_ONCE
+    return tuple(
+        TaskIdentity(
+            task=task,
+            transactional_id=transactional_id.for_task(
+                prefix=definition.transactional_id_prefix, pipeline=pipeline, instance=ordinal, task=task
+            )
+            if has_ids
+            else None,
+        )
+        for task in range(definition.tasks_per_instance)
+    )

@@ -1,0 +1,1 @@
+"""What every page stands in: rendering, live regions, assets, words for numbers and times, errors."""

@@ -1,0 +1,129 @@
+"""How values are written on a page: numbers, sizes, times and states. Pure; the template engine's filters."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from markupsafe import Markup, escape
+
+from app.domain.runs.instance import InstanceState
+from app.domain.runs.run import RunState
+from app.domain.runs.task import EventKind, TaskState
+
+NOTHING = "–"
+SHORT_ID_CHARS = 8
+
+_TONES: dict[StrEnum, str] = {
+    RunState.PENDING: "busy",
+    RunState.STARTING: "busy",
+    RunState.RUNNING: "good",
+    RunState.PAUSED: "warn",
+    RunState.DEGRADED: "bad",
+    RunState.BOUNCING: "busy",
+    RunState.DRAINING: "busy",
+    RunState.KILLING: "warn",
+    RunState.STOPPED: "idle",
+    RunState.FAILED: "bad",
+    InstanceState.PENDING: "busy",
+    InstanceState.SUBMITTING: "busy",
+    InstanceState.STARTING: "busy",
+    InstanceState.RUNNING: "good",
+    InstanceState.PAUSED: "warn",
+    InstanceState.DRAINING: "busy",
+    InstanceState.UNREACHABLE: "warn",
+    InstanceState.STOPPED: "idle",
+    InstanceState.FAILED: "bad",
+    InstanceState.LOST: "bad",
+    TaskState.STARTING: "busy",
+    TaskState.RUNNING: "good",
+    TaskState.PAUSED: "warn",
+    TaskState.BACKING_OFF: "warn",
+    TaskState.FENCED: "bad",
+    TaskState.DRAINING: "busy",
+    TaskState.DRAINED: "idle",
+    TaskState.SUPERSEDED: "idle",
+    TaskState.FAILED: "bad",
+    EventKind.ASSIGNED: "good",
+    EventKind.REVOKED: "busy",
+    EventKind.LOST: "warn",
+    EventKind.FENCED: "bad",
+    EventKind.ABORTED: "warn",
+    EventKind.OUTCOME_UNKNOWN: "warn",
+    EventKind.REBUILT: "good",
+    EventKind.SUPERSEDED: "idle",
+    EventKind.BAD_RECORD: "warn",
+    EventKind.ERROR: "bad",
+}
+
+
+def tone(state: StrEnum) -> str:
+    """The colour that goes with a state's word: good, busy, warn, bad or idle.
+
+    Words repeat between nouns (`running`), and always with the same tone, so a lookup by value is enough.
+    """
+    return _TONES[state]
+
+
+def words(name: str) -> str:
+    """An enum's value as people write it: `backing_off` → `backing off`."""
+    return str(name).replace("_", " ")
+
+
+def count(value: float | None) -> str:
+    """A whole number with thousands separated; a dash when it is not known."""
+    return NOTHING if value is None else f"{round(value):,}"
+
+
+def rate(value: float | None) -> str:
+    """Per second: one decimal below ten, none above."""
+    if value is None:
+        return NOTHING
+    return f"{value:.1f}" if 0 < value < 10 else f"{round(value):,}"
+
+
+def milliseconds(value: float | None) -> str:
+    """A duration in the unit that reads best."""
+    if value is None:
+        return NOTHING
+    if 0 < value < 10:
+        return f"{value:.1f} ms"
+    return f"{round(value):,} ms" if value < 1_000 else f"{value / 1_000:,.1f}".removesuffix(".0") + " s"
+
+
+def relative(at: datetime, now: datetime) -> str:
+    """How long ago, or in how long, in one unit; app.js goes on with the same words."""
+    seconds = (now - at).total_seconds()
+    size = abs(seconds)
+    if size < 1:
+        return "now"
+    for unit, length_s, below_s in (
+        ("s", 1, 60),
+        ("min", 60, 3_600),
+        ("h", 3_600, 86_400),
+        ("d", 86_400, float("inf")),
+    ):
+        if size < below_s:
+            text = f"{int(size // length_s)} {unit}"
+            return f"{text} ago" if seconds > 0 else f"in {text}"
+    raise AssertionError(size)
+
+
+def absolute(at: datetime) -> str:
+    """The moment in UTC, to the second."""
+    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def prose(sentence: str) -> Markup:
+    """A sentence of ours whose `names` stand between backticks, with those as code; everything in it is escaped."""
+    parts = sentence.split("`")
+    if len(parts) % 2 == 0:
+        return escape(sentence)
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if index % 2 else escape(part) for index, part in enumerate(parts)
+    )
+
+
+def short(identifier: str) -> str:
+    """The first characters of a long id; the whole one is in the title and under the copy button."""
+    return identifier[:SHORT_ID_CHARS]

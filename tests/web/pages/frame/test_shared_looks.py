@@ -1,0 +1,158 @@
+"""However many browsers watch the same, it is looked at once a change, and each sees all of it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+
+from app.db.changes import Subscription
+from app.web.pages.frame.screen import TEMPLATES_DIR
+from app.web.pages.frame.shared_looks import LOOK_AGAIN_S, Frame, Seen, SharedLooks, TakeLook, Watching
+
+SOON_S = LOOK_AGAIN_S / 2
+
+
+class Feed:
+    """A change feed that the test speaks through."""
+
+    def __init__(self) -> None:
+        self.subscriptions: set[Subscription] = set()
+
+    @asynccontextmanager
+    async def subscribe(self, wants: Callable[[str], bool] = lambda _: True) -> AsyncGenerator[Subscription]:
+        subscription = Subscription(wants)
+        self.subscriptions.add(subscription)
+        try:
+            yield subscription
+        finally:
+            self.subscriptions.discard(subscription)
+
+    def tell(self, notice: str) -> None:
+        for subscription in self.subscriptions:
+            subscription.tell(notice)
+
+
+class Thing:
+    """What is looked at; `looks` counts how often."""
+
+    def __init__(self) -> None:
+        self.is_now = "first"
+        self.looks = 0
+        self.concerns: frozenset[str] | None = None
+
+    async def take(self) -> Seen:
+        self.looks += 1
+        return Seen(frame=Frame(data=self.is_now), concerns=self.concerns)
+
+
+@asynccontextmanager
+async def watching(looks: SharedLooks, take: TakeLook, feed: Feed, *, number: int) -> AsyncGenerator[list[Watching]]:
+    async with AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(looks.watch("key", take, feed)) for _ in range(number)]
+
+
+async def newest(viewers: list[Watching]) -> set[str | None]:
+    frames = await asyncio.gather(*(viewer.newer(timeout_s=SOON_S) for viewer in viewers))
+    return {frame and frame.data for frame in frames}
+
+
+async def test_twenty_viewers_cost_one_look_a_change_and_all_see_it() -> None:
+    thing, feed = Thing(), Feed()
+    async with watching(SharedLooks(), thing.take, feed, number=20) as viewers:
+        assert await newest(viewers) == {"first"}
+        assert thing.looks == 1
+        thing.is_now = "second"
+        feed.tell("run:1")
+        assert await newest(viewers) == {"second"}
+        assert thing.looks == 2
+
+
+async def test_a_viewer_who_comes_later_is_not_shown_what_was_seen_before_he_came() -> None:
+    thing, feed, looks = Thing(), Feed(), SharedLooks()
+    async with watching(looks, thing.take, feed, number=1) as viewers:
+        assert await newest(viewers) == {"first"}
+        thing.is_now = "second"
+        async with watching(looks, thing.take, feed, number=1) as later:
+            assert await newest(later) == {"second"}
+
+
+async def test_what_another_pipeline_does_costs_nothing() -> None:
+    thing, feed = Thing(), Feed()
+    thing.concerns = frozenset({"pipeline:mine"})
+    async with watching(SharedLooks(), thing.take, feed, number=1) as viewers:
+        assert await newest(viewers) == {"first"}
+        thing.is_now = "second"
+        feed.tell("pipeline:other")
+        assert await newest(viewers) == {None}
+        assert thing.looks == 1
+        feed.tell("pipeline:mine")
+        assert await newest(viewers) == {"second"}
+
+
+@pytest.mark.parametrize("notice", ["pipeline:mine", "command:7", "cluster:demo", "*:*"])
+async def test_what_may_concern_a_look_wakes_it(notice: str) -> None:
+    thing, feed = Thing(), Feed()
+    thing.concerns = frozenset({"pipeline:mine"})
+    async with watching(SharedLooks(), thing.take, feed, number=1) as viewers:
+        await newest(viewers)
+        thing.is_now = "second"
+        feed.tell(notice)
+        assert await newest(viewers) == {"second"}
+
+
+async def test_silence_is_looked_at_too() -> None:
+    thing, feed = Thing(), Feed()
+    async with watching(SharedLooks(), thing.take, feed, number=1) as [viewer]:
+        await viewer.newer(timeout_s=SOON_S)
+        thing.is_now = "silent"
+        seen = await viewer.newer(timeout_s=5 * LOOK_AGAIN_S)
+        assert seen == Frame(data="silent")
+
+
+async def test_nobody_looks_when_the_last_viewer_has_gone() -> None:
+    thing, feed, looks = Thing(), Feed(), SharedLooks()
+    async with watching(looks, thing.take, feed, number=2) as viewers:
+        await newest(viewers)
+        assert feed.subscriptions
+    assert not feed.subscriptions
+    async with watching(looks, thing.take, feed, number=1) as viewers:
+        assert await newest(viewers) == {"first"}
+
+
+async def test_an_error_of_the_look_reaches_every_viewer_and_not_the_next_ones() -> None:
+    class BugError(Exception):
+        pass
+
+    async def fail() -> Seen:
+        raise BugError
+
+    thing, feed, looks = Thing(), Feed(), SharedLooks()
+    async with watching(looks, fail, feed, number=2) as viewers:
+        for viewer in viewers:
+            with pytest.raises(BugError):
+                await viewer.newer(timeout_s=SOON_S)
+        async with watching(looks, thing.take, feed, number=1) as later:
+            assert await newest(later) == {"first"}
+
+
+async def test_after_the_last_frame_a_new_viewer_looks_anew() -> None:
+    thing, feed, looks = Thing(), Feed(), SharedLooks()
+
+    async def gone() -> Seen:
+        return Seen(frame=Frame(event="gone", data="gone", is_last=True))
+
+    async with watching(looks, gone, feed, number=2) as viewers:
+        assert await newest(viewers) == {"gone"}
+        async with watching(looks, thing.take, feed, number=1) as later:
+            assert await newest(later) == {"first"}
+
+
+def test_no_live_region_shows_whose_it_is_since_all_of_a_role_share_it() -> None:
+    regions = [*TEMPLATES_DIR.rglob("_*.html"), *(TEMPLATES_DIR / "components").glob("*.html")]
+    assert regions
+    named = [region.name for region in regions if re.search(r"\bprincipal\b", region.read_text())]
+    assert not named

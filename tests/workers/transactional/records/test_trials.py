@@ -1,0 +1,171 @@
+"""How a suspect is cornered: by deaths that leave only notes, and by refusals."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from workers.transactional.group.membership import Committed
+from workers.transactional.group.ownership import Ownership, Partition
+from workers.transactional.records.suspicion import Suspicion
+from workers.transactional.records.trials import UNLIMITED, Trial, read_note
+
+P: Partition = ("t", 0)
+
+
+class Log:
+    """One partition with a deadly record, and what Kafka would keep of its group: offset and metadata."""
+
+    def __init__(self, *, records: int, poison: int | None, batch: int) -> None:
+        self.records, self.poison, self.batch = records, poison, batch
+        self.offset, self.metadata = 0, ""
+        self.condemned: list[int] = []
+
+    def attempt(self) -> bool:
+        """Run one attempt as the loop does; True when it came through, False when it died."""
+        ownership = Ownership()
+        ownership.assigned([P])
+        suspicion = Suspicion(ownership)
+        while self.offset < self.records:
+            if suspicion.unvetted([P]):
+                suspicion.vet(P, Committed(self.offset, self.metadata))
+            count = min(self.batch, suspicion.limit or self.batch, self.records - self.offset)
+            end = self.offset + count
+            marks = suspicion.marks({P: end})
+            if P in marks:
+                suspicion.marking(marks)
+                self.metadata = marks[P]
+            suspicion.vetted([P])
+            if suspicion.condemned(P) is not None:
+                assert count == 1
+                self.condemned.append(self.offset)
+            elif self.poison is not None and self.offset <= self.poison < end:
+                return False
+            self.metadata = suspicion.notes({P: end}).get(P, "")
+            suspicion.committed({P: end})
+            self.offset = end
+        return True
+
+
+@settings(max_examples=60)
+@given(st.integers(1, 40_000), st.data(), st.sampled_from([1, 7, 500, 2_000, 100_000]))
+def test_deadly_record_is_found_within_few_deaths_and_no_other_is_condemned(
+    records: int, data: st.DataObject, batch: int
+) -> None:
+    log = Log(records=records, poison=data.draw(st.integers(0, records - 1)), batch=batch)
+    deaths = 0
+    while not log.attempt():
+        deaths += 1
+        assert deaths <= 7
+    assert log.condemned == [log.poison]
+    assert deaths >= 2
+
+
+def test_partition_without_a_suspect_keeps_no_note() -> None:
+    log = Log(records=1_000, poison=None, batch=100)
+    assert log.attempt()
+    assert log.metadata == ""
+    assert log.condemned == []
+
+
+def test_one_death_limits_nothing_and_two_do() -> None:
+    ownership = Ownership()
+    ownership.assigned([P])
+    for begun, limited in ((0, False), (1, False), (2, True)):
+        suspicion = Suspicion(ownership)
+        suspicion.vet(P, Committed(10, Trial(begun=begun).note()))
+        assert (suspicion.limit != UNLIMITED) is limited
+
+
+def test_aborts_of_a_living_worker_are_not_counted_as_deaths() -> None:
+    ownership = Ownership()
+    ownership.assigned([P])
+    suspicion = Suspicion(ownership)
+    suspicion.vet(P, Committed(0, ""))
+    assert suspicion.marks({P: 5}) == suspicion.marks({P: 5}) == {P: Trial(begun=1).note()}
+
+
+def test_own_mark_that_was_committed_without_an_answer_is_nobodys_death() -> None:
+    """Else a few lost answers in a row would look like as many deaths, and condemn the record that stands there."""
+    ownership = Ownership()
+    ownership.assigned([P])
+    suspicion = Suspicion(ownership)
+    note = Trial(limit=1, begun=1, until=10).note()
+    for _ in range(3):
+        suspicion.vet(P, Committed(5, note))
+        note = suspicion.marks({P: 6})[P]
+        suspicion.marking({P: note})
+    assert suspicion.condemned(P) is None
+    assert note == Trial(limit=1, begun=2, until=6).note()
+    ownership.given_up([P])
+    ownership.assigned([P])
+    suspicion.vet(P, Committed(5, note))
+    assert suspicion.condemned(P) is not None, "another may have had it meanwhile, and died"
+
+
+def test_partition_that_comes_back_is_vetted_again() -> None:
+    ownership = Ownership()
+    ownership.assigned([P])
+    suspicion = Suspicion(ownership)
+    suspicion.vet(P, Committed(0, ""))
+    assert suspicion.unvetted([P]) == [P], "its mark is not committed yet"
+    suspicion.vetted([P])
+    assert suspicion.unvetted([P]) == []
+    ownership.given_up([P])
+    ownership.assigned([P])
+    assert suspicion.unvetted([P]) == [P]
+
+
+@given(st.text(max_size=60))
+def test_foreign_metadata_is_no_note(metadata: str) -> None:
+    assert read_note(metadata) == Trial()
+
+
+@given(st.integers(0, 10**6), st.integers(0, 99), st.integers(-1, 2**62))
+def test_notes_survive(limit: int, begun: int, until: int) -> None:
+    trial = Trial(limit=limit, begun=begun, until=until)
+    assert read_note(trial.note()) == trial
+
+
+@given(st.integers(2, 100_000), st.data())
+def test_refused_record_is_found_by_halving_and_is_the_only_one_condemned(records: int, data: st.DataObject) -> None:
+    refused = data.draw(st.integers(0, records - 1))
+    ownership = Ownership()
+    ownership.assigned([P])
+    suspicion = Suspicion(ownership)
+    offset, condemned, aborts = 0, list[int](), 0
+    while offset < records:
+        count = min(suspicion.limit or records, records - offset)
+        end = offset + count
+        if suspicion.condemned(P) is not None:
+            condemned.append(offset)
+        elif offset <= refused < end:
+            aborts += 1
+            suspicion.refused({P: end}, records=count, reason=ValueError("too large"))
+            continue
+        suspicion.committed({P: end})
+        offset = end
+    assert condemned == [refused]
+    assert aborts <= 8
+    assert not suspicion.take_verdict_on_batches(), "a record was found: the batches are not to blame"
+
+
+def test_hunt_that_finds_nobody_blames_the_batches_once() -> None:
+    ownership = Ownership()
+    ownership.assigned([P])
+    suspicion = Suspicion(ownership)
+    suspicion.refused({P: 100}, records=100, reason=ValueError("too large"))
+    assert not suspicion.take_verdict_on_batches()
+    suspicion.committed({P: 100})
+    assert suspicion.take_verdict_on_batches()
+    assert not suspicion.take_verdict_on_batches()
+
+
+def test_hunt_whose_partition_leaves_says_nothing_about_the_batches() -> None:
+    ownership = Ownership()
+    ownership.assigned([P])
+    suspicion = Suspicion(ownership)
+    suspicion.refused({P: 100}, records=100, reason=ValueError("too large"))
+    suspicion.forget([P])
+    assert not suspicion.is_active
+    assert not suspicion.take_verdict_on_batches()

@@ -1,0 +1,269 @@
+"""The task's place in its consumer group: one consumer, its callbacks, and what they change (rule 2).
+
+Every call on the consumer is made from the thread that polls it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, Message, TopicPartition
+
+from app.wire.heartbeat import EventKind
+from workers.transactional.errors import FatalError, kafka_call, translated
+from workers.transactional.group.ownership import Ownership, Partition
+
+
+class Hold(StrEnum):
+    """Why nothing may be read now: somebody paused the pipeline, or a broken checkpoint must be settled first."""
+
+    PAUSED = "paused"
+    SETTLING = "settling"
+
+
+class Announce(Protocol):
+    """Keeps an event for the server; returns at once and never raises."""
+
+    def __call__(
+        self, kind: EventKind, message: str, *, partitions: tuple[str, ...] = (), generation: int | None = None
+    ) -> None: ...
+
+
+class Committed(msgspec.Struct, frozen=True):
+    """What the group has committed for a partition; `offset` None: nothing yet."""
+
+    offset: int | None
+    metadata: str
+
+
+class LogBounds(msgspec.Struct, frozen=True):
+    """What a partition's log holds: its first offset, and the one behind the last that is decided (the LSO)."""
+
+    start: int
+    end: int
+
+
+class Membership:
+    """Subscribes, hands out records, and keeps the ownership numbers in step with the callbacks.
+
+    On revoke, inside the callback:
+      1. end the open checkpoint     `end_checkpoint` commits it whole, kept and revoked partitions together: after the
+                                     callback the revoked ones belong to somebody else
+      2. raise the numbers           whatever of the checkpoint should have survived step 1 can no longer be committed
+    On loss there is nothing to commit for: the numbers are raised, and the loop aborts what it finds changed.
+    On assign the partitions are taken here, not by the client, so that they can be held before their first fetch.
+
+    Callbacks never raise: an exception that leaves a callback inside `consume(n)` drops the records gathered so far,
+    although the position has passed them. What happened is kept in `trouble` for the loop.
+    """
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        *,
+        ownership: Ownership,
+        end_checkpoint: Callable[[], None],
+        announce: Announce,
+    ) -> None:
+        self.consumer = consumer
+        self.ownership = ownership
+        self._end_checkpoint = end_checkpoint
+        self._announce = announce
+        self._holds: set[Hold] = set()
+        self._stopped: set[Partition] = set()
+        self._trouble: BaseException | None = None
+
+    def subscribe(self, topics: Sequence[str]) -> None:
+        with kafka_call(f"subscribe to {', '.join(topics)}"):
+            self.consumer.subscribe(
+                list(topics), on_assign=self.on_assign, on_revoke=self.on_revoke, on_lost=self.on_lost
+            )
+
+    def consume(self, count: int, timeout_s: float) -> tuple[list[Message], list[KafkaError]]:
+        """Up to `count` records, and what the client reports in place of records. Callbacks run in here.
+
+        A partition of which the client does not know where to read is not reported: it is `stopped` from here on.
+        """
+        with kafka_call("read from the source topics"):
+            messages = self.consumer.consume(count, timeout_s)
+        if not any(map(Message.error, messages)):
+            return messages, []
+        errors: list[KafkaError] = []
+        for message in messages:
+            error = message.error()
+            if error is None:
+                continue
+            if error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001 - librdkafka's public name begins so
+                self._stopped.add((message.topic() or "", message.partition() or 0))
+            else:
+                errors.append(error)
+        return [message for message in messages if message.error() is None], errors
+
+    @property
+    def stopped(self) -> frozenset[Partition]:
+        """Owned partitions that deliver nothing until `restart`: what is committed is nothing, or not in the log."""
+        return self.ownership.owned & self._stopped
+
+    def take_trouble(self) -> BaseException | None:
+        """What went wrong inside a callback since the last call."""
+        trouble, self._trouble = self._trouble, None
+        return trouble
+
+    def keep_trouble(self, error: BaseException) -> None:
+        """Something went wrong inside a callback; the loop takes it when the poll is over."""
+        self._trouble = self._trouble or error
+
+    def positions(self) -> dict[Partition, int]:
+        """The next offset of each owned partition that has delivered anything since it was assigned or sought."""
+        owned = self.ownership.owned
+        if not owned:
+            return {}
+        with kafka_call("read the positions"):
+            found = self.consumer.position(_list(owned))
+        return {(entry.topic, entry.partition): entry.offset for entry in found if entry.offset >= 0}
+
+    def committed(self, partitions: Iterable[Partition], *, timeout_s: float) -> dict[Partition, Committed]:
+        """What the group has committed; waits for offsets that a transaction has not decided yet, up to `timeout_s`.
+
+        Never inside a callback: in that of `close()` the answer does not come.
+        """
+        with kafka_call("read the committed offsets"):
+            found = self.consumer.committed(_list(partitions), timeout_s)
+        answer: dict[Partition, Committed] = {}
+        for entry in found:
+            if entry.error is not None:
+                raise translated(entry.error, f"read the committed offset of {entry.topic}-{entry.partition}")
+            offset = entry.offset if entry.offset >= 0 else None
+            answer[entry.topic, entry.partition] = Committed(offset, entry.metadata or "")
+        return answer
+
+    def bounds(self, partitions: Iterable[Partition], *, timeout_s: float) -> dict[Partition, LogBounds]:
+        """What the logs of these partitions hold now, as their leaders say."""
+        wanted = list(partitions)
+        starts = self._offsets_at(OFFSET_BEGINNING, wanted, timeout_s)
+        ends = self._offsets_at(OFFSET_END, wanted, timeout_s)
+        return {partition: LogBounds(starts[partition], ends[partition]) for partition in wanted}
+
+    def _offsets_at(self, place: int, partitions: list[Partition], timeout_s: float) -> dict[Partition, int]:
+        with kafka_call("read the beginnings and ends of the logs"):
+            found = self.consumer.offsets_for_times([TopicPartition(*name, place) for name in partitions], timeout_s)
+        for entry in found:
+            if entry.error is not None:
+                raise translated(entry.error, f"read beginning and end of {entry.topic}-{entry.partition}")
+        return {(entry.topic, entry.partition): entry.offset for entry in found}
+
+    def partition_counts(self, topics: Iterable[str], *, timeout_s: float) -> dict[str, int]:
+        """How many partitions each topic has; 0 where the brokers do not know it."""
+        counts: dict[str, int] = {}
+        for topic in topics:
+            with kafka_call(f"look up {topic}"):
+                counts[topic] = len(self.consumer.list_topics(topic, timeout_s).topics[topic].partitions)
+        return counts
+
+    def restart(self, partitions: Iterable[Partition]) -> None:
+        """Let stopped partitions begin again, at what is committed by now; a new ownership of them, since what was
+        known of their next records is not true any more. Nothing of them may be in an open checkpoint."""
+        again = [name for name in partitions if name in self.ownership.owned]
+        with kafka_call("begin again at the committed offsets"):
+            # Not by seek: the client refuses it for a partition that it has stopped.
+            self.consumer.incremental_unassign(_list(again))
+            self._take(self.consumer, _list(again))
+        self._stopped.difference_update(again)
+        self.ownership.assigned(again)
+
+    def seek(self, partition: Partition, offset: int) -> None:
+        """Go on reading at `offset`. For owned partitions that have been read from; any other starts by itself where
+        it was committed, and a seek would beat the wait for undecided offsets."""
+        try:
+            with kafka_call(f"go back in {partition[0]}-{partition[1]}"):
+                self.consumer.seek(TopicPartition(*partition, offset))
+        except FatalError as error:
+            if error.code != KafkaError._STATE:  # noqa: SLF001 - librdkafka's public name begins so
+                raise
+            # The client has stopped there, and what it says of it has not been polled yet.
+            self._stopped.add(partition)
+
+    def hold(self, reason: Hold) -> None:
+        """Read nothing from now on, newly assigned partitions included, and stay a member."""
+        if not self._holds:
+            with kafka_call("pause the partitions"):
+                self.consumer.pause(_list(self.ownership.owned))
+        self._holds.add(reason)
+
+    def release(self, reason: Hold) -> None:
+        """Read again, if this was the last reason not to."""
+        if reason in self._holds:
+            self._holds.remove(reason)
+            if not self._holds:
+                with kafka_call("resume the partitions"):
+                    self.consumer.resume(_list(self.ownership.owned))
+
+    @property
+    def is_held(self) -> bool:
+        return bool(self._holds)
+
+    def generation(self) -> int | None:
+        """Generation (classic) or member epoch (KIP-848), as the group metadata that goes to the broker has it."""
+        return generation_of(self.consumer.consumer_group_metadata())
+
+    def on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        with self._keeping_trouble():
+            self._take(consumer, partitions)
+        self._stopped.difference_update(_keys(partitions))
+        self.ownership.assigned(_keys(partitions))
+        with self._keeping_trouble():
+            self._tell(EventKind.ASSIGNED, "assigned", partitions)
+
+    def on_revoke(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        with self._keeping_trouble():
+            self._end_checkpoint()
+        self.ownership.given_up(_keys(partitions))
+        with self._keeping_trouble():
+            self._tell(EventKind.REVOKED, "revoked", partitions)
+
+    def on_lost(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self.ownership.given_up(_keys(partitions))
+        with self._keeping_trouble():
+            self._tell(EventKind.LOST, "lost: the group went on without this member", partitions)
+
+    def _take(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        consumer.incremental_assign(partitions)
+        # The client remembers a pause across revoke and assign: what left while it was held would stay paused.
+        if self._holds:
+            consumer.pause(partitions)
+        else:
+            consumer.resume(partitions)
+
+    @contextmanager
+    def _keeping_trouble(self) -> Generator[None]:
+        try:
+            yield
+        except BaseException as error:  # noqa: BLE001 - not even a KeyboardInterrupt may leave a callback
+            self.keep_trouble(error)
+
+    def _tell(self, kind: EventKind, what: str, partitions: list[TopicPartition]) -> None:
+        if partitions:
+            names = tuple(f"{topic}-{number}" for topic, number in sorted(_keys(partitions)))
+            self._announce(kind, f"{', '.join(names)} {what}", partitions=names, generation=self.generation())
+
+
+def generation_of(group_metadata: object) -> int | None:
+    """The generation inside librdkafka's serialized group metadata; None if its form has changed."""
+    prefix = b"CGMDv2:"
+    if not isinstance(group_metadata, bytes) or not group_metadata.startswith(prefix):
+        return None
+    # Written in the machine's byte order: it never leaves the process.
+    return int.from_bytes(group_metadata[len(prefix) : len(prefix) + 4], sys.byteorder, signed=True)
+
+
+def _keys(partitions: Iterable[TopicPartition]) -> list[Partition]:
+    return [(entry.topic, entry.partition) for entry in partitions]
+
+
+def _list(partitions: Iterable[Partition]) -> list[TopicPartition]:
+    return [TopicPartition(topic, number) for topic, number in partitions]

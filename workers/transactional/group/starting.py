@@ -1,0 +1,166 @@
+"""Where a partition begins that has no committed offset, or one that its log no longer holds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from confluent_kafka import KafkaError
+
+from app.domain.pipelines.pipeline import StartPosition
+from app.wire.heartbeat import EventKind
+from workers.transactional.errors import AbortableError, FatalError, PipelineStopError, RetriableError
+from workers.transactional.group.membership import Announce, LogBounds, Membership
+from workers.transactional.group.ownership import Partition
+from workers.transactional.slices import SLICE_S
+
+_BETWEEN_LOOKS_S = 0.2
+_NOT_THERE = (
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 - librdkafka's public names begin so
+    KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
+)
+
+
+class CommitStarts(Protocol):
+    """Commits offsets without outputs; `for_others` are of partitions that somebody else owns, or nobody."""
+
+    def __call__(self, starts: Mapping[Partition, int], *, for_others: Mapping[Partition, int]) -> None: ...
+
+
+class Starting:
+    """Finds out where stopped partitions go on, commits that, and only then lets them be read.
+
+    The client resets no position by itself (`auto.offset.reset=error`): a reset that is on for ever skips, in silence,
+    what an idle partition gets while nobody has it. It stops at the partition instead, and here is decided:
+
+      nothing committed, start_position earliest   the beginning of its log
+      nothing committed, start_position latest     once for the group, below; later the beginning of its log
+      committed before the log's beginning         the beginning, and an event that says what is gone unread: stopping
+                                                   would bring nothing back, and more would go meanwhile
+      committed behind the log's end               the pipeline stops: the log was cut or made anew, and whether its
+                                                   records have been processed is not to be known
+
+    `latest` is resolved once, for all partitions together, when no partition of any source topic has a committed
+    offset. One task does it, the owner of the first partition of the first topic (by name), in one transaction that
+    ends beyond doubt before anybody reads a record; the others wait until they see it. Its offsets are of partitions
+    that others own, but nobody has begun there, and its own ownership and generation are what the broker judges.
+    From then on a partition without an offset is one that came later, and is read from its beginning.
+    """
+
+    def __init__(
+        self,
+        membership: Membership,
+        *,
+        start_position: StartPosition,
+        source_topics: Sequence[str],
+        commit_starts: CommitStarts,
+        announce: Announce,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._membership = membership
+        self._start_position = start_position
+        self._source_topics = sorted(source_topics)
+        self._commit_starts = commit_starts
+        self._announce = announce
+        self._clock = clock
+        self._not_before = 0.0
+        self._has_told_missing = False
+        self._has_begun = start_position is StartPosition.EARLIEST
+
+    @property
+    def is_due(self) -> bool:
+        """True while a partition is stopped, a little after the last look."""
+        return bool(self._membership.stopped) and self._clock() >= self._not_before
+
+    def step(self) -> None:
+        """Decide what can be decided now. Nothing may be open: what was read must be committed.
+
+        Raises:
+            PipelineStopError: a log ends before its committed offset.
+            LoopError: as the commit says; the partitions stay stopped, and are looked at again.
+        """
+        self._not_before = self._clock() + _BETWEEN_LOOKS_S
+        stopped = self._membership.stopped
+        try:
+            # Asked once for all: between two answers somebody may begin the group.
+            everything = frozenset[Partition]() if self._has_begun else self._all_partitions()
+            committed = self._membership.committed(stopped | everything, timeout_s=SLICE_S)
+            self._has_begun = self._has_begun or any(found.offset is not None for found in committed.values())
+            logs = self._membership.bounds(stopped if self._has_begun else everything, timeout_s=SLICE_S)
+        except (RetriableError, AbortableError):
+            # Undecided offsets, a slow broker, a partition between two leaders: not known yet.
+            return
+        except FatalError as error:
+            if error.code not in _NOT_THERE:
+                raise
+            # A topic that was deleted: the group takes its partitions away.
+            return
+        if self._has_begun:
+            self._go_on({name: committed[name].offset for name in stopped}, logs)
+        elif (self._source_topics[0], 0) in self._membership.ownership.owned:
+            self._begin(logs)
+
+    def _all_partitions(self) -> frozenset[Partition]:
+        counts = self._membership.partition_counts(self._source_topics, timeout_s=SLICE_S)
+        first = self._source_topics[0]
+        if not counts[first] and not self._has_told_missing:
+            self._has_told_missing = True
+            self._announce(
+                EventKind.ERROR,
+                f"nothing is read yet: where the end is, is found out by the task that has {first}-0, and there is no "
+                f"topic {first}. Create it, or take it out of the source topics",
+            )
+        return frozenset((topic, number) for topic, count in counts.items() for number in range(count))
+
+    def _begin(self, logs: Mapping[Partition, LogBounds]) -> None:
+        """Resolve `latest` for the group."""
+        ends = {name: log.end for name, log in logs.items()}
+        mine = self._membership.ownership.owned & ends.keys()
+        self._commit_starts(
+            {name: ends[name] for name in mine},
+            for_others={name: end for name, end in ends.items() if name not in mine},
+        )
+        self._has_begun = True
+        said = ", ".join(f"{topic}-{number} at {ends[topic, number]}" for topic, number in sorted(ends))
+        self._announce(EventKind.ASSIGNED, f"the group has no committed offsets and begins at the end: {said}")
+        self._membership.restart(self._membership.stopped & mine)
+
+    def _go_on(self, committed: Mapping[Partition, int | None], logs: Mapping[Partition, LogBounds]) -> None:
+        starts: dict[Partition, int] = {}
+        for partition, offset in committed.items():
+            start = self._start(partition, offset, logs[partition])
+            if start is not None:
+                starts[partition] = start
+        if starts:
+            self._commit_starts(starts, for_others={})
+        self._membership.restart(committed)
+
+    def _start(self, partition: Partition, committed: int | None, log: LogBounds) -> int | None:
+        """The offset to commit before reading goes on; None: what is committed is good."""
+        name = f"{partition[0]}-{partition[1]}"
+        if committed is None:
+            if self._start_position is StartPosition.LATEST:
+                self._announce(
+                    EventKind.ASSIGNED,
+                    f"{name} has no committed offset although the group has begun: it is read from its beginning, "
+                    f"{log.start}",
+                    partitions=(name,),
+                )
+            return log.start
+        if committed > log.end:
+            raise PipelineStopError(
+                f"the log of {name} ends at {log.end}, but the group has committed {committed}: the topic was deleted "
+                "and created anew, or its log was cut, and which of its records have been processed is not to be "
+                f"known. Stop the pipeline and reset its offset there, to {log.start} to process all that is there now"
+            )
+        if committed >= log.start:
+            return None
+        self._announce(
+            EventKind.ERROR,
+            f"{name}: {log.start - committed} offsets are gone unread, from {committed} to {log.start - 1}: the "
+            f"topic's retention or somebody has deleted their records. Reading goes on at {log.start}",
+            partitions=(name,),
+        )
+        return log.start

@@ -1,0 +1,1 @@
+"""The producers: transactional ones with slices and unknown outcomes, idempotent ones without."""

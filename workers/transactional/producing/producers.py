@@ -1,0 +1,101 @@
+"""The producer of a task, by guarantee: one that writes in transactions, and one that does not.
+
+Both promise the same to a checkpoint, so that the rules of ownership are written once:
+
+  begin           from here on records belong to the checkpoint
+  write_…         enqueue
+  flush           nothing is in doubt any more
+  send_offsets    the input offsets join the outputs
+  commit          both become visible; after an error its outcome may be unknown
+  abort           neither does (transactional), or it is simply not committed (at least once)
+  discard         let go of it at once, whatever it still holds
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from workers.transactional.errors import AbortableError, FatalError, RetriableError, kafka_call
+from workers.transactional.records import writing
+from workers.transactional.slices import Patience, in_slices
+from workers.transforms import Output
+
+
+class ProducerIdentity(msgspec.Struct, frozen=True):
+    """What the coordinator gave this producer at its init."""
+
+    producer_id: int
+    epoch: int
+
+
+class TaskProducer(Protocol):
+    """See the module's docstring; every method raises the types of workers.transactional.errors only."""
+
+    def init(self, timeout_s: float) -> None: ...
+    def begin(self) -> None: ...
+    def write_messages(self, messages: Sequence[Message], *, topic: str, keep_partition: bool) -> None: ...
+    def write_outputs(self, outputs: Sequence[Output], *, topic: str) -> None: ...
+    def flush(self, *, patience: Patience) -> None: ...
+    def send_offsets(self, offsets: list[TopicPartition], consumer: Consumer, *, patience: Patience) -> None: ...
+    def commit(self, *, patience: Patience) -> None: ...
+    def abort(self, *, patience: Patience) -> None: ...
+    def discard(self) -> None: ...
+    def partition_count(self, topic: str, timeout_s: float) -> int: ...
+    def identity(self, *, timeout_s: float) -> ProducerIdentity | None: ...
+
+
+class QueueingProducer:
+    """What both have in common: the client and its queue."""
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer: Producer | None = producer
+
+    @property
+    def live(self) -> Producer:
+        if self._producer is None:
+            raise FatalError("this producer has been discarded")
+        return self._producer
+
+    def write_messages(self, messages: Sequence[Message], *, topic: str, keep_partition: bool) -> None:
+        writing.write_messages(self.live, messages, topic=topic, keep_partition=keep_partition)
+
+    def write_outputs(self, outputs: Sequence[Output], *, topic: str) -> None:
+        writing.write_outputs(self.live, outputs, topic=topic)
+
+    def flush(self, *, patience: Patience) -> None:
+        """Wait until every record is delivered or has failed; AbortableError when its patience ends before."""
+
+        def flush_once(timeout_s: float) -> None:
+            with kafka_call("flush the outputs"):
+                waiting = self.live.flush(timeout_s)
+            if waiting:
+                raise RetriableError(f"{waiting} outputs are not delivered yet")
+
+        try:
+            in_slices(flush_once, patience)
+        except RetriableError as error:
+            raise AbortableError(
+                f"could not flush the outputs within {patience.bound_s:.1f} s: {error}",
+                code=KafkaError._TIMED_OUT,  # noqa: SLF001 - public, in spite of its name
+            ) from error
+
+    def discard(self) -> None:
+        """Let go of the client without waiting for the broker; what is queued or on its way is dropped here.
+
+        Not `close()`: that would abort a transaction whose outcome must not be touched, and wait for deliveries.
+        """
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.purge()
+
+    def partition_count(self, topic: str, timeout_s: float) -> int:
+        """How many partitions `topic` has; 0 when the broker does not know it."""
+        with kafka_call(f"look up {topic}"):
+            found = self.live.list_topics(topic, timeout_s).topics[topic]
+            if found.error is not None and found.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise KafkaException(found.error)
+        return len(found.partitions)

@@ -1,0 +1,172 @@
+"""The producer of `exactly_once_v2`: outputs and input offsets in one transaction, under the task's fixed id."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import msgspec
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from workers.transactional.client_config import Config
+from workers.transactional.errors import (
+    AbortableError,
+    FatalError,
+    FencedError,
+    LoopError,
+    OutcomeUnknownError,
+    RetriableError,
+    kafka_call,
+    translated,
+)
+from workers.transactional.producing.producers import ProducerIdentity, QueueingProducer
+from workers.transactional.slices import Patience, in_slices
+from workers.transforms import Output
+
+_REASON_IS_ELSEWHERE = (KafkaError._STATE, KafkaError._FATAL)  # noqa: SLF001 - librdkafka's public names begin so
+
+
+class _Eos(msgspec.Struct):
+    producer_id: int = -1
+    producer_epoch: int = -1
+
+
+class _Statistics(msgspec.Struct):
+    """The part of librdkafka's statistics that says who a producer is."""
+
+    eos: _Eos = msgspec.field(default_factory=_Eos)
+
+
+class _IdentityKeeper:
+    """Hears the statistics. An object of its own: the producer holds it, and must not hold who holds the producer."""
+
+    def __init__(self) -> None:
+        self.identity: ProducerIdentity | None = None
+        self.times_heard = 0
+
+    def __call__(self, statistics: str) -> None:
+        eos = msgspec.json.decode(statistics, type=_Statistics).eos
+        if eos.producer_id >= 0:
+            self.times_heard += 1
+            self.identity = ProducerIdentity(eos.producer_id, eos.producer_epoch)
+
+
+class TransactionalProducer(QueueingProducer):
+    """Outputs and offsets in Kafka transactions under one fixed transactional id."""
+
+    def __init__(self, config: Config) -> None:
+        self._keeper = _IdentityKeeper()
+        super().__init__(Producer({**config, "stats_cb": self._keeper}))
+
+    def init(self, timeout_s: float) -> None:
+        """Take the id over: ends what a predecessor left open, and the predecessor. Resumable while retriable."""
+        with kafka_call("initialise transactions"):
+            self.live.init_transactions(timeout_s)
+
+    def begin(self) -> None:
+        with kafka_call("begin a transaction"):
+            self.live.begin_transaction()
+
+    def write_messages(self, messages: Sequence[Message], *, topic: str, keep_partition: bool) -> None:
+        try:
+            super().write_messages(messages, topic=topic, keep_partition=keep_partition)
+        except FatalError as error:
+            raise self._reason_of(error) from error
+
+    def write_outputs(self, outputs: Sequence[Output], *, topic: str) -> None:
+        try:
+            super().write_outputs(outputs, topic=topic)
+        except FatalError as error:
+            raise self._reason_of(error) from error
+
+    def _reason_of(self, error: FatalError) -> LoopError:
+        """What broke the transaction in which `produce` failed.
+
+        `produce` says only `_STATE` (in a transaction that must be aborted) or `_FATAL`; any transaction call says why.
+        """
+        if error.code not in _REASON_IS_ELSEWHERE:
+            return error
+        try:
+            self.live.begin_transaction()
+        except KafkaException as exception:
+            return translated(exception.args[0], "hand records to the producer")
+        return error
+
+    def send_offsets(self, offsets: list[TopicPartition], consumer: Consumer, *, patience: Patience) -> None:
+        """Add the input offsets, with group metadata read here and now (rule 2).
+
+        After REBALANCE_IN_PROGRESS it is tried once more with metadata read again; the caller has just seen that the
+        ownership stands, and no callback can run in between.
+        """
+        try:
+            self._send_offsets(offsets, consumer, patience)
+        except AbortableError as error:
+            if error.code != KafkaError.REBALANCE_IN_PROGRESS:
+                raise
+            self._send_offsets(offsets, consumer, patience)
+
+    def _send_offsets(self, offsets: list[TopicPartition], consumer: Consumer, patience: Patience) -> None:
+        metadata = consumer.consumer_group_metadata()
+
+        def send_once(timeout_s: float) -> None:
+            with kafka_call("send the input offsets"):
+                self.live.send_offsets_to_transaction(offsets, metadata, timeout_s)
+
+        try:
+            in_slices(send_once, patience)
+        except RetriableError as error:
+            raise AbortableError(
+                f"could not send the input offsets within {patience.bound_s:.1f} s: {error}", code=error.code
+            ) from error
+
+    def commit(self, *, patience: Patience) -> None:
+        """Commit; OutcomeUnknownError when the coordinator does not say in time what became of it.
+
+        Who is fenced here has an unknown outcome too: the client repeats a commit whose answer was lost, and what it
+        hears then is the fence that somebody has put up since, not what became of the commit.
+        """
+
+        def commit_once(timeout_s: float) -> None:
+            with kafka_call("commit the transaction"):
+                self.live.commit_transaction(timeout_s)
+
+        try:
+            in_slices(commit_once, patience)
+        except RetriableError as error:
+            raise OutcomeUnknownError(
+                f"the commit was not answered within {patience.bound_s:.1f} s: {error}"
+            ) from error
+        except FencedError as error:
+            error.outcome_unknown = True
+            raise
+
+    def abort(self, *, patience: Patience) -> None:
+        """Abort what is open; raises RetriableError when the coordinator does not answer in time."""
+
+        def abort_once(timeout_s: float) -> None:
+            with kafka_call("abort the transaction"):
+                self.live.abort_transaction(timeout_s)
+
+        in_slices(abort_once, patience)
+
+    def identity(self, *, timeout_s: float) -> ProducerIdentity | None:
+        """Producer id and epoch, also of a fenced producer; None if no statistics arrive within `timeout_s`.
+
+        With a timeout of 0 it looks only at what has arrived by now. It always polls: statistics that nobody takes out
+        of an idle producer pile up in it.
+        """
+        deadline = time.monotonic() + timeout_s
+        self._serve_callbacks(0)
+        while self._keeper.identity is None:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                break
+            self._serve_callbacks(min(0.05, left_s))
+        return self._keeper.identity
+
+    def _serve_callbacks(self, timeout_s: float) -> None:
+        try:
+            self.live.poll(timeout_s)
+        except KafkaException:
+            # A fenced producer raises at every poll, after it has served its callbacks.
+            time.sleep(timeout_s)

@@ -1,0 +1,97 @@
+"""What becomes of a record that cannot be processed: the pipeline's policy (rule 7)."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from confluent_kafka import Message
+
+from app.domain.pipelines.pipeline import ErrorHandling, FailurePolicy
+from app.wire.heartbeat import EventKind
+from workers.transactional.errors import PipelineStopError
+from workers.transactional.group.membership import Announce
+from workers.transactional.telling.tally import Work
+from workers.transforms import Output
+from workers.transforms.identity import as_output
+
+HEADER_PREFIX = "fenceline."
+"""A dead letter keeps the record's key, value, timestamp and headers, and adds where it came from and why."""
+
+
+class BadRecords:
+    """Applies one policy, and stops the pipeline when bad records come too thick.
+
+    More than `max_bad` bad records among the last `window_records` read stop it. What an aborted checkpoint found is
+    forgotten: it will be found again.
+    """
+
+    def __init__(self, handling: ErrorHandling, *, announce: Announce) -> None:
+        self._handling = handling
+        self._announce = announce
+        self._read = 0
+        self._bad_at: deque[int] = deque()
+        self._read_open = 0
+        self._bad_open: list[int] = []
+        self._first_open: str | None = None
+
+    def read(self, records: int) -> None:
+        """Count records that go through, good and bad."""
+        self._read_open += records
+
+    def treat(self, message: Message, error: Exception, work: Work) -> Output | None:
+        """The dead letter to write for a bad record, or None if it is skipped.
+
+        Raises:
+            PipelineStopError: the policy is `fail`, or there were too many.
+        """
+        place = f"{message.topic()}-{message.partition()} offset {message.offset()}"
+        sentence = f"the record at {place} cannot be processed: {type(error).__name__}: {error}"
+        if self._handling.policy is FailurePolicy.FAIL:
+            raise PipelineStopError(f"{sentence}. The policy is `fail`: mend the transform or the record, or skip it")
+        self._bad_open.append(self._read + self._read_open)
+        self._first_open = self._first_open or sentence
+        self._refuse_too_many(sentence)
+        if self._handling.policy is FailurePolicy.SKIP:
+            work.records_skipped += 1
+            return None
+        work.records_dead_lettered += 1
+        return dead_letter(message, error, topic=self._handling.dead_letter_topic)
+
+    def committed(self) -> None:
+        """The open checkpoint's findings hold; the first of them becomes an event."""
+        self._read += self._read_open
+        self._bad_at.extend(self._bad_open)
+        if self._first_open is not None:
+            more = len(self._bad_open) - 1
+            self._announce(EventKind.BAD_RECORD, self._first_open + (f" (and {more} more)" if more else ""))
+        self._forget_open()
+
+    def aborted(self) -> None:
+        self._forget_open()
+
+    def _forget_open(self) -> None:
+        self._read_open, self._bad_open, self._first_open = 0, [], None
+
+    def _refuse_too_many(self, sentence: str) -> None:
+        begin = self._read + self._read_open - self._handling.window_records
+        while self._bad_at and self._bad_at[0] < begin:
+            self._bad_at.popleft()
+        count = len(self._bad_at) + len(self._bad_open)
+        if count > self._handling.max_bad:
+            raise PipelineStopError(
+                f"{count} bad records within {self._handling.window_records}, at most {self._handling.max_bad} are "
+                f"allowed; the last: {sentence}"
+            )
+
+
+def dead_letter(message: Message, error: Exception, *, topic: str | None) -> Output:
+    """The record as it was, with `fenceline.*` headers that say where it came from and what was wrong with it."""
+    record = as_output(message)
+    added = {
+        "error": f"{type(error).__name__}: {error}",
+        "topic": message.topic() or "",
+        "partition": str(message.partition()),
+        "offset": str(message.offset()),
+    }
+    headers = [*(record.headers or ()), *((HEADER_PREFIX + name, text.encode()) for name, text in added.items())]
+    return record._replace(headers=headers, topic=topic)

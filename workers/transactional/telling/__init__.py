@@ -1,0 +1,1 @@
+"""What a task knows about itself, for its heartbeats."""

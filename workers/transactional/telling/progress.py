@@ -1,0 +1,125 @@
+"""What a task knows about itself, made into snapshots for the heartbeat."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from app.wire.heartbeat import PartitionProgress, TaskState
+from workers.transactional.control import Control, TaskSnapshot
+from workers.transactional.group.membership import Membership
+from workers.transactional.group.ownership import Partition
+from workers.transactional.producing.producers import ProducerIdentity
+from workers.transactional.telling.latency import LatencyWindow
+from workers.transactional.telling.tally import Tally
+
+INTERVAL_S = 0.5
+
+
+class Progress:
+    """Keeps the state and publishes a snapshot: at once when the state changes, else every half second."""
+
+    def __init__(self, control: Control, tally: Tally) -> None:
+        self.latency = LatencyWindow()
+        self.last_error: str | None = None
+        self._control = control
+        self._tally = tally
+        self._state = TaskState.STARTING
+        self._published_at = float("-inf")
+        self._committed: dict[Partition, int | None] = {}
+        self._ends: dict[Partition, int] = {}
+        self._partitions: tuple[PartitionProgress, ...] = ()
+        self._member_id: str | None = None
+        self._generation: int | None = None
+        self._producer: ProducerIdentity | None = None
+
+    @property
+    def state(self) -> TaskState:
+        return self._state
+
+    def enter(self, state: TaskState, *, now: float) -> None:
+        """Change the state and say so at once."""
+        if state is not self._state:
+            self._state = state
+            self.publish(now=now, opened_at=None)
+
+    def committed(self, positions: Mapping[Partition, int]) -> None:
+        self._committed.update(positions)
+
+    def learned(self, partition: Partition, offset: int | None) -> None:
+        """What the group has committed for a partition, asked of the broker; None: nothing."""
+        self._committed[partition] = offset
+
+    def ends(self, ends: Mapping[Partition, int]) -> None:
+        """Where logs end (last stable offsets), asked of the brokers."""
+        self._ends.update(ends)
+
+    def unknown(self, partitions: Iterable[Partition]) -> list[Partition]:
+        """Those of which it is not known what is committed."""
+        return [partition for partition in partitions if partition not in self._committed]
+
+    def forget(self, partitions: Iterable[Partition]) -> None:
+        for partition in partitions:
+            self._committed.pop(partition, None)
+            self._ends.pop(partition, None)
+
+    def is_due(self, now: float) -> bool:
+        return now - self._published_at >= INTERVAL_S
+
+    def look(self, membership: Membership) -> None:
+        """Read what only the consumer knows. On the polling thread; everything asked here is answered locally."""
+        consumer = membership.consumer
+        positions = membership.positions()
+        self._partitions = tuple(
+            PartitionProgress(
+                topic=topic,
+                partition=number,
+                position=positions.get((topic, number), self._committed.get((topic, number))),
+                committed=self._committed.get((topic, number)),
+                end=_later(_end(consumer, topic, number), self._ends.get((topic, number))),
+            )
+            for topic, number in sorted(membership.ownership.owned)
+        )
+        self._member_id = consumer.memberid() or None
+        self._generation = membership.generation()
+
+    def identify(self, producer: ProducerIdentity | None) -> None:
+        """Who the producer is for the brokers, as far as it knows by now."""
+        self._producer = producer
+
+    def publish(self, *, now: float, opened_at: float | None) -> None:
+        """Hand a new snapshot to the control; it returns at once.
+
+        Args:
+            opened_at: since when the open checkpoint is open, on the clock of `now`.
+        """
+        self._published_at = now
+        self._control.publish(
+            TaskSnapshot(
+                state=self._state,
+                member_id=self._member_id,
+                generation=self._generation,
+                producer_id=None if self._producer is None else self._producer.producer_id,
+                producer_epoch=None if self._producer is None else self._producer.epoch,
+                partitions=self._partitions,
+                counters=self._tally.counters(),
+                commit_latency_p50_ms=self.latency.quantile_ms(0.50),
+                commit_latency_p99_ms=self.latency.quantile_ms(0.99),
+                open_transaction_age_ms=None if opened_at is None else int((now - opened_at) * 1000),
+                last_error=self.last_error,
+            )
+        )
+
+
+def _later(*ends: int | None) -> int | None:
+    return max((end for end in ends if end is not None), default=None)
+
+
+def _end(consumer: Consumer, topic: str, number: int) -> int | None:
+    """The last stable offset as of the last fetch; no question to the broker, which would take half a second."""
+    try:
+        _low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), cached=True)
+    except KafkaException:
+        return None
+    return high if high >= 0 else None
