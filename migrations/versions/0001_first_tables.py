@@ -289,6 +289,7 @@ def upgrade() -> None:
         sa.Column("log_path", sa.Text(), nullable=True),
         sa.Column("submitted_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("claimed_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("web_ui_url", sa.Text(), nullable=True),
         sa.Column("executors", sa.Integer(), nullable=True),
         sa.Column("tasks_running", sa.Integer(), nullable=True),
         sa.Column("tasks_waiting", sa.Integer(), nullable=True),

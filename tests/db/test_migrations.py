@@ -26,6 +26,9 @@ CONSTRAINTS = sa.text(
     """
 )
 INDEXES = sa.text("SELECT tablename, indexname, indexdef FROM pg_indexes WHERE schemaname = 'public'")
+COLUMNS = sa.text(
+    "SELECT table_name, column_name, data_type FROM information_schema.columns WHERE table_schema = 'public'"
+)
 LEFT_OVER = sa.text(
     """
     SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'S', 'v')
@@ -62,6 +65,11 @@ async def catalog(engine: AsyncEngine) -> set[tuple[Any, ...]]:
     return {row for row in rows if "alembic_version" not in row[0]}
 
 
+async def columns(engine: AsyncEngine) -> set[tuple[str, str, str]]:
+    async with engine.connect() as connection:
+        return {(row.table_name, row.column_name, row.data_type) for row in await connection.execute(COLUMNS)}
+
+
 async def test_migrations_and_tables_say_the_same(migrated: AsyncEngine) -> None:
     async with migrated.connect() as connection:
         differences: list[Any] = await connection.run_sync(
@@ -93,6 +101,19 @@ async def test_up_and_down_leave_nothing_behind(empty: AsyncEngine) -> None:
     async with empty.connect() as connection:
         assert (await connection.execute(LEFT_OVER)).scalars().all() == ["alembic_version"]
     assert (await migrations.upgrade(url)).current == newest
+
+
+@pytest.mark.parametrize("edited_meanwhile", ["", "ALTER TABLE instances DROP COLUMN web_ui_url"])
+async def test_a_database_of_before_is_brought_to_what_the_tables_say(
+    empty: AsyncEngine, migrated: AsyncEngine, edited_meanwhile: str
+) -> None:
+    """Whether the first migration had the address of a Spark UI when the database was made, or not."""
+    await migrations.upgrade(url_of(empty), to="0002")
+    if edited_meanwhile:
+        async with empty.begin() as connection:
+            await connection.execute(sa.text(edited_meanwhile))
+    await migrations.upgrade(url_of(empty))
+    assert await columns(empty) == await columns(migrated)
 
 
 async def test_servers_that_start_at_once_migrate_once(empty: AsyncEngine) -> None:
