@@ -1,7 +1,9 @@
-"""Where partitions begin and end for an ordinary downstream reader."""
+"""Where partitions begin and end for an ordinary downstream reader, asked again while a broker does not say it."""
 
+import time
+from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -12,13 +14,19 @@ from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo, OffsetSpec
 from app.embedded.demo.feed import describe_error
 from app.embedded.errors import EmbeddedError
 
+T = TypeVar("T")
+
 ANSWER_S = 10.0
+PATIENCE_S = 60.0
+"""A broker that is frozen or restarted under the demo is part of the show, so a question outlives that."""
+_ASK_AGAIN_AFTER_S = 0.2
 
 
 def stable_offsets(admin: AdminClient, topic: str, partitions: tuple[int, ...], *, is_end: bool) -> dict[int, int]:
     """Offsets as a `read_committed` reader sees them: the end is the last stable offset."""
     spec = OffsetSpec.latest() if is_end else OffsetSpec.earliest()
-    try:
+
+    def ask() -> dict[int, int]:
         futures = cast(
             "dict[TopicPartition, Future[ListOffsetsResultInfo]]",
             cast(Any, admin).list_offsets(
@@ -27,6 +35,27 @@ def stable_offsets(admin: AdminClient, topic: str, partitions: tuple[int, ...], 
                 request_timeout=ANSWER_S,
             ),
         )
-        return {partition.partition: future.result(timeout=ANSWER_S).offset for partition, future in futures.items()}
-    except KafkaException as error:
-        raise EmbeddedError(f"the offsets of {topic}: {describe_error(error)}") from error
+        # Without a bound of its own: librdkafka ends each of them within request_timeout, with an error that says why.
+        return {partition.partition: future.result().offset for partition, future in futures.items()}
+
+    return answered(f"the offsets of {topic}", ask)
+
+
+def answered(what: str, ask: Callable[[], T], *, patience_s: float = PATIENCE_S) -> T:
+    """What `ask` returns, which is called again while it raises KafkaException: no answer, or a leader that moves.
+
+    Raises:
+        EmbeddedError: it failed for `patience_s`; with the last failure and the number of tries.
+    """
+    began = time.monotonic()
+    tries = 0
+    while True:
+        tries += 1
+        try:
+            return ask()
+        except KafkaException as error:
+            if time.monotonic() - began >= patience_s:
+                raise EmbeddedError(
+                    f"{what}: {describe_error(error)} ({tries} tries in {time.monotonic() - began:.0f} s)"
+                ) from error
+        time.sleep(_ASK_AGAIN_AFTER_S)

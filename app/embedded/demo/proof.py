@@ -13,11 +13,10 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka import KafkaError as Code
 from confluent_kafka.admin import AdminClient
 
-from app.embedded.demo.feed import FedFlight, Feed, describe_error
-from app.embedded.demo.offsets import stable_offsets
+from app.embedded.demo.feed import FedFlight, Feed
+from app.embedded.demo.offsets import ANSWER_S, answered, stable_offsets
 from app.embedded.errors import EmbeddedError
 
-_ANSWER_S = 10.0
 _READ_S = 60.0
 
 PROJECTED = ("flight_id", "carrier", "origin", "destination", "arrival_delay_min")
@@ -98,7 +97,8 @@ class SinkReader:
 
     def _open(self, admin: AdminClient) -> Consumer:
         if self._consumer is None:
-            metadata = admin.list_topics(self.topic, timeout=_ANSWER_S).topics[self.topic]
+            described = answered(f"the topic {self.topic}", lambda: admin.list_topics(self.topic, timeout=ANSWER_S))
+            metadata = described.topics[self.topic]
             self._partitions = tuple(sorted(metadata.partitions))
             starts = stable_offsets(admin, self.topic, self._partitions, is_end=False)
             self._next = dict(starts)
@@ -164,12 +164,17 @@ class Proof:
     def committed(self) -> list[int]:
         """The group's committed offset in each source partition; 0 where it has none."""
         wanted = [TopicPartition(self._feed.topic, p) for p in range(self._feed.partitions)]
-        try:
+
+        def ask() -> list[TopicPartition]:
             # Not AdminClient.list_consumer_group_offsets: while the group's coordinator loads or moves, librdkafka
             # 2.16.0 dereferences the group that an admin handle does not have, and the process is gone.
-            found = self._offsets.committed(wanted, _ANSWER_S)
-        except KafkaException as error:
-            raise EmbeddedError(f"the offsets of group {self._group}: {describe_error(error)}") from error
+            found = self._offsets.committed(wanted, ANSWER_S)
+            for partition in found:
+                if partition.error is not None:
+                    raise KafkaException(partition.error)
+            return found
+
+        found = answered(f"the offsets of group {self._group}", ask)
         offsets = [0] * self._feed.partitions
         for partition in found:
             offsets[partition.partition] = max(partition.offset, 0)
