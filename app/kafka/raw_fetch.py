@@ -1,6 +1,7 @@
 """Fetches the logs of partitions as they are: batch headers, pending and aborted records, control records and all.
 
-From the leaders at read_uncommitted, by Fetch version 11: every broker from 2.3 to 4.x speaks it, and it names topics.
+From the leaders, by Fetch version 11: every broker from 2.3 to 4.x speaks it, and it names topics. At read_committed an
+answer ends at the last stable offset and lists the transactions that were aborted; what it has up to there is the same.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest  # pyright: ignore[reportMissingTypeStubs]
@@ -20,7 +22,6 @@ from app.ports.brokers import TopicPartition
 
 _FETCH_VERSION = 11
 _LIST_OFFSETS_VERSION = 5
-_READ_UNCOMMITTED = 0
 _CONSUMER = -1
 _OFFSET_OUT_OF_RANGE = 1
 EARLIEST = -2
@@ -33,11 +34,24 @@ FetchMessage: Any = FetchRequest
 ListOffsetsMessage: Any = ListOffsetsRequest
 
 
+class Isolation(IntEnum):
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+
+class AbortedTransaction(NamedTuple):
+    """As a broker lists it: where this producer's aborted transaction begins in the partition."""
+
+    producer_id: int
+    first_offset: int
+
+
 class FetchedLog(NamedTuple):
     """What one answer had of one partition.
 
     batches: the first may begin before the offset that was asked for. next_offset: where to go on, which is the log's
-    start where the offset that was asked for is gone. -1 stands for what the answer does not tell.
+    start where the offset that was asked for is gone. -1 stands for what the answer does not tell. aborted: at
+    read_committed, those that reach into what was fetched.
     """
 
     batches: tuple[RecordBatch | UnreadableBatch, ...]
@@ -45,6 +59,7 @@ class FetchedLog(NamedTuple):
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
+    aborted: tuple[AbortedTransaction, ...] = ()
 
 
 def read_logs(
@@ -103,14 +118,18 @@ class RawFetcher(RawClient):
             raise UnavailableError(f"not reached in time: {what}; last seen: {self.last_failure or 'no failure'}")
 
     def fetch(
-        self, positions: Mapping[TopicPartition, int], *, max_wait_ms: int = 100
+        self,
+        positions: Mapping[TopicPartition, int],
+        *,
+        max_wait_ms: int = 100,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> dict[TopicPartition, FetchedLog]:
         """One answer of each leader, after `max_wait_ms` at the latest. Partitions that have no leader now are missing.
 
         Raises a KafkaError of the library's for what trying again does not mend.
         """
         requests = {
-            broker_id: self._request({at: positions[at] for at in led}, max_wait_ms)
+            broker_id: self._request({at: positions[at] for at in led}, max_wait_ms, isolation)
             for broker_id, led in self._leaders(positions).items()
         }
         found: dict[TopicPartition, FetchedLog] = {}
@@ -120,15 +139,23 @@ class RawFetcher(RawClient):
             self._forget_leaders()
         return found
 
-    def list_offsets(self, partitions: Collection[TopicPartition], which: int) -> dict[TopicPartition, int]:
-        """The EARLIEST or LATEST offset of each, LATEST being the high watermark.
+    def list_offsets(
+        self,
+        partitions: Collection[TopicPartition],
+        which: int,
+        *,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    ) -> dict[TopicPartition, int]:
+        """The EARLIEST or LATEST offset of each, LATEST being the high watermark, or the last stable offset.
 
         Version 5 (KIP-207): a new leader whose high watermark is not yet what its predecessor's was says so.
         """
         found: dict[TopicPartition, int] = {}
         while len(found) < len(partitions):
             missing = [at for at in partitions if at not in found]
-            requests = {broker: self._list_request(led, which) for broker, led in self._leaders(missing).items()}
+            requests = {
+                broker: self._list_request(led, which, isolation) for broker, led in self._leaders(missing).items()
+            }
             for answer in self._manager.run(self._answers, requests):
                 for topic in answer.topics:
                     for part in topic.partitions:
@@ -140,7 +167,7 @@ class RawFetcher(RawClient):
                 self._forget_leaders()
         return found
 
-    def _list_request(self, partitions: Collection[TopicPartition], which: int) -> Any:
+    def _list_request(self, partitions: Collection[TopicPartition], which: int, isolation: Isolation) -> Any:
         message = ListOffsetsMessage
         topic = message.ListOffsetsTopic
         by_topic: defaultdict[str, list[Any]] = defaultdict(list)
@@ -150,7 +177,7 @@ class RawFetcher(RawClient):
             )
         return message(
             replica_id=_CONSUMER,
-            isolation_level=_READ_UNCOMMITTED,
+            isolation_level=isolation,
             topics=[topic(name=name, partitions=wanted) for name, wanted in by_topic.items()],
             min_version=_LIST_OFFSETS_VERSION,
             max_version=_LIST_OFFSETS_VERSION,
@@ -166,7 +193,7 @@ class RawFetcher(RawClient):
         self.last_failure = str(error)
         return False
 
-    def _request(self, positions: Mapping[TopicPartition, int], max_wait_ms: int) -> Any:
+    def _request(self, positions: Mapping[TopicPartition, int], max_wait_ms: int, isolation: Isolation) -> Any:
         topic = FetchMessage.FetchTopic
         by_topic: defaultdict[str, list[Any]] = defaultdict(list)
         for at, offset in positions.items():
@@ -184,7 +211,7 @@ class RawFetcher(RawClient):
             max_wait_ms=max_wait_ms,
             min_bytes=1,
             max_bytes=_MAX_BYTES,
-            isolation_level=_READ_UNCOMMITTED,
+            isolation_level=isolation,
             # No incremental fetch session: each request stands for itself.
             session_id=0,
             session_epoch=-1,
@@ -232,6 +259,10 @@ class RawFetcher(RawClient):
                     part.high_watermark,
                     part.last_stable_offset,
                     part.log_start_offset,
+                    tuple(
+                        AbortedTransaction(entry.producer_id, entry.first_offset)
+                        for entry in part.aborted_transactions or ()
+                    ),
                 )
         return found
 

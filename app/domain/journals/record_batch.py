@@ -9,12 +9,12 @@ Source: Kafka's documentation, "Message Format"; clients/.../record/internal/Def
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Iterator
 from enum import IntEnum
 
 import msgspec
 
+from app.domain.journals.compression import decompress
 from app.domain.journals.wire_format import MalformedError
 from app.domain.journals.wire_message import Undecodable
 
@@ -26,14 +26,6 @@ _MAGIC = 2
 _CONTROL_KEY = struct.Struct(">hh")
 _MARKER = struct.Struct(">hi")
 _MAX_VARINT_BYTES = 10
-
-
-class Compression(IntEnum):
-    NONE = 0
-    GZIP = 1
-    SNAPPY = 2
-    LZ4 = 3
-    ZSTD = 4
 
 
 class RecordBatch(msgspec.Struct, frozen=True, gc=False):
@@ -71,7 +63,7 @@ class RecordBatch(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def codec(self) -> int:
-        """One of Compression, or a number that is not in use yet."""
+        """One of compression.Compression, or a number that is not in use yet."""
         return self.attributes & 0x07
 
 
@@ -153,20 +145,14 @@ def _batch(data: bytes, at: int, after: int) -> RecordBatch:
 
 
 def read_records(batch: RecordBatch) -> list[Record] | Undecodable:
-    """The records of a batch; `Undecodable` for a compression that is not built in, and for malformed ones."""
-    data = batch.records
+    """The records of a batch; `Undecodable` for a compression that has no name yet, and for malformed ones."""
+    if batch.record_count == 0:
+        # Compaction took all of them: there is nothing left to decompress, whatever the codec.
+        return []
     try:
-        if batch.codec == Compression.GZIP:
-            data = zlib.decompress(data, wbits=zlib.MAX_WBITS | 16)
-        elif batch.codec != Compression.NONE:
-            return Undecodable(f"compressed with {_codec_name(batch.codec)}, which we do not decompress", data)
-        return _records(data, batch)
-    except (MalformedError, IndexError, UnicodeDecodeError, zlib.error) as error:
-        return Undecodable(f"malformed records: {error}", data)
-
-
-def _codec_name(codec: int) -> str:
-    return Compression(codec).name.lower() if codec in set(Compression) else f"codec {codec}"
+        return _records(decompress(batch.codec, batch.records), batch)
+    except (MalformedError, IndexError, UnicodeDecodeError) as error:
+        return Undecodable(f"malformed records: {error}", batch.records)
 
 
 def _records(data: bytes, batch: RecordBatch) -> list[Record]:
