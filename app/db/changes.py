@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager, suppress
 import psycopg
 from sqlalchemy import make_url
 
+from app.db.connection import answer_in_time
 from app.db.keep_alive import lasting_conninfo
 
 CHANNEL = "fenceline_changes"
@@ -76,7 +77,8 @@ class ChangeFeed:
         while True:
             try:
                 async with await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True) as connection:
-                    await connection.execute(f"LISTEN {CHANNEL}")
+                    async with answer_in_time():
+                        await connection.execute(f"LISTEN {CHANNEL}")
                     self.is_listening = True
                     pause_s = _RECONNECT_AFTER_S
                     self._tell(EVERYTHING)

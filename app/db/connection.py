@@ -28,7 +28,7 @@ class Connection:
     async def execute(self, statement: sa.Executable, parameters: Any = None) -> sa.CursorResult[Any]:
         """The statement's whole result. Raises our errors only."""
         with self.translating():
-            async with _answer_in_time():
+            async with answer_in_time():
                 if self._connection is None:
                     self._connection = await self._engine.connect()
                 return await self._connection.execute(statement, parameters)
@@ -43,7 +43,7 @@ class Connection:
     async def commit(self) -> None:
         if self._connection is not None:
             with self.translating():
-                async with _answer_in_time():
+                async with answer_in_time():
                     await self._connection.commit()
 
     async def rollback(self) -> None:
@@ -72,7 +72,7 @@ class Connection:
 
 
 @asynccontextmanager
-async def _answer_in_time() -> AsyncGenerator[None]:
+async def answer_in_time() -> AsyncGenerator[None]:
     """Bound the wait on our side as well: a Postgres that is frozen keeps its connections and ends no statement.
 
     psycopg then tries to cancel the statement and to close the connection in order, for up to 5 s each.

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 import psycopg
 from sqlalchemy import make_url
 
+from app.db.connection import answer_in_time
 from app.db.errors import translated
 from app.db.keep_alive import lasting_conninfo
 
@@ -64,8 +65,11 @@ class AdvisoryLocks:
         )
         try:
             while True:
-                cursor = await connection.execute(_TRY, (f"fenceline {name}",))
-                row = await cursor.fetchone()
+                # A frozen Postgres keeps the connection open, and so does the kernel while a question is on its way to
+                # a host that is gone: without a bound another Postgres would not be asked until then.
+                async with answer_in_time():
+                    cursor = await connection.execute(_TRY, (f"fenceline {name}",))
+                    row = await cursor.fetchone()
                 if row is not None and row[0]:
                     return connection
                 await asyncio.sleep(_ASK_AGAIN_AFTER_S)

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from app.db.database import Database
 from app.db.locks import AdvisoryLocks
 from app.domain.errors import UnavailableError
+from app.embedded.postgres import EmbeddedPostgres
 from tests.support.waiting import wait_for_async
 
 DEADLINE_S = 10.0
@@ -81,3 +82,29 @@ async def test_a_database_that_is_away_is_named(database: Database) -> None:
     with pytest.raises(UnavailableError, match=r"Postgres at 127\.0\.0\.1:1 does not answer"):
         async with AdvisoryLocks(url).hold("reconciler"):
             pass
+
+
+@pytest.mark.slow
+async def test_who_waits_gives_a_frozen_postgres_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.db.connection.ANSWER_WITHIN_S", 1.0)
+    with EmbeddedPostgres.start() as postgres:
+        locks = AdvisoryLocks(postgres.url)
+        async with locks.hold("reconciler"):
+
+            async def wait() -> None:
+                async with locks.hold("reconciler"):
+                    raise AssertionError("two hold one lock")
+
+            waiting = asyncio.create_task(wait())
+            database = Database(postgres.url)
+            try:
+                await wait_for_async(lambda: sessions(database, 2), DEADLINE_S, "the second session waits")
+            finally:
+                await database.close()
+            postgres.pause()
+            try:
+                async with asyncio.timeout(20):  # 1 s of ours and 10 s of psycopg's
+                    with pytest.raises(UnavailableError, match="holds the connection and says nothing"):
+                        await waiting
+            finally:
+                postgres.resume()
