@@ -13,5 +13,5 @@ async def thin_samples(uow: UnitOfWork, *, now: datetime) -> int:
 
 
 async def expire(uow: UnitOfWork, *, now: datetime) -> dict[str, int]:
-    """Remove used and expired keys, links and sessions, and old events; rows by table. For a loop, every hour."""
+    """Remove what is used up or old; rows by table. For a loop, every minute or so."""
     return await uow.retention.expire(now=now)

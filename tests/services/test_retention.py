@@ -56,6 +56,7 @@ async def test_what_nobody_needs_expires_and_the_rest_stays(plane: ControlPlane)
         "run_samples": 1,
         "task_events": 1,
         "partition_ownerships": 0,
+        "task_attempts": 0,
     }
     async with plane.uow() as uow:
         assert await tokens.authenticate(uow, secret, now=later) is not None, "a token ends when it is revoked"
@@ -81,3 +82,31 @@ async def test_ownerships_of_ended_runs_expire_and_those_of_a_living_one_stay(pl
         await uow.runs.end(run.id, end=RunEnd.STOPPED, reason="x", now=later)
         await uow.commit()
     assert await expire() == 1
+
+
+async def test_attempts_that_others_have_followed_go_and_what_they_did_still_counts(plane: ControlPlane) -> None:
+    run = await plane.running(tasks_per_instance=2)
+    for task, attempt, records_in in ((0, 0, 100), (0, 1, 20), (1, 0, 3)):
+        await plane.beat(task_heartbeat(run.id, task=task, attempt=attempt, records_in=records_in))
+
+    async def expire() -> int:
+        async with plane.uow() as uow:
+            removed = await retention.expire(uow, now=plane.now)
+            await uow.commit()
+        return removed["task_attempts"]
+
+    async def now() -> tuple[int, list[tuple[int, int]]]:
+        async with plane.uow() as uow:
+            statuses = await uow.tasks.list_statuses([run.id])
+            totals = (await uow.tasks.totals([run.id]))[run.id]
+        return totals.records_in, [(status.last.task, status.last.attempt) for status in statuses]
+
+    assert await expire() == 0, "they are young"
+    plane.pass_time(timedelta(days=31).total_seconds())
+    assert await expire() == 1
+    assert await now() == (123, [(0, 1), (1, 0)])
+    await plane.beat(task_heartbeat(run.id, task=0, attempt=2, records_in=4))
+    plane.pass_time(timedelta(days=31).total_seconds())
+    assert await expire() == 1
+    assert await now() == (127, [(0, 2), (1, 0)])
+    assert await expire() == 0

@@ -11,12 +11,36 @@ from app.db.tables.access import idempotency_keys, one_time_links, sessions
 from app.db.tables.mappings import partition_ownerships
 from app.db.tables.runs import runs
 from app.db.tables.tasks import run_samples, task_events
+from app.domain.runs.series import RunTotals
 
 FINE_SAMPLES_FOR = timedelta(hours=1)
 SAMPLES_FOR = timedelta(days=14)
 KEYS_FOR = timedelta(hours=24)
 EVENTS_FOR = timedelta(days=30)
 SESSIONS_FOR = timedelta(days=7)
+ATTEMPTS_FOR = EVENTS_FOR
+
+_COUNTERS = RunTotals.__struct_fields__
+_EXPIRE_ATTEMPTS = sa.text(
+    f"""
+    WITH gone AS (
+        DELETE FROM task_attempts AS old
+        WHERE received_at < :before AND EXISTS (
+            SELECT FROM task_attempts AS newer
+            WHERE (newer.run_id, newer.ordinal, newer.task) = (old.run_id, old.ordinal, old.task)
+              AND (newer.lease, newer.attempt) > (old.lease, old.attempt))
+        RETURNING run_id, report->'counters' AS counters
+    ), kept AS (
+        INSERT INTO expired_totals (run_id, {", ".join(_COUNTERS)})
+        SELECT run_id, {", ".join(f"coalesce(sum((counters->>'{name}')::bigint), 0)" for name in _COUNTERS)}
+        FROM gone GROUP BY run_id
+        ON CONFLICT (run_id) DO UPDATE
+        SET {", ".join(f"{name} = expired_totals.{name} + excluded.{name}" for name in _COUNTERS)}
+    )
+    SELECT count(*) FROM gone
+    """  # noqa: S608 - names of our own fields
+)
+"""Attempts that another one has followed, all but their counters. A task's newest attempt *is* the task, and stays."""
 
 
 class SqlRetention:
@@ -52,4 +76,6 @@ class SqlRetention:
         removed: dict[str, int] = {}
         for table, statement in statements.items():
             removed[table] = (await self._db.execute(statement)).rowcount
+        attempts = await self._db.execute(_EXPIRE_ATTEMPTS, {"before": now - ATTEMPTS_FOR})
+        removed["task_attempts"] = attempts.scalar_one()
         return removed

@@ -15,7 +15,7 @@ from app.db.repositories.lease_context import LEASE_CONTEXT, lease_context
 from app.db.repositories.runs import checked_uuid, cursor_moment
 from app.db.tables.definitions import pipelines
 from app.db.tables.runs import runs
-from app.db.tables.tasks import run_samples, task_attempts, task_events
+from app.db.tables.tasks import expired_totals, run_samples, task_attempts, task_events
 from app.domain.page import Page, decode_cursor, encode_cursor
 from app.domain.runs.series import RunSample, RunTotals
 from app.domain.runs.task import (
@@ -55,13 +55,20 @@ _SAMPLE = sa.text(
     """
 ).bindparams(sa.bindparam("run_id", type_=sa.Uuid(as_uuid=False)))
 
-_TOTALS = sa.select(
-    _T.run_id,
-    *(
-        sa.func.sum(_T.report["counters"][name].as_string().cast(sa.BigInteger)).cast(sa.BigInteger).label(name)
-        for name in RunTotals.__struct_fields__
+_COUNTED = sa.union_all(
+    sa.select(
+        _T.run_id,
+        *(
+            _T.report["counters"][name].as_string().cast(sa.BigInteger).label(name)
+            for name in RunTotals.__struct_fields__
+        ),
     ),
-).group_by(_T.run_id)
+    sa.select(expired_totals),
+).subquery()
+_TOTALS = sa.select(
+    _COUNTED.c.run_id,
+    *(sa.func.sum(_COUNTED.c[name]).cast(sa.BigInteger).label(name) for name in RunTotals.__struct_fields__),
+).group_by(_COUNTED.c.run_id)
 
 
 class SqlTasks:
@@ -248,7 +255,7 @@ class SqlTasks:
     async def totals(self, run_ids: Sequence[str]) -> dict[str, RunTotals]:
         if not run_ids:
             return {}
-        rows = await self._db.rows(_TOTALS.where(_T.run_id.in_(run_ids)))
+        rows = await self._db.rows(_TOTALS.where(_COUNTED.c.run_id.in_(run_ids)))
         return {
             row.run_id: RunTotals(**{name: getattr(row, name) or 0 for name in RunTotals.__struct_fields__})
             for row in rows

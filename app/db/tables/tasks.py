@@ -1,4 +1,4 @@
-"""Tasks by attempt, their events, and the samples of a run."""
+"""Tasks by attempt, their events, and the samples and totals of a run."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
 from app.db.tables.columns import UUID, integer, json, metadata, moment, one_of, text
+from app.domain.runs.series import RunTotals
 from app.domain.runs.task import EventKind, TaskState
 
 task_attempts = sa.Table(
@@ -67,4 +68,12 @@ run_samples = sa.Table(
     sa.Column("aborts_per_s", sa.Double, nullable=False),
     sa.Column("commit_latency_p99_ms", sa.Double),
     sa.Column("lag_records", sa.BigInteger),
+)
+
+# What attempts did whose rows are gone, so that a run's totals never shrink.
+expired_totals = sa.Table(
+    "expired_totals",
+    metadata,
+    sa.Column("run_id", UUID, sa.ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    *(sa.Column(name, sa.BigInteger, nullable=False) for name in RunTotals.__struct_fields__),
 )
