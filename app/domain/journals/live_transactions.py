@@ -15,7 +15,7 @@ import msgspec
 from app.domain.journals import transaction_state
 from app.domain.journals.reading import Reading
 from app.domain.journals.record_batch import RecordBatch, UnreadableBatch
-from app.domain.journals.transaction_state import TransactionState, TransactionStatus
+from app.domain.journals.transaction_state import TopicPartitions, TransactionState, TransactionStatus
 from app.domain.journals.wire_message import Undecodable
 
 MAX_STEPS = 20
@@ -48,18 +48,73 @@ class StepKind(StrEnum):
     ADVANCED = "advanced"
 
 
-class Step(msgspec.Struct, frozen=True, gc=False):
-    """The id's first moment with this producer id and epoch."""
+class RecordedState(msgspec.Struct, frozen=True, gc=False):
+    """A state as the journal has it, at `offset` of its id's partition, appended at `timestamp_ms`.
 
-    kind: StepKind
+    partitions: those of an open transaction; of other states they are not kept, because the past must be small.
+    """
+
+    offset: int
+    timestamp_ms: int
+    status: TransactionStatus
     producer_id: int
     producer_epoch: int
-    at_ms: int
-    offset: int
+    timeout_ms: int
+    start_ms: int
+    last_update_ms: int
+    client_transaction_version: int
+    version: int
+    partitions: tuple[TopicPartitions, ...] = ()
+
+
+def recorded(state: TransactionState, offset: int, timestamp_ms: int) -> RecordedState:
+    return RecordedState(
+        offset,
+        timestamp_ms,
+        state.status,
+        state.producer_id,
+        state.producer_epoch,
+        state.timeout_ms,
+        state.start_ms,
+        state.last_update_ms,
+        state.client_transaction_version,
+        state.version,
+        state.partitions or () if state.status is TransactionStatus.ONGOING else (),
+    )
+
+
+class Step(msgspec.Struct, frozen=True, gc=False):
+    """The id's first record with this producer id and epoch, and what it is judged by.
+
+    before: the id's record before it; None where reading began with this one.
+    then: what came next, unless that is a step itself; the end of the abort that this step began is not meant.
+        Kept only where `before` is: without it nothing is judged.
+    """
+
+    kind: StepKind
+    record: RecordedState
+    before: RecordedState | None = None
+    then: RecordedState | None = None
+
+    @property
+    def producer_id(self) -> int:
+        return self.record.producer_id
+
+    @property
+    def producer_epoch(self) -> int:
+        return self.record.producer_epoch
+
+    @property
+    def at_ms(self) -> int:
+        return self.record.last_update_ms
+
+    @property
+    def offset(self) -> int:
+        return self.record.offset
 
 
 class LiveTransaction(msgspec.Struct, frozen=True, gc=False):
-    """One transactional id as of its newest record, which is at `offset` of `partition`.
+    """One transactional id as of its newest record: at `offset` of `partition`, appended at `timestamp_ms`.
 
     steps: oldest first. steps_dropped: how many older ones are not kept. commits, aborts: since reading began.
     """
@@ -73,6 +128,12 @@ class LiveTransaction(msgspec.Struct, frozen=True, gc=False):
     steps_dropped: int = 0
     commits: int = 0
     aborts: int = 0
+    timestamp_ms: int = -1
+
+    @property
+    def newest(self) -> RecordedState:
+        """Its newest record."""
+        return recorded(self.state, self.offset, self.timestamp_ms)
 
     @property
     def is_open(self) -> bool:
@@ -92,16 +153,26 @@ class LiveTransaction(msgspec.Struct, frozen=True, gc=False):
 
 
 def fold(
-    before: LiveTransaction | None, transactional_id: str, state: TransactionState, *, partition: int, offset: int
+    before: LiveTransaction | None,
+    transactional_id: str,
+    state: TransactionState,
+    *,
+    partition: int,
+    offset: int,
+    timestamp_ms: int,
 ) -> LiveTransaction:
     """The id after one more of its records."""
     protocol = _protocol(before, state)
     kind = _step_kind(before, state, protocol)
     steps, dropped = (before.steps, before.steps_dropped) if before else ((), 0)
     if kind is not None:
-        steps = (*steps, Step(kind, state.producer_id, state.producer_epoch, state.last_update_ms, offset))
+        was = None if before is None else recorded(before.state, before.offset, before.timestamp_ms)
+        steps = (*steps, Step(kind, recorded(state, offset, timestamp_ms), was))
         if len(steps) > MAX_STEPS:
             steps, dropped = steps[1:], dropped + 1
+    elif steps and steps[-1].then is None and _is_awaited(steps[-1], state):
+        last = steps[-1]
+        steps = (*steps[:-1], Step(last.kind, last.record, last.before, recorded(state, offset, timestamp_ms)))
     return LiveTransaction(
         transactional_id,
         state,
@@ -112,7 +183,13 @@ def fold(
         dropped,
         (before.commits if before else 0) + (state.status is TransactionStatus.COMPLETE_COMMIT),
         (before.aborts if before else 0) + (state.status is TransactionStatus.COMPLETE_ABORT),
+        timestamp_ms,
     )
+
+
+def _is_awaited(step: Step, state: TransactionState) -> bool:
+    """Whether this is the first that comes after a step that is judged by it."""
+    return step.before is not None and (step.kind is not StepKind.ABORTED or state.status not in _ABORTS)
 
 
 def _protocol(before: LiveTransaction | None, state: TransactionState) -> ClientProtocol:
@@ -165,7 +242,12 @@ class LiveTransactions(msgspec.Struct):
                 changed.append(transactional_id)
             else:
                 self.ids[transactional_id] = fold(
-                    self.ids.get(transactional_id), transactional_id, state, partition=partition, offset=record.offset
+                    self.ids.get(transactional_id),
+                    transactional_id,
+                    state,
+                    partition=partition,
+                    offset=record.offset,
+                    timestamp_ms=record.timestamp_ms,
                 )
                 changed.append(transactional_id)
         return changed

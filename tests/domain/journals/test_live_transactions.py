@@ -76,6 +76,28 @@ def test_takeover_leaves_its_steps(version: str) -> None:
 
 
 @both_versions
+def test_step_keeps_the_records_that_it_is_judged_by(version: str) -> None:
+    """What was before, the record itself, and what the new producer did first."""
+    _, aborted, taken, _ = folded(recorded(version)).ids["taken-0"].steps
+    statuses = [
+        (record.offset, record.status)
+        for step in (aborted, taken)
+        for record in (step.before, step.record, step.then)
+        if record is not None
+    ]
+    assert statuses == [
+        (31, TransactionStatus.ONGOING),
+        (32, TransactionStatus.PREPARE_ABORT),
+        (33, TransactionStatus.COMPLETE_ABORT),
+        (34, TransactionStatus.EMPTY),
+        (35, TransactionStatus.ONGOING),
+    ]
+    assert aborted.before is not None
+    assert aborted.before.timestamp_ms <= aborted.record.timestamp_ms
+    assert [at.topic for at in aborted.before.partitions] == ["orders.copied"]
+
+
+@both_versions
 def test_timeout_leaves_an_abort_and_no_init(version: str) -> None:
     late = folded(recorded(version)).ids["late-0"]
     assert steps_of(late) == [(StepKind.INITIALISED, 0), (StepKind.ABORTED, 1)]
@@ -97,10 +119,11 @@ def test_client_protocol_is_known_from_version_1_on() -> None:
 
 
 def test_epochs_that_are_used_up_go_on_with_the_next_producer_id() -> None:
-    before = fold(None, "t", state(TransactionStatus.ONGOING, epoch=32_766, client=2), partition=0, offset=0)
-    after = fold(
-        before, "t", state(TransactionStatus.COMPLETE_COMMIT, epoch=0, client=2, producer_id=8), partition=0, offset=1
+    before = fold(
+        None, "t", state(TransactionStatus.ONGOING, epoch=32_766, client=2), partition=0, offset=0, timestamp_ms=1
     )
+    rotated = state(TransactionStatus.COMPLETE_COMMIT, epoch=0, client=2, producer_id=8)
+    after = fold(before, "t", rotated, partition=0, offset=1, timestamp_ms=1)
     assert after.steps == before.steps
     assert (after.state.producer_id, after.commits) == (8, 1)
 
@@ -171,6 +194,7 @@ def test_what_cannot_be_read_is_counted_and_stops_nothing() -> None:
 def test_past_of_an_id_is_bounded() -> None:
     live = None
     for epoch in range(MAX_STEPS + 5):
-        live = fold(live, "t", state(TransactionStatus.EMPTY, epoch=epoch), partition=0, offset=epoch)
+        empty = state(TransactionStatus.EMPTY, epoch=epoch)
+        live = fold(live, "t", empty, partition=0, offset=epoch, timestamp_ms=1)
     assert live is not None
     assert (len(live.steps), live.steps_dropped, live.steps[0].producer_epoch) == (MAX_STEPS, 5, 5)
