@@ -1,4 +1,4 @@
-"""Every few minutes: remove the folders of instances that ended long ago, with their drivers' logs.
+"""Once a minute: cut drivers' logs that are too long, and remove the folders of instances that ended long ago.
 
 Folders lie on the host that submitted the driver, so each server does this for its own: `name` is the host's.
 """
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class FolderRetention:
-    """The loop that keeps the state folder from growing with every lease.
+    """The loop that keeps the state folder from growing with every lease, and with the life of one.
 
     A folder goes when nothing was written in it for `kept_for`, its instance has ended that long ago or is not in this
     database any more, and no process works in it. So neither a database that was restored from an older copy nor an
@@ -34,7 +34,7 @@ class FolderRetention:
         clock: Clock,
         where: str,
         kept_for: timedelta,
-        period_s: float = 600.0,
+        period_s: float = 60.0,
     ) -> None:
         self.name = f"instance files of {where}"
         self.period_s = period_s
@@ -44,6 +44,8 @@ class FolderRetention:
         self._kept_for = kept_for
 
     async def turn(self) -> None:
+        if trimmed := await self._folders.trim_logs():
+            log.info("%d drivers' logs had become too long; their last part is in driver.log.1", trimmed)
         before = self._clock.now() - self._kept_for
         candidates = await self._folders.unchanged_since(before)
         removed = 0

@@ -37,6 +37,10 @@ class InstanceFolders(Protocol):
         """Those in which nothing was written since; among them may be one whose driver lives and has nothing to say."""
         ...
 
+    async def trim_logs(self) -> int:
+        """Cut drivers' logs that have become too long, those of living ones too; how many."""
+        ...
+
     async def remove(self, folder: LeaseFolder) -> bool:
         """Remove it with all that is in it; False, and nothing done, while a process works in it.
 

@@ -23,6 +23,7 @@ from app.wire.specification import InstanceSpecification
 log = logging.getLogger(__name__)
 
 LOG_TAIL_BYTES = 4096
+LOG_LIMIT_BYTES = 16 * 1024 * 1024
 
 
 class _Ending(msgspec.Struct):
@@ -53,6 +54,11 @@ class InstanceFiles(msgspec.Struct, frozen=True):
     @property
     def log(self) -> Path:
         return self.folder / "driver.log"
+
+    @property
+    def older_log(self) -> Path:
+        """What `trim_log` took out of the log last."""
+        return self.folder / "driver.log.1"
 
     @property
     def outcome(self) -> Path:
@@ -115,6 +121,26 @@ class InstanceFiles(msgspec.Struct, frozen=True):
                 return file.read().decode("utf-8", "replace")
         except OSError:
             return ""
+
+    def trim_log(self, *, limit_bytes: int = LOG_LIMIT_BYTES) -> bool:
+        """Once the log is longer than `limit_bytes`, move its last `limit_bytes` to `older_log` and begin it again.
+
+        Copied and cut, since a living driver keeps its file open; it appends, so it goes on at the new beginning. What
+        it writes between the copy and the cut is lost. False when nothing was to be done. Raises OSError.
+        """
+        try:
+            log = self.log.open("r+b")
+        except FileNotFoundError:
+            return False
+        with log:
+            size = log.seek(0, os.SEEK_END)
+            if size <= limit_bytes:
+                return False
+            log.seek(size - limit_bytes)
+            with self.older_log.open("wb") as older:
+                shutil.copyfileobj(log, older)
+            log.truncate(0)
+        return True
 
 
 def _sentence(error: OSError, path: Path) -> str:

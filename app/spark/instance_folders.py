@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import shutil
 from datetime import UTC, datetime
@@ -12,6 +13,8 @@ from app.domain.errors import UnavailableError
 from app.ports.spark import LeaseFolder
 from app.spark import driver_processes
 from app.spark.instance_files import InstanceFiles, folder_of_instances
+
+log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"(?P<run_id>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-(?P<ordinal>\d+)-(?P<lease>\d+)")
 
@@ -25,11 +28,30 @@ class StateFolders:
     async def unchanged_since(self, moment: datetime) -> list[LeaseFolder]:
         return await asyncio.to_thread(self._unchanged_since, moment)
 
+    async def trim_logs(self) -> int:
+        return await asyncio.to_thread(self._trim_logs)
+
     async def remove(self, folder: LeaseFolder) -> bool:
         return await asyncio.to_thread(self._remove, folder)
 
     def _unchanged_since(self, moment: datetime) -> list[LeaseFolder]:
-        found: list[LeaseFolder] = []
+        return [
+            LeaseFolder(run_id=name["run_id"], ordinal=int(name["ordinal"]), lease=int(name["lease"]))
+            for path, name in self._all()
+            if _changed_at(path) < moment
+        ]
+
+    def _trim_logs(self) -> int:
+        trimmed = 0
+        for path, _ in self._all():
+            try:
+                trimmed += InstanceFiles(path).trim_log()
+            except OSError as error:
+                # One that cannot be trimmed must not keep the others.
+                log.warning("a log could not be trimmed: %s: %s", error.filename or path, error.strerror)
+        return trimmed
+
+    def _all(self) -> list[tuple[Path, re.Match[str]]]:
         try:
             paths = sorted(folder_of_instances(self._state_dir).iterdir())
         except FileNotFoundError:
@@ -38,11 +60,7 @@ class StateFolders:
             raise UnavailableError(
                 f"the folders of instances cannot be listed: {error.filename}: {error.strerror}"
             ) from error
-        for path in paths:
-            name = _NAME.fullmatch(path.name)
-            if name is not None and _changed_at(path) < moment:
-                found.append(LeaseFolder(run_id=name["run_id"], ordinal=int(name["ordinal"]), lease=int(name["lease"])))
-        return found
+        return [(path, name) for path in paths if (name := _NAME.fullmatch(path.name)) is not None]
 
     def _remove(self, folder: LeaseFolder) -> bool:
         path = InstanceFiles.of(

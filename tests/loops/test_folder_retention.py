@@ -16,7 +16,7 @@ import pytest
 from app.db.database import Database
 from app.domain.runs.instance import InstanceState
 from app.loops.folder_retention import FolderRetention
-from app.spark.instance_files import InstanceFiles
+from app.spark.instance_files import LOG_LIMIT_BYTES, InstanceFiles
 from app.spark.instance_folders import StateFolders
 from tests.support.control_plane import ControlPlane, PlaneClock
 
@@ -100,6 +100,25 @@ async def test_a_folder_that_the_database_does_not_know_goes_unless_a_process_wo
         await loop.turn()
     assert not deleted.exists()
     assert living.exists()
+
+
+async def test_the_log_of_a_living_driver_is_cut_and_goes_on(
+    plane: ControlPlane, loop: FolderRetention, tmp_path: Path
+) -> None:
+    run = await plane.running()
+    files = InstanceFiles.of(tmp_path, run_id=run.id, ordinal=0, lease=1)
+    files.folder.mkdir(parents=True)
+    # As the launcher hands it to a driver.
+    with files.log.open("ab", buffering=0) as driver:
+        driver.write(b"short\n")
+        await loop.turn()
+        assert files.log.read_bytes() == b"short\n"
+        driver.write(b"x" * LOG_LIMIT_BYTES)
+        await loop.turn()
+        driver.write(b"and on\n")
+    assert files.log.read_bytes() == b"and on\n"
+    assert files.older_log.read_bytes() == b"x" * LOG_LIMIT_BYTES
+    assert not files.trim_log(), "once is enough"
 
 
 async def test_what_is_not_named_like_a_lease_is_not_ours(
