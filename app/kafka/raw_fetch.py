@@ -16,6 +16,7 @@ from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest  # pyright:
 
 from app.domain.errors import UnavailableError
 from app.domain.journals.record_batch import RecordBatch, UnreadableBatch, split_batches
+from app.domain.partition_log.look import AbortedTransaction
 from app.kafka.attempt import Attempt
 from app.kafka.raw_client import RawClient, error_of, errors, failure, is_transient
 from app.ports.brokers import TopicPartition
@@ -37,13 +38,6 @@ ListOffsetsMessage: Any = ListOffsetsRequest
 class Isolation(IntEnum):
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
-
-
-class AbortedTransaction(NamedTuple):
-    """As a broker lists it: where this producer's aborted transaction begins in the partition."""
-
-    producer_id: int
-    first_offset: int
 
 
 class FetchedLog(NamedTuple):

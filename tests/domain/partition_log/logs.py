@@ -1,0 +1,74 @@
+"""Logs that a test writes batch by batch, and looks into stretches of them as a broker would answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from app.domain.journals.record_batch import MarkerType, RecordBatch
+from app.domain.partition_log.entries import EntryState
+from app.domain.partition_log.look import AbortedTransaction, LogBounds, Look
+from tests.domain.journals.batches import batch_of, marker
+
+
+@dataclass
+class WrittenLog:
+    """What was written, and the truth about each batch, by the definition of a transaction."""
+
+    batches: list[RecordBatch] = field(default_factory=list[RecordBatch])
+    truth: list[EntryState] = field(default_factory=list[EntryState])
+    aborted: list[tuple[AbortedTransaction, int]] = field(default_factory=list[tuple[AbortedTransaction, int]])
+    _open: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
+
+    @property
+    def end(self) -> int:
+        return self.batches[-1].last_offset + 1 if self.batches else 0
+
+    def plain(self, *, records: int = 1) -> None:
+        self.batches.append(batch_of([(b"k", b"v")] * records, base_offset=self.end))
+        self.truth.append(EntryState.PLAIN)
+
+    def data(self, producer_id: int, *, epoch: int = 0, records: int = 1) -> None:
+        self._open.setdefault(producer_id, []).append(len(self.batches))
+        self.batches.append(
+            batch_of(
+                [(b"k", b"v")] * records,
+                base_offset=self.end,
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                is_transactional=True,
+            )
+        )
+        self.truth.append(EntryState.OPEN)
+
+    def mark(self, producer_id: int, kind: MarkerType, *, epoch: int = 0) -> None:
+        at = self.end
+        indices = self._open.pop(producer_id, [])
+        for index in indices:
+            self.truth[index] = EntryState.COMMITTED if kind is MarkerType.COMMIT else EntryState.ABORTED
+        if indices and kind is MarkerType.ABORT:
+            self.aborted.append((AbortedTransaction(producer_id, self.batches[indices[0]].base_offset), at))
+        self.batches.append(marker(kind, base_offset=at, producer_id=producer_id, producer_epoch=epoch))
+        self.truth.append(EntryState.MARKER)
+
+    @property
+    def last_stable_offset(self) -> int:
+        return min((self.batches[indices[0]].base_offset for indices in self._open.values()), default=self.end)
+
+    def look(self, first: int = 0, after: int | None = None, *, log_starts_at: int = 0) -> Look:
+        """The batches of these indices, and what a broker says of them."""
+        batches = tuple(self.batches[first:after])
+        start = self.batches[first].base_offset if first < len(self.batches) else self.end
+        next_offset = batches[-1].last_offset + 1 if batches else start
+        decided_until = min(next_offset, self.last_stable_offset)
+        return Look(
+            start=start,
+            next_offset=next_offset,
+            bounds=LogBounds(
+                first_offset=log_starts_at, last_stable_offset=self.last_stable_offset, high_watermark=self.end
+            ),
+            batches=batches,
+            aborted=frozenset(
+                listed for listed, last in self.aborted if last >= start and listed.first_offset < decided_until
+            ),
+            decided_until=decided_until,
+        )
