@@ -1,0 +1,100 @@
+"""README and docs/ name only what there is: files, tests, commands, make targets, REST paths and measured figures."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+from typer.core import TyperGroup
+
+from app.cli import build
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = sorted([ROOT / "README.md", ROOT / "deploy/README.md", *ROOT.glob("docs/**/*.md")])
+ROOMS = ("app", "bench", "deploy", "docs", "migrations", "requirements", "templates", "tests", "workers")
+PATH = re.compile(rf"(?<![\w./-])(?:{'|'.join(ROOMS)})/[\w./*-]*\w")
+TEST = re.compile(r"\btest_\w+(?:\.py|…)?")
+COMMAND = re.compile(r"\bfenceline((?: [a-z][a-z|-]*\b)+)")
+FAULT_ROW = re.compile(r"^\|.*\| ([\d.]+) s \| ([\d.]+) s \|$", re.MULTILINE)
+WRITTEN_BY_A_RUN = {"tests/results/all.json"}
+ALL = pytest.mark.parametrize("document", DOCUMENTS, ids=[str(path.relative_to(ROOT)) for path in DOCUMENTS])
+
+
+def code_in(text: str) -> Iterator[str]:
+    """What stands between backticks: fenced blocks, then the rest's inline pieces."""
+    fenced = re.compile(r"```.*?```", re.DOTALL)
+    yield from fenced.findall(text)
+    yield from re.findall(r"`([^`]+)`", fenced.sub("", text))
+
+
+def names_of_tests() -> set[str]:
+    found: set[str] = set()
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        found |= {path.name, *re.findall(r"^(?:async )?def (test_\w+)", path.read_text("utf-8"), re.MULTILINE)}
+    return found
+
+
+@ALL
+def test_every_path_is_there(document: Path) -> None:
+    text = document.read_text("utf-8")
+    links = [target for target in re.findall(r"\]\(([^)#\s]+)", text) if "://" not in target]
+    missing = [target for target in links if not (document.parent / target).exists()]
+    for name in {name for code in code_in(text) for name in PATH.findall(code)} - WRITTEN_BY_A_RUN:
+        there = any(ROOT.glob(name)) if "*" in name else (ROOT / name).exists()
+        missing += [] if there else [name]
+    assert missing == []
+
+
+@ALL
+def test_every_test_is_there(document: Path) -> None:
+    """An ellipsis stands for the rest of a long name."""
+    there = names_of_tests()
+
+    def is_there(name: str) -> bool:
+        return (
+            any(one.startswith(name[:-1]) for one in there)
+            if name.endswith("…")
+            else {name, f"{name}.py"} & there != set()
+        )
+
+    named = set(TEST.findall(document.read_text("utf-8")))
+    assert {name for name in named if not is_there(name)} == set()
+
+
+@ALL
+def test_every_command_and_target_is_there(document: Path) -> None:
+    group = typer.main.get_command(build())
+    assert isinstance(group, TyperGroup)
+    commands = {
+        name: set(command.commands) if isinstance(command, TyperGroup) else set[str]()
+        for name, command in group.commands.items()
+    }
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    missing: list[str] = []
+    for code in code_in(document.read_text("utf-8")):
+        missing += [f"make {target}" for target in re.findall(r"\bmake ([a-z-]+)\b", code) if target not in targets]
+        for words in COMMAND.findall(code):
+            name, *rest = words.split()
+            known = commands.get(name)
+            if known is None:
+                missing.append(f"fenceline {name}")
+            elif known and rest:
+                missing += [f"fenceline {name} {word}" for word in rest[0].split("|") if word not in known]
+    assert missing == []
+
+
+def test_the_faults_of_the_table_have_the_figures_that_were_measured() -> None:
+    measured: dict[str, dict[str, float]] = json.loads((ROOT / "bench/results/faults.json").read_text("utf-8"))
+    figures = {(one["longest_gap_s"], one["as_before_after_s"]) for one in measured.values()}
+    said = [(float(gap), float(back)) for gap, back in FAULT_ROW.findall((ROOT / "docs/spark.md").read_text("utf-8"))]
+    assert len(said) > 10
+    assert [row for row in said if row not in figures] == []
+
+
+def test_decisions_are_numbered_without_gap_or_collision() -> None:
+    numbers = [path.name[:4] for path in sorted((ROOT / "docs/adr").glob("*.md"))]
+    assert numbers == [f"{number:04}" for number in range(1, len(numbers) + 1)]
