@@ -38,7 +38,7 @@ class SqlUnitOfWork:
         self.pipelines = SqlPipelines(self._db)
         self.transactional_ids = SqlTransactionalIds(self._db)
         self.instances = SqlInstances(self._db)
-        self.runs = SqlRuns(self._db, self.instances)
+        self.runs = SqlRuns(self._db)
         self.tasks = SqlTasks(self._db)
         self.mappings = SqlMappings(self._db)
         self.access = SqlAccess(self._db)

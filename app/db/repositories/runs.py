@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from app.db.connection import Connection
-from app.db.repositories.instances import SqlInstances, current_instances
+from app.db.repositories.instances import current_instances
 from app.db.tables.definitions import pipelines
 from app.db.tables.runs import runs
 from app.domain.errors import InvalidError, NotFoundError
@@ -25,9 +25,8 @@ _SELECT = sa.select(runs, pipelines.c.name, pipelines.c.cluster, pipelines.c.kaf
 
 
 class SqlRuns:
-    def __init__(self, db: Connection, instances: SqlInstances) -> None:
+    def __init__(self, db: Connection) -> None:
         self._db = db
-        self._instances = instances
 
     async def add(self, *, pipeline: str, revision: int, by: str, now: datetime) -> Run:
         row = (

@@ -42,12 +42,10 @@ class _IdentityKeeper:
 
     def __init__(self) -> None:
         self.identity: ProducerIdentity | None = None
-        self.times_heard = 0
 
     def __call__(self, statistics: str) -> None:
         eos = msgspec.json.decode(statistics, type=_Statistics).eos
         if eos.producer_id >= 0:
-            self.times_heard += 1
             self.identity = ProducerIdentity(eos.producer_id, eos.producer_epoch)
 
 
