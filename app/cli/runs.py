@@ -186,8 +186,8 @@ def drain(target: Target, why: Why = None, wait: Wait = None, as_json: AsJson = 
 
 @app.command()
 def kill(target: Target, why: Why = None, yes: Yes = False, wait: Wait = None, as_json: AsJson = False) -> None:
-    """End the applications at once; open transactions are aborted, and nothing is lost or doubled."""
-    confirm_or_exit(f"Kill the run of {target}? A drain would finish its open transactions.", is_confirmed=yes)
+    """End the applications at once; open transactions are aborted, and with at_least_once records may come twice."""
+    confirm_or_exit(f"Kill the run of {target}? A drain would finish what is open.", is_confirmed=yes)
     _command(target, "kill", "killing", why=why, wait=wait, until=lambda s: s in ENDED, as_json=as_json)
 
 
