@@ -8,6 +8,7 @@ import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
 
@@ -29,6 +30,9 @@ log = logging.getLogger(__name__)
 HEARTBEAT_PATH = "/workers/v1/heartbeat"
 SOONEST_AGAIN_S = 0.1
 """A state change is told at once, but two of them no closer than this."""
+SILENT_AFTER_S = 10.0
+"""The loop speaks twice a second and between the slices of every Kafka call; this long it is silent only when stuck."""
+_TURNING = frozenset({TaskState.RUNNING, TaskState.PAUSED, TaskState.DRAINING})
 
 
 class TaskPlace(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +47,18 @@ class TaskPlace(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
     transactional_id: str | None
     database_epoch: str
+
+
+class Said(NamedTuple):
+    """A snapshot, and when the loop said it (monotonic)."""
+
+    snapshot: TaskSnapshot
+    at: float
+
+    def silent_s(self) -> float:
+        """For how long the loop has said nothing although it should turn; 0 while that is not remarkable."""
+        silent_s = time.monotonic() - self.at
+        return silent_s if self.snapshot.state in _TURNING and silent_s >= SILENT_AFTER_S else 0.0
 
 
 class EventStore:
@@ -112,7 +128,8 @@ class HeartbeatReporter:
         self._events_per_heartbeat = events_per_heartbeat
         self._now_ms = now_ms
         self._events = EventStore(events_kept)
-        self._snapshot = TaskSnapshot(state=TaskState.STARTING)
+        self._said = Said(TaskSnapshot(state=TaskState.STARTING), time.monotonic())
+        self._is_silent = False
         self._wanted = initial
         self._heard_from_server: DesiredTaskState = initial
         self._heard_from_driver: DesiredTaskState = initial
@@ -146,10 +163,20 @@ class HeartbeatReporter:
         return DesiredTaskState.DRAIN if self._drains else self._wanted
 
     def publish(self, snapshot: TaskSnapshot) -> None:
-        changed = snapshot.state is not self._snapshot.state
-        self._snapshot = snapshot
+        changed = snapshot.state is not self._said.snapshot.state
+        self._said = Said(snapshot, time.monotonic())
         if changed:
             self._wake.set()
+
+    def failed(self, message: str) -> None:
+        """The attempt is over, and this is why. What it had done by then stands."""
+        self.event(EventKind.ERROR, message)
+        last = self._said.snapshot
+        self.publish(
+            msgspec.structs.replace(
+                last, state=TaskState.FAILED, partitions=(), open_transaction_age_ms=None, last_error=message
+            )
+        )
 
     def event(
         self, kind: EventKind, message: str, *, partitions: tuple[str, ...] = (), generation: int | None = None
@@ -206,6 +233,7 @@ class HeartbeatReporter:
         while True:
             self._wake.clear()
             is_last = self._closing
+            self._note_silence(self._said.silent_s())
             delivered = self._try_to_send()
             if is_last and (not delivered or not len(self._events)):
                 self._client.close()
@@ -214,6 +242,12 @@ class HeartbeatReporter:
                 self._wake.wait(self._interval_s)
             if not self._closing:
                 time.sleep(SOONEST_AGAIN_S)
+
+    def _note_silence(self, silent_s: float) -> None:
+        """A loop that is stuck cannot say so, and the last it said would be repeated as if it were so now."""
+        if bool(silent_s) is not self._is_silent:
+            self._is_silent = bool(silent_s)
+            self.event(EventKind.ERROR, _stuck(silent_s) if silent_s else "the loop turns again")
 
     def _try_to_send(self) -> bool:
         """Whether the server heard it; whatever goes wrong, the thread lives on, or the task would fall silent."""
@@ -264,11 +298,13 @@ class HeartbeatReporter:
         return client.post(HEARTBEAT_PATH, self._heartbeat(), HeartbeatAnswer, timeout_s=timeout_s)
 
     def _heartbeat(self) -> TaskHeartbeat:
-        snapshot = self._snapshot
+        said = self._said
+        snapshot, silent_s = said.snapshot, said.silent_s()
         place = self._place
-        said = snapshot.state
-        if said is TaskState.DRAINED and self.is_superseded:
-            said = TaskState.SUPERSEDED
+        state = snapshot.state
+        if state is TaskState.DRAINED and self.is_superseded:
+            state = TaskState.SUPERSEDED
+        age_ms = snapshot.open_transaction_age_ms
         with self._sequence_lock:
             self._sequence += 1
             sequence = self._sequence
@@ -285,7 +321,7 @@ class HeartbeatReporter:
             sent_at_ms=self._now_ms(),
             host=place.host,
             pid=place.pid,
-            state=said,
+            state=state,
             transactional_id=place.transactional_id,
             member_id=snapshot.member_id,
             generation=snapshot.generation,
@@ -293,9 +329,13 @@ class HeartbeatReporter:
             counters=counters,
             commit_latency_p50_ms=snapshot.commit_latency_p50_ms,
             commit_latency_p99_ms=snapshot.commit_latency_p99_ms,
-            open_transaction_age_ms=snapshot.open_transaction_age_ms,
-            last_error=snapshot.last_error,
+            open_transaction_age_ms=None if age_ms is None else age_ms + int(silent_s * 1000),
+            last_error=_stuck(silent_s) if silent_s else snapshot.last_error,
             producer_id=snapshot.producer_id,
             producer_epoch=snapshot.producer_epoch,
             events=self._events.oldest(self._events_per_heartbeat),
         )
+
+
+def _stuck(silent_s: float) -> str:
+    return f"the loop has said nothing for {silent_s:.0f} s: its transform, or a call of the Kafka client, is stuck"

@@ -10,9 +10,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.wire.heartbeat import Counters, DesiredTaskState, EventKind, HeartbeatAnswer, TaskHeartbeat, TaskState
+from app.wire.heartbeat import (
+    Counters,
+    DesiredTaskState,
+    EventKind,
+    HeartbeatAnswer,
+    PartitionProgress,
+    TaskHeartbeat,
+    TaskState,
+)
 from tests.support.waiting import wait_for
 from tests.support.worker_listener import WorkerListener
+from workers import reporting
 from workers.reporting import HEARTBEAT_PATH, EventStore, HeartbeatReporter, TaskPlace
 from workers.server_client import ServerClient
 from workers.transactional.control import TaskSnapshot
@@ -329,3 +338,65 @@ def test_an_empty_store_gives_nothing_and_forgets_the_unknown() -> None:
     store.forget(("never seen",))
     assert store.oldest(10) == ()
     assert len(store) == 0
+
+
+def test_what_an_attempt_did_stands_when_it_fails(reporter: HeartbeatReporter, worker_listener: WorkerListener) -> None:
+    """Each attempt has one row at the server, and its last heartbeat is what is counted."""
+    done = Counters(records_in=9, transactions_committed=3)
+    held = (PartitionProgress(topic="t", partition=0),)
+    reporter.publish(
+        TaskSnapshot(state=TaskState.RUNNING, counters=done, partitions=held, open_transaction_age_ms=5, generation=4)
+    )
+    reporter.start()
+    wait_for_heartbeat(worker_listener, TaskState.RUNNING)
+    reporter.failed("ArithmeticError: in the middle")
+    beat = wait_for_heartbeat(worker_listener, TaskState.FAILED)
+    assert (beat.counters.records_in, beat.counters.transactions_committed) == (9, 3)
+    assert (beat.partitions, beat.open_transaction_age_ms) == ((), None)
+    assert beat.last_error == "ArithmeticError: in the middle"
+    assert [event.message for one in heard(worker_listener) for event in one.events][-1] == beat.last_error
+
+
+def test_a_loop_that_is_stuck_is_told_once_and_its_transaction_grows_older(
+    reporter: HeartbeatReporter, worker_listener: WorkerListener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A transform that never returns: nobody but the heartbeat's thread is left to say so."""
+    monkeypatch.setattr(reporting, "SILENT_AFTER_S", 0.2)
+    snapshot = TaskSnapshot(state=TaskState.RUNNING, open_transaction_age_ms=5)
+    reporter.publish(snapshot)
+    reporter.start()
+    stuck = wait_for(
+        lambda: [beat for beat in heard(worker_listener) if "is stuck" in (beat.last_error or "")][3:],
+        5,
+        lambda: f"heartbeats of a stuck loop; heard {heard(worker_listener)[-1:]}",
+    )
+    ages = [beat.open_transaction_age_ms or 0 for beat in stuck]
+    assert ages == sorted(set(ages))
+    assert ages[0] >= 205
+
+    def gone_on() -> list[TaskHeartbeat]:
+        reporter.publish(snapshot)
+        return [beat for beat in heard(worker_listener) if beat.sequence > stuck[-1].sequence and not beat.last_error]
+
+    (beat, *_) = wait_for(gone_on, 5, "a heartbeat of a loop that turns")
+    assert beat.open_transaction_age_ms == 5
+    told = wait_for(
+        lambda: [event.message for beat in heard(worker_listener) for event in beat.events if gone_on()][:2],
+        5,
+        "what was told of it",
+    )
+    assert "is stuck" in told[0]
+    assert told[1] == "the loop turns again"
+
+
+@pytest.mark.parametrize("state", [TaskState.STARTING, TaskState.BACKING_OFF, TaskState.DRAINED, TaskState.FAILED])
+def test_who_does_not_turn_is_not_stuck(
+    reporter: HeartbeatReporter, worker_listener: WorkerListener, monkeypatch: pytest.MonkeyPatch, state: TaskState
+) -> None:
+    monkeypatch.setattr(reporting, "SILENT_AFTER_S", 0.0)
+    reporter.publish(TaskSnapshot(state=state))
+    reporter.start()
+    wait_for(lambda: len(heard(worker_listener)) >= 3, 5, "three heartbeats")
+    assert [(beat.last_error, beat.events) for beat in heard(worker_listener)] == [(None, ())] * len(
+        heard(worker_listener)
+    )

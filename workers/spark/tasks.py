@@ -20,7 +20,7 @@ import msgspec
 from app.domain.clusters import secret_reference
 from app.domain.storable import storable
 from app.wire import protocol
-from app.wire.heartbeat import DesiredTaskState, EventKind, TaskState
+from app.wire.heartbeat import DesiredTaskState, TaskState
 from app.wire.specification import InstanceSpecification
 from workers import versions
 from workers.reporting import HeartbeatReporter, TaskPlace
@@ -148,8 +148,7 @@ def run_attempt(data: bytes, *, task: int, attempt: int) -> TaskResult:
             end = AttemptEnd.HOPELESS if is_hopeless(error) else AttemptEnd.CRASHED
             message = f"{type(error).__name__}: {error}"
             log.exception("attempt %d of task %d failed", attempt, task)
-            reporter.event(EventKind.ERROR, message)
-            reporter.publish(TaskSnapshot(state=TaskState.FAILED, last_error=message))
+            reporter.failed(message)
             raise
         finally:
             line.end(Ended(task=task, attempt=attempt, end=end, message=message))
