@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 
 from app.ports.clock import Clock
 from app.ports.unit_of_work import UnitOfWorkFactory
@@ -26,9 +27,9 @@ class Retention:
             thinned = await uow.retention.thin_samples(now=now)
             expired = await uow.retention.expire(now=now)
             await uow.commit()
-        removed = {"run_samples": thinned, **expired}
-        if any(removed.values()):
-            log.info("removed %s", ", ".join(f"{rows} from {table}" for table, rows in removed.items() if rows))
+        removed = Counter(expired) + Counter(run_samples=thinned)
+        if removed:
+            log.info("removed %s", ", ".join(f"{rows} from {table}" for table, rows in sorted(removed.items())))
 
     def interrupted(self) -> None:
         """Nothing is remembered between turns."""
