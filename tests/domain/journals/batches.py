@@ -22,6 +22,7 @@ def batch_of(
     producer_epoch: int = -1,
     is_transactional: bool = False,
     is_control: bool = False,
+    timestamp_ms: int = 1_000,
 ) -> RecordBatch:
     builder = _Builder(
         magic=2,
@@ -33,7 +34,7 @@ def batch_of(
         batch_size=2**30,
     )
     for offset, (key, value) in enumerate(records):
-        builder.append(offset, timestamp=1_000, key=key, value=value, headers=[])
+        builder.append(offset, timestamp=timestamp_ms, key=key, value=value, headers=[])
     data = bytearray(builder.build())
     struct.pack_into(">q", data, 0, base_offset)
     if is_control:

@@ -1,0 +1,558 @@
+"""Each cause of docs/fencing.md: on the recorded journals where they have its scene, else on the encoders' own."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.domain.fencing_events.cases import (
+    case_of_marker,
+    case_of_word,
+    generations_of,
+    joined,
+    told,
+    with_commands,
+)
+from app.domain.fencing_events.evidence import (
+    ClientWord,
+    CommandVerb,
+    CommandWord,
+    CoordinatorRecord,
+    Evidence,
+    GroupRecord,
+    MarkerRecord,
+)
+from app.domain.fencing_events.fencing_event import Case, Cause, Confidence, FencingEvent, FencingKey, FencingKind
+from app.domain.fencing_events.steps import cases_of
+from app.domain.journals.live_groups import LiveGroup, LiveGroups
+from app.domain.journals.live_transactions import LiveTransaction, LiveTransactions
+from app.domain.journals.record_batch import Marker, MarkerType, RecordBatch, read_marker, read_records, split_batches
+from app.domain.journals.transaction_state import TransactionStatus
+from app.domain.runs.task import EventKind
+from tests.domain.fencing_events.coordinator import CLUSTER, ID, TIMEOUT_MS, Client, Coordinator
+from tests.support.recordings import GROUPS, SINK, TRANSACTIONS, VERSION_NAMES, recorded_bytes
+
+both_versions = pytest.mark.parametrize("version", VERSION_NAMES)
+before_kip_890 = pytest.mark.parametrize("client", [Client.BEFORE_V1, Client.TV_0])
+every_client = pytest.mark.parametrize("client", list(Client))
+NEW = VERSION_NAMES[0]
+
+
+def recorded_ids(version: str) -> dict[str, LiveTransaction]:
+    live = LiveTransactions()
+    for batch in split_batches(recorded_bytes(version, TRANSACTIONS)):
+        live.apply(0, batch)
+    return live.ids
+
+
+def recorded_group(version: str, group: str) -> LiveGroup:
+    """As of before its deletion."""
+    live, found = LiveGroups(), None
+    for batch in split_batches(recorded_bytes(version, GROUPS)):
+        live.apply(0, batch)
+        found = live.groups.get(group, found)
+    assert found is not None
+    return found
+
+
+def events(live: LiveTransaction, *more: Case | None) -> dict[tuple[int, FencingKind], FencingEvent]:
+    """By the epoch that ended and what was taken."""
+    cases = [*cases_of(live, kafka_cluster_id=CLUSTER), *(case for case in more if case is not None)]
+    found = [event for case in joined(cases) if (event := told(case)) is not None]
+    return {(event.key.producer_epoch, event.key.kind): event for event in found}
+
+
+def epoch_event(live: LiveTransaction, epoch: int, *more: Case | None) -> FencingEvent:
+    return events(live, *more)[epoch, FencingKind.EPOCH]
+
+
+def word(
+    kind: EventKind = EventKind.FENCED,
+    *,
+    error: str | None = None,
+    generation: int | None = 1,
+    group: str = "flights",
+) -> ClientWord:
+    return ClientWord(
+        event_id=f"event-{kind}",
+        kind=kind,
+        at_ms=2_000_000,
+        message="could not commit",
+        run_id="run",
+        ordinal=0,
+        lease=1,
+        task=1,
+        attempt=2,
+        host="w1",
+        group=group,
+        error=error,
+        generation=generation,
+        partitions=("flights-0",),
+    )
+
+
+def felt(live: LiveTransaction, said: ClientWord, *, epoch: int, producer_id: int | None = None) -> Case:
+    case = case_of_word(
+        said,
+        kafka_cluster_id=CLUSTER,
+        transactional_id=live.transactional_id,
+        producer_id=live.state.producer_id if producer_id is None else producer_id,
+        producer_epoch=epoch,
+    )
+    assert case is not None
+    return case
+
+
+def records(event: FencingEvent) -> list[tuple[TransactionStatus, int]]:
+    return [
+        (one.record.status, one.record.producer_epoch) for one in event.evidence if isinstance(one, CoordinatorRecord)
+    ]
+
+
+# Takeover
+
+
+@both_versions
+def test_takeover_of_an_open_transaction(version: str) -> None:
+    live = recorded_ids(version)["taken-0"]
+    event = epoch_event(live, 0)
+    assert (event.verdict.cause, event.verdict.confidence) == (Cause.TAKEOVER, Confidence.LIKELY)
+    assert event.verdict.alternatives == (Cause.OWN_EPOCH,)
+    assert records(event) == [
+        (TransactionStatus.ONGOING, 0),
+        (TransactionStatus.PREPARE_ABORT, 1),
+        (TransactionStatus.COMPLETE_ABORT, 1),
+        (TransactionStatus.EMPTY, 2),
+        (TransactionStatus.ONGOING, 2),
+    ]
+    assert "epoch 0 → 2" in event.verdict.sentence
+    assert "into orders.copied" in event.verdict.sentence
+
+
+@both_versions
+def test_takeover_is_certain_when_the_old_one_was_refused(version: str) -> None:
+    live = recorded_ids(version)["taken-0"]
+    verdict = epoch_event(live, 0, felt(live, word(), epoch=0)).verdict
+    assert (verdict.cause, verdict.confidence, verdict.alternatives) == (Cause.TAKEOVER, Confidence.CERTAIN, ())
+    assert "instance 0 task 1 attempt 2 on w1" in verdict.sentence
+
+
+@before_kip_890
+def test_takeover_whose_producer_has_not_written_may_be_an_operators(client: Client) -> None:
+    coordinator = Coordinator(client)
+    coordinator.begin()
+    coordinator.init(after_ms=300)
+    verdict = epoch_event(coordinator.live, 0).verdict
+    assert verdict.cause is Cause.TAKEOVER
+    assert Cause.OPERATOR_FENCE in verdict.alternatives
+    coordinator.begin()
+    assert Cause.OPERATOR_FENCE not in epoch_event(coordinator.live, 0).verdict.alternatives
+
+
+def test_takeover_of_a_kip_890_client_is_told_by_the_init_that_came_at_once() -> None:
+    """After kill -9 a Kafka Streams thread of the same id comes back while its transaction is open."""
+    coordinator = Coordinator(Client.TV_2)
+    coordinator.begin()
+    coordinator.init(after_ms=4_000, retry_ms=100)
+    coordinator.begin()
+    verdict = epoch_event(coordinator.live, 0).verdict
+    assert (verdict.cause, verdict.confidence) == (Cause.TAKEOVER, Confidence.LIKELY)
+    assert verdict.alternatives == (Cause.OWN_ABORT,)
+
+
+# Timeout
+
+
+@both_versions
+def test_transaction_timeout(version: str) -> None:
+    live = recorded_ids(version)["late-0"]
+    event = epoch_event(live, 0)
+    assert event.verdict.cause is Cause.TIMEOUT
+    # Nobody has come since, so whether somebody's init ended it in the same moment is open.
+    assert event.verdict.alternatives == (Cause.TAKEOVER, Cause.OPERATOR_FENCE)
+    assert "its timeout of 1.0 s was over" in event.verdict.sentence
+    assert [status for status, _ in records(event)][:2] == [TransactionStatus.ONGOING, TransactionStatus.PREPARE_ABORT]
+
+
+@before_kip_890
+def test_timeout_is_certain_once_somebody_comes_later(client: Client) -> None:
+    coordinator = Coordinator(client)
+    coordinator.begin()
+    coordinator.time_out()
+    coordinator.init(after_ms=20_000)
+    verdict = epoch_event(coordinator.live, 0).verdict
+    assert (verdict.cause, verdict.confidence) == (Cause.TIMEOUT, Confidence.CERTAIN)
+    # The coordinator's own epoch was nobody's: the restart after it took nothing from anybody.
+    assert list(events(coordinator.live)) == [(0, FencingKind.EPOCH)]
+
+
+@before_kip_890
+def test_takeover_after_the_timeout_was_over_may_be_either(client: Client) -> None:
+    """Timed-out transactions are looked for every 10 s; an init may come before."""
+    coordinator = Coordinator(client)
+    coordinator.begin()
+    coordinator.init(after_ms=TIMEOUT_MS + 1_000)
+    verdict = epoch_event(coordinator.live, 0).verdict
+    assert (verdict.cause, verdict.confidence) == (Cause.TIMEOUT, Confidence.LIKELY)
+    assert Cause.TAKEOVER in verdict.alternatives
+
+
+# Operator's fence
+
+
+def fence_command(coordinator: Coordinator, *, answered: bool = True) -> CommandWord:
+    return CommandWord(
+        command_id=3,
+        verb=CommandVerb.FENCE,
+        at_ms=coordinator.now_ms,
+        who="ann",
+        why="stuck readers",
+        producer_id=coordinator.producer_id if answered else None,
+        producer_epoch=coordinator.epoch if answered else None,
+    )
+
+
+@every_client
+@pytest.mark.parametrize("is_open", [True, False])
+def test_operators_fence_is_known_by_our_command(client: Client, is_open: bool) -> None:
+    coordinator = Coordinator(client)
+    if is_open:
+        coordinator.begin()
+    coordinator.fence()
+    command = fence_command(coordinator)
+    (case,) = cases_of(coordinator.live, kafka_cluster_id=CLUSTER)
+    event = told(with_commands(case, [command]))
+    assert event is not None
+    assert (event.verdict.cause, event.verdict.confidence) == (Cause.OPERATOR_FENCE, Confidence.CERTAIN)
+    assert event.verdict.sentence.startswith(f"ann fenced {ID} (producer 7 epoch 0), because: stuck readers.")
+
+
+def test_command_that_the_broker_answered_otherwise_is_not_held_against_a_takeover() -> None:
+    coordinator = Coordinator()
+    coordinator.begin()
+    coordinator.init(after_ms=100)
+    coordinator.begin()
+    (case,) = cases_of(coordinator.live, kafka_cluster_id=CLUSTER)
+    other = CommandWord(
+        command_id=3, verb=CommandVerb.FENCE, at_ms=coordinator.now_ms, who="ann", producer_id=7, producer_epoch=9
+    )
+    unanswered = fence_command(coordinator, answered=False)
+    event = told(with_commands(case, [other, unanswered]))
+    assert event is not None
+    assert event.verdict.cause is Cause.TAKEOVER
+
+
+def test_command_without_an_answer_is_likely_while_nobody_writes() -> None:
+    coordinator = Coordinator()
+    coordinator.begin()
+    coordinator.fence()
+    (case,) = cases_of(coordinator.live, kafka_cluster_id=CLUSTER)
+    event = told(with_commands(case, [fence_command(coordinator, answered=False)]))
+    assert event is not None
+    assert (event.verdict.cause, event.verdict.confidence) == (Cause.OPERATOR_FENCE, Confidence.LIKELY)
+
+
+# The coordinator's abort
+
+
+@before_kip_890
+def test_coordinator_abort_without_a_reason_is_open(client: Client) -> None:
+    """Somebody asked for the id and went away before coming again."""
+    coordinator = Coordinator(client)
+    coordinator.begin()
+    coordinator.init(after_ms=100)
+    coordinator.batches.pop()
+    event = epoch_event(coordinator.live, 0)
+    assert (event.verdict.cause, event.verdict.confidence) == (Cause.COORDINATOR_ABORT, Confidence.OPEN)
+    assert event.verdict.alternatives == (Cause.TAKEOVER, Cause.OPERATOR_FENCE)
+
+
+@before_kip_890
+def test_abort_of_another_transaction_proves_nothing(client: Client) -> None:
+    """Compaction left a begin and, at the next epoch, an abort that its own client asked for."""
+    coordinator = Coordinator(client)
+    coordinator.begin()
+    begun = len(coordinator.batches)
+    coordinator.commit()
+    coordinator.init()
+    coordinator.begin()
+    removed = len(coordinator.batches)
+    coordinator.abort()
+    del coordinator.batches[begun:removed]
+    assert events(coordinator.live) == {}
+
+
+# A zombie
+
+
+@both_versions
+def test_zombie_refused_corrects_a_clean_restart(version: str) -> None:
+    live = recorded_ids(version)["taken-0"]
+    assert epoch_event(live, 2).verdict.cause is Cause.CLEAN_RESTART
+    verdict = epoch_event(live, 2, felt(live, word(), epoch=2)).verdict
+    assert (verdict.cause, verdict.confidence) == (Cause.ZOMBIE_REFUSED, Confidence.CERTAIN)
+
+
+def test_refusal_of_which_the_journal_shows_nothing_is_unexplained() -> None:
+    live = Coordinator().live
+    verdict = epoch_event(live, 0, felt(live, word(), epoch=0)).verdict
+    assert (verdict.cause, verdict.confidence) == (Cause.UNEXPLAINED, Confidence.OPEN)
+
+
+# Membership
+
+
+@both_versions
+@pytest.mark.parametrize("error", ["ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID"])
+def test_stale_generation_is_joined_with_the_group(version: str, error: str) -> None:
+    group = recorded_group(version, "classic")
+    reached = generations_of(group, partition=0)
+    said = word(EventKind.ABORTED, error=error, generation=reached[0].number, group="classic")
+    event = membership_event(said, reached)
+    assert (event.verdict.cause, event.verdict.confidence) == (Cause.STALE_GENERATION, Confidence.CERTAIN)
+    assert [one.number for one in event.evidence if isinstance(one, GroupRecord)] == [reached[1].number]
+    assert f"at generation {reached[0].number}, the group reached {reached[1].number}" in event.verdict.sentence
+
+
+@both_versions
+def test_stale_member_epoch_is_joined_with_the_group(version: str) -> None:
+    reached = generations_of(recorded_group(version, "modern"), partition=0)
+    said = word(EventKind.ABORTED, error="STALE_MEMBER_EPOCH", generation=reached[0].number, group="modern")
+    event = membership_event(said, reached)
+    assert (event.verdict.cause, event.verdict.confidence) == (Cause.STALE_MEMBER_EPOCH, Confidence.CERTAIN)
+
+
+def test_stale_generation_without_the_groups_journal_is_likely() -> None:
+    event = membership_event(word(EventKind.ABORTED, error="UNKNOWN_MEMBER_ID"), ())
+    assert (event.verdict.cause, event.verdict.confidence) == (Cause.STALE_GENERATION, Confidence.LIKELY)
+
+
+def test_member_that_lost_its_partitions() -> None:
+    event = membership_event(word(EventKind.LOST), ())
+    assert event.verdict.cause is Cause.STALE_GENERATION
+    assert "went on without instance 0 task 1 attempt 2 on w1 and lost flights-0" in event.verdict.sentence
+
+
+def test_rebalance_in_progress_is_no_fencing() -> None:
+    assert membership_case(word(EventKind.ABORTED, error="REBALANCE_IN_PROGRESS"), ()) is None
+    assert membership_case(word(EventKind.REVOKED), ()) is None
+
+
+def membership_case(said: ClientWord, reached: tuple[GroupRecord, ...]) -> Case | None:
+    return case_of_word(
+        said, kafka_cluster_id=CLUSTER, transactional_id=ID, producer_id=7, producer_epoch=0, generations=reached
+    )
+
+
+def membership_event(said: ClientWord, reached: tuple[GroupRecord, ...]) -> FencingEvent:
+    case = membership_case(said, reached)
+    assert case is not None
+    event = told(case)
+    assert event is not None
+    assert event.key.kind is FencingKind.MEMBERSHIP
+    return event
+
+
+# Markers that no coordinator decided
+
+
+def marker(*, at_ms: int, partition: int = 0, kind: MarkerType = MarkerType.ABORT) -> MarkerRecord:
+    return MarkerRecord(topic="delayed", partition=partition, offset=40, at_ms=at_ms, type=kind, coordinator_epoch=0)
+
+
+def marker_event(
+    found: MarkerRecord, live: LiveTransaction | None, *, epoch: int = 0, commands: tuple[CommandWord, ...] = ()
+) -> FencingEvent | None:
+    case = case_of_marker(found, kafka_cluster_id=CLUSTER, producer_id=7, producer_epoch=epoch, live=live)
+    return None if case is None else told(with_commands(case, commands))
+
+
+@every_client
+def test_operator_abort_of_a_transaction_that_its_coordinator_has_open(client: Client) -> None:
+    coordinator = Coordinator(client)
+    coordinator.begin()
+    event = marker_event(marker(at_ms=coordinator.now_ms + 500), coordinator.live)
+    assert event is not None
+    assert (event.verdict.cause, event.verdict.confidence) == (Cause.OPERATOR_ABORT, Confidence.LIKELY)
+    assert event.key.transactional_id == ID
+
+
+@before_kip_890
+def test_hanging_transaction_ended(client: Client) -> None:
+    """A late write opened a partition again after the transaction was over; only an operator can end that."""
+    coordinator = Coordinator(client)
+    coordinator.begin()
+    coordinator.commit()
+    ended = marker(at_ms=coordinator.now_ms + 60_000)
+    for _ in range(2):
+        # Whether the id has stood still since, or gone on.
+        event = marker_event(ended, coordinator.live)
+        assert event is not None
+        assert (event.verdict.cause, event.verdict.confidence) == (Cause.HANGING_ENDED, Confidence.CERTAIN)
+        coordinator.init(after_ms=1_000)
+
+
+def test_hanging_transaction_of_an_id_that_is_gone() -> None:
+    event = marker_event(marker(at_ms=1), None)
+    assert event is not None
+    assert (event.verdict.cause, event.verdict.confidence) == (Cause.HANGING_ENDED, Confidence.LIKELY)
+    assert event.key.transactional_id == ""
+
+
+def test_end_by_our_command_says_whose() -> None:
+    command = CommandWord(command_id=9, verb=CommandVerb.END, at_ms=1, who="ann", why="readers wait")
+    event = marker_event(marker(at_ms=1), None, commands=(command,))
+    assert event is not None
+    assert event.verdict.confidence is Confidence.CERTAIN
+    assert event.verdict.sentence.startswith("ann ended the hanging transaction of producer 7 epoch 0")
+
+
+@both_versions
+def test_markers_that_the_coordinator_decided_are_no_events(version: str) -> None:
+    """Every marker that was recorded, of own aborts, takeovers, timeouts and commits."""
+    ids = {live.state.producer_id: live for live in recorded_ids(version).values()}
+    seen = 0
+    for batch in split_batches(recorded_bytes(version, SINK)):
+        assert isinstance(batch, RecordBatch)
+        if not batch.is_control:
+            continue
+        decided, (record,) = read_marker(batch), _control(batch)
+        assert isinstance(decided, Marker)
+        seen += 1
+        found = MarkerRecord(
+            topic=SINK,
+            partition=0,
+            offset=record[0],
+            at_ms=record[1],
+            type=decided.type,
+            coordinator_epoch=decided.coordinator_epoch,
+        )
+        live = ids[batch.producer_id]
+        case = case_of_marker(
+            found,
+            kafka_cluster_id=CLUSTER,
+            producer_id=batch.producer_id,
+            producer_epoch=batch.producer_epoch,
+            live=live,
+        )
+        assert case is None
+    assert seen > 8
+
+
+def _control(batch: RecordBatch) -> list[tuple[int, int]]:
+    found = read_records(batch)
+    assert isinstance(found, list)
+    return [(record.offset, record.timestamp_ms) for record in found]
+
+
+# What is not fencing
+
+
+@both_versions
+def test_clean_restart_is_named_as_what_it_is(version: str) -> None:
+    verdict = epoch_event(recorded_ids(version)["taken-0"], 2).verdict
+    assert verdict.cause is Cause.CLEAN_RESTART
+    assert not verdict.cause.is_fencing
+    assert Cause.ZOMBIE_REFUSED in verdict.alternatives
+
+
+@both_versions
+def test_commits_and_own_aborts_are_no_events(version: str) -> None:
+    ids = recorded_ids(version)
+    # copier-0 is of KIP-890 in 4.3: an epoch with each commit.
+    assert [events(ids[name]) for name in ("loop-0", "copier-0", "open-0")] == [{}, {}, {}]
+
+
+def test_own_abort_of_a_kip_890_client_is_no_fencing() -> None:
+    coordinator = Coordinator(Client.TV_2)
+    coordinator.begin()
+    coordinator.abort()
+    assert epoch_event(coordinator.live, 0).verdict.cause is Cause.OWN_ABORT
+    coordinator.begin()
+    verdict = epoch_event(coordinator.live, 0).verdict
+    assert (verdict.cause, verdict.confidence) == (Cause.OWN_ABORT, Confidence.CERTAIN)
+
+
+def test_timeout_of_a_kip_890_client_that_went_on_is_withdrawn() -> None:
+    """Its late abort is answered with the epoch that the coordinator's had reached (EndTxn as a retry)."""
+    coordinator = Coordinator(Client.TV_2)
+    coordinator.begin()
+    coordinator.time_out()
+    assert epoch_event(coordinator.live, 0).verdict.cause is Cause.TIMEOUT
+    coordinator.begin()
+    verdict = epoch_event(coordinator.live, 0).verdict
+    assert (verdict.cause, verdict.alternatives) == (Cause.OWN_ABORT, (Cause.TIMEOUT,))
+
+
+@before_kip_890
+def test_next_producer_id_when_epochs_are_used_up(client: Client) -> None:
+    coordinator = Coordinator(client, epoch=32_766)
+    coordinator.init()
+    assert coordinator.owner == (107, 0)
+    verdict = epoch_event(coordinator.live, 32_766).verdict
+    assert verdict.cause is Cause.EPOCHS_USED_UP
+    assert not verdict.cause.is_fencing
+
+
+def test_loss_that_compaction_hid_behind_the_next_producer_id_is_an_alternative() -> None:
+    coordinator = Coordinator(epoch=32_766)
+    coordinator.begin()
+    coordinator.time_out()
+    coordinator.init(after_ms=20_000)
+    del coordinator.batches[1:-1]
+    assert Cause.TIMEOUT in epoch_event(coordinator.live, 32_766).verdict.alternatives
+
+
+def test_next_producer_id_with_a_kip_890_commit_is_no_event() -> None:
+    coordinator = Coordinator(Client.TV_2, epoch=32_766)
+    coordinator.begin()
+    coordinator.commit()
+    assert coordinator.owner == (107, 0)
+    assert events(coordinator.live) == {}
+
+
+# One story, one event
+
+
+@both_versions
+def test_broker_and_client_tell_one_story(version: str) -> None:
+    """Fenced, superseded, and what the journal has: one event with all of it."""
+    live = recorded_ids(version)["taken-0"]
+    said = [felt(live, word(kind), epoch=0) for kind in (EventKind.FENCED, EventKind.SUPERSEDED, EventKind.FENCED)]
+    found = [event for event in events(live, *said).values() if event.key.producer_epoch == 0]
+    assert len(found) == 1
+    kinds = [one.kind for one in found[0].evidence if isinstance(one, ClientWord)]
+    assert kinds == [EventKind.FENCED, EventKind.SUPERSEDED]
+    assert found[0].verdict.sentence.endswith(
+        "The broker refused instance 0 task 1 attempt 2 on w1, and it ended as superseded."
+    )
+
+
+def test_what_a_task_did_then_is_no_event_by_itself() -> None:
+    live = Coordinator().live
+    assert events(live, felt(live, word(EventKind.SUPERSEDED), epoch=0)) == {}
+
+
+def test_words_of_another_producer_do_not_join() -> None:
+    coordinator = Coordinator()
+    coordinator.begin()
+    coordinator.init(after_ms=100)
+    live = coordinator.live
+    cases = [*cases_of(live, kafka_cluster_id=CLUSTER), felt(live, word(), epoch=0, producer_id=8)]
+    found = {case.key.producer_id: told(case) for case in joined(cases)}
+    assert {producer: event and event.verdict.cause for producer, event in found.items()} == {
+        7: Cause.TAKEOVER,
+        8: Cause.UNEXPLAINED,
+    }
+
+
+def test_nobody_is_known_without_a_producer() -> None:
+    assert (
+        case_of_word(word(), kafka_cluster_id=CLUSTER, transactional_id=ID, producer_id=None, producer_epoch=0) is None
+    )
+
+
+def test_empty_case_proves_nothing() -> None:
+    for kind in FencingKind:
+        key = FencingKey(kafka_cluster_id=CLUSTER, transactional_id=ID, producer_id=7, producer_epoch=0, kind=kind)
+        nothing: tuple[Evidence, ...] = ()
+        assert told(Case(key, nothing)) is None
