@@ -60,6 +60,26 @@ async def test_a_paused_run_is_resumed(wiring: Wiring, database: Database) -> No
     await browser.aclose()
 
 
+@pytest.mark.parametrize(
+    ("how", "said", "desired", "starts_again"),
+    [("rolling", "rolling", "run", False), ("whole", "restarting", "drain", True)],
+)
+async def test_a_restart_is_one_at_a_time_or_as_a_whole(
+    wiring: Wiring, database: Database, how: str, said: str, desired: str, starts_again: bool
+) -> None:
+    run = await ControlPlane(database).running("flights", instances=2)
+    browser = await browser_as(wiring, Role.OPERATOR)
+    answer = await browser.post(f"/runs/{run.id}/restart", data={"how": how, "why": "new hosts"})
+    assert answer.headers["location"] == f"/pipelines/flights?said={said}"
+    async with wiring.unit_of_work() as uow:
+        now = await uow.runs.get(run.id)
+    assert (now.desired, now.starts_again) == (desired, starts_again)
+    assert (now.state == "bouncing") is (how == "rolling")
+    shown = (await browser.get("/pipelines/flights")).text
+    assert f">{now.state}</span>" in shown
+    await browser.aclose()
+
+
 async def test_a_drain_cannot_be_taken_back_and_the_page_says_why(wiring: Wiring, database: Database) -> None:
     run = await ControlPlane(database).running("flights")
     browser = await browser_as(wiring, Role.OPERATOR)
