@@ -4,13 +4,16 @@ import json
 import threading
 import time
 from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from app.embedded.demo import proof
 from app.embedded.demo.feed import Feed, laps
 from app.embedded.demo.flights import Flight, read_flights
+from app.embedded.demo.offsets import answered
 from app.embedded.demo.proof import PROJECTED, Proof
 from app.embedded.kafka import KafkaCluster
 from tests.conftest import MakeTopic
@@ -150,6 +153,35 @@ def test_each_look_adds_what_came_since(bench: Bench) -> None:
     assert whole.records_in == FLIGHTS
     # The stand-in writes the first half again: exactly those are doubled.
     assert whole.duplicated == already > 0
+
+
+def test_a_broker_that_is_frozen_meanwhile_ends_no_proof(
+    bench: Bench, kafka: KafkaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.process()
+    asked: list[str] = []
+
+    def counting(what: str, ask: Callable[[], Any]) -> Any:
+        def counted() -> Any:
+            asked.append(what)
+            return ask()
+
+        return answered(what, counted)
+
+    # Each question is given up long before the broker is back.
+    monkeypatch.setattr(proof, "ANSWER_S", 0.5)
+    monkeypatch.setattr(proof, "answered", counting)
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        broker = kafka.broker(1)
+        broker.pause()
+        try:
+            looking = pool.submit(bench.proof.look)
+            wait_for(lambda: len(asked) >= 3, 30, "two questions that nobody answered")
+        finally:
+            broker.resume()
+        verdict = looking.result(60)
+    assert verdict.records_in == FLIGHTS
+    assert verdict.is_exactly_once, verdict.sentence()
 
 
 def test_a_steady_feed_keeps_its_rate_and_ends_with_its_input(kafka: KafkaCluster, make_topic: MakeTopic) -> None:

@@ -1,0 +1,84 @@
+"""Registering, asking and removing a Kafka cluster on its page, and what is said when that is refused."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from app.db.database import Database
+from app.domain.access import Role
+from app.embedded.kafka import KafkaCluster
+from app.web.application import create_users_app
+from app.web.dependencies import Wiring
+from tests.support.control_plane import ControlPlane
+from tests.support.wiring import USERS_URL, client_of, settings_for_test, token_of, wired
+
+
+@pytest.fixture
+async def wiring(database: Database, tmp_path: Path) -> AsyncGenerator[Wiring]:
+    async with wired(database.url, settings_for_test(tmp_path)) as made:
+        yield made
+
+
+@pytest.fixture
+async def browser(wiring: Wiring) -> AsyncGenerator[httpx.AsyncClient]:
+    """An administrator's."""
+    async with client_of(create_users_app(wiring)) as made:
+        made.headers.update({"accept": "text/html", "origin": USERS_URL})
+        await made.post("/login", data={"token": await token_of(wiring, Role.ADMINISTRATOR)})
+        yield made
+
+
+async def test_a_cluster_is_registered_asked_and_removed(browser: httpx.AsyncClient, kafka: KafkaCluster) -> None:
+    form = {"name": "local", "bootstrap_servers": kafka.bootstrap_servers, "why": "the first"}
+    registered = await browser.post("/clusters", data=form)
+    assert (registered.status_code, registered.headers["location"]) == (303, "/clusters?said=cluster-registered")
+    assert 'id="cluster-local"' in (await browser.get("/clusters")).text
+    asked = await browser.post("/clusters/local/probe")
+    assert asked.status_code == 200
+    assert "<strong>local</strong> answers: cluster id" in asked.text
+    assert f"1 at {kafka.bootstrap_servers}" in asked.text
+    removed = await browser.post("/clusters/local/remove", data={"why": "enough"})
+    assert removed.headers["location"] == "/clusters?said=cluster-removed"
+    assert "No cluster yet" in (await browser.get("/clusters")).text
+    log = (await browser.get("/commands")).text
+    assert "the first" in log
+    assert "enough" in log
+
+
+async def test_mistakes_are_said_at_their_fields_and_what_was_typed_stays(browser: httpx.AsyncClient) -> None:
+    form = {
+        "name": "far",
+        "bootstrap_servers": "kafka.example:9092",
+        "client_config": "security.protocol=SASL_SSL\nsasl.password=hunter2",
+        "why": "for tests",
+    }
+    answer = await browser.post("/clusters", data=form)
+    assert answer.status_code == 422
+    assert "FENCELINE_ALLOWED_BROKER_ADDRESSES" in problem_at(answer, "bootstrap_servers")
+    assert "must be a reference, not the secret itself" in problem_at(answer, "client_config")
+    assert 'value="kafka.example:9092"' in answer.text
+    assert 'value="for tests"' in answer.text
+    assert "No cluster yet" in answer.text
+
+
+async def test_a_broker_that_is_away_is_named_on_the_page(browser: httpx.AsyncClient, database: Database) -> None:
+    """When it is registered, and when one that was there is asked."""
+    refused = await browser.post("/clusters", data={"name": "away", "bootstrap_servers": "127.0.0.1:9"})
+    assert refused.status_code == 503
+    assert "127.0.0.1:9" in refused.text
+    await ControlPlane(database).cluster("gone")
+    asked = await browser.post("/clusters/gone/probe")
+    assert asked.status_code == 200
+    assert "<strong>gone</strong>: " in asked.text
+    assert "127.0.0.1:9" in asked.text
+
+
+def problem_at(answer: httpx.Response, field: str) -> str:
+    """What stands beside the field."""
+    _, found, rest = answer.text.partition(f'id="problem-{field}-1">')
+    assert found, f"nothing is said at {field}: {answer.text}"
+    return rest.partition("</span>")[0]
