@@ -9,7 +9,7 @@ import typer
 
 def build() -> typer.Typer:
     """All commands. They are imported here, so that one command's module can be imported without all the others."""
-    from app.cli import apply, clusters, db, demo, doctor, pipelines, runs, serve, support_bundle, tokens
+    from app.cli import apply, clusters, db, demo, doctor, log, pipelines, runs, serve, support_bundle, tokens
 
     app = typer.Typer(
         name="fenceline",
@@ -26,6 +26,7 @@ def build() -> typer.Typer:
     app.add_typer(pipelines.app, name="pipelines")
     app.command("apply")(apply.apply)
     app.add_typer(runs.app, name="runs")
+    app.command("log")(log.log)
     app.add_typer(tokens.app, name="tokens")
     app.add_typer(db.app, name="db")
     app.command("support-bundle")(support_bundle.support_bundle)

@@ -50,6 +50,7 @@ class Verb(StrEnum):
 
     VIEW = "view"
     READ_LOG = "read_log"
+    READ_RECORDS = "read_records"
     PROBE_CLUSTER = "probe_cluster"
     START_RUN = "start_run"
     DRAIN_RUN = "drain_run"
@@ -81,6 +82,7 @@ NEEDED_ROLE: dict[Verb, Role] = {
     _V.VIEW: Role.VIEWER,
     # A Spark log may quote record contents, which only operators see.
     _V.READ_LOG: Role.OPERATOR,
+    _V.READ_RECORDS: Role.OPERATOR,
     _V.PROBE_CLUSTER: Role.OPERATOR,
     _V.START_RUN: Role.OPERATOR,
     _V.DRAIN_RUN: Role.OPERATOR,

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 from app.domain.clusters.cluster import ClusterFacts, GroupMember, TopicFacts
-from app.kafka import cluster_client, group_client
+from app.domain.partition_log.look import Landmark, Look
+from app.kafka import cluster_client, group_client, partition_log
 from app.kafka.admin_clients import AdminClients
 from app.kafka.attempt import Attempt
 from app.kafka.cluster_client import Settings
@@ -27,6 +28,7 @@ from app.ports.brokers import (
     TopicPartition,
 )
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -128,28 +130,56 @@ class KafkaBrokers:
             connection, timeout_s, f"set the offsets of {group}", lambda client: client.alter(group, offsets)
         )
 
+    async def read_partition_log(
+        self,
+        connection: Connection,
+        at: TopicPartition,
+        *,
+        start: int | Landmark,
+        limit: int,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> Look:
+        resolved, attempt = await self._begin_in_reach(connection, timeout_s)
+        return await _bounded(
+            attempt, partition_log.read_partition_log, resolved, attempt, at, start=start, limit=limit
+        )
+
+    async def read_transactional_ids(
+        self, connection: Connection, producer_ids: Collection[int], *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> dict[int, str]:
+        resolved, attempt = await self._begin_in_reach(connection, timeout_s)
+        return await _bounded(attempt, partition_log.read_transactional_ids, resolved, attempt, producer_ids)
+
     async def _begin(self, connection: Connection, timeout_s: float) -> tuple[Settings, Attempt]:
         resolved = await asyncio.to_thread(
             resolve, connection, environment=self._environment, secrets_dir=self._secrets_dir
         )
         return resolved, Attempt(resolved[BOOTSTRAP], timeout_s)
 
+    async def _begin_in_reach(self, connection: Connection, timeout_s: float) -> tuple[Settings, Attempt]:
+        """librdkafka says why a cluster is out of reach, kafka-python only that it is; no thread waits meanwhile."""
+        resolved, attempt = await self._begin(connection, timeout_s)
+        async with self._clients.borrow(resolved) as admin:
+            await cluster_client.describe_cluster(admin, attempt)
+        return resolved, attempt
+
     async def _ask_groups(
         self, connection: Connection, timeout_s: float, what: str, question: Callable[[GroupClient], T]
     ) -> T:
-        resolved, attempt = await self._begin(connection, timeout_s)
-        # librdkafka says why a cluster is out of reach, kafka-python only that it is; and no thread waits meanwhile.
-        async with self._clients.borrow(resolved) as admin:
-            await cluster_client.describe_cluster(admin, attempt)
+        resolved, attempt = await self._begin_in_reach(connection, timeout_s)
         return await self._ask(resolved, attempt, what, question)
 
     async def _ask(self, resolved: Settings, attempt: Attempt, what: str, question: Callable[[GroupClient], T]) -> T:
-        asked = asyncio.to_thread(group_client.ask, resolved, attempt, what, question)
-        try:
-            return await asyncio.wait_for(asked, attempt.left_s)
-        except TimeoutError:
-            # The thread ends by its own bound soon after.
-            raise attempt.unreachable("no answer in time") from None
+        return await _bounded(attempt, group_client.ask, resolved, attempt, what, question)
+
+
+async def _bounded(attempt: Attempt, question: Callable[P, T], /, *arguments: P.args, **options: P.kwargs) -> T:
+    """The answer of a question that blocks."""
+    try:
+        return await asyncio.wait_for(asyncio.to_thread(question, *arguments, **options), attempt.left_s)
+    except TimeoutError:
+        # The thread ends by its own bound soon after.
+        raise attempt.unreachable("no answer in time") from None
 
 
 def _foreign(

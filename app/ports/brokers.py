@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from app.domain.clusters.cluster import ClusterFacts, GroupMember, TopicFacts
+from app.domain.partition_log.look import Landmark, Look
 
 DEFAULT_TIMEOUT_S = 5.0
 
@@ -112,4 +113,25 @@ class Brokers(Protocol):
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> None:
         """Set the committed offsets of a group without members. Raises ConflictError while it has any."""
+        ...
+
+    async def read_partition_log(
+        self,
+        connection: Connection,
+        at: TopicPartition,
+        *,
+        start: int | Landmark,
+        limit: int,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> Look:
+        """At least `limit` raw batches from `start` on; fewer at the log's end, or when they are very large.
+
+        Raises NotFoundError for a topic or partition that is not there, InvalidError for an offset that is not.
+        """
+        ...
+
+    async def read_transactional_ids(
+        self, connection: Connection, producer_ids: Collection[int], *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> dict[int, str]:
+        """Whose producer ids these are or were; without those that `__transaction_state` does not tell."""
         ...

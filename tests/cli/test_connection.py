@@ -90,6 +90,7 @@ def test_a_cluster_is_probed_and_listed(fenceline: Fenceline, cluster: str) -> N
         ["clusters"],
         ["pipelines"],
         ["runs"],
+        ["log"],
         ["tokens"],
         ["db"],
         ["apply"],

@@ -42,6 +42,8 @@ QUESTIONS: dict[str, Question] = {
     "committed_offsets": lambda b, c, s: b.committed_offsets(c, "g", timeout_s=s),
     "offsets": lambda b, c, s: b.offsets(c, [AT], timeout_s=s),
     "offsets_at": lambda b, c, s: b.offsets_at(c, [AT], timestamp_ms=0, timeout_s=s),
+    "read_partition_log": lambda b, c, s: b.read_partition_log(c, AT, start=0, limit=1, timeout_s=s),
+    "read_transactional_ids": lambda b, c, s: b.read_transactional_ids(c, [0], timeout_s=s),
     "alter_offsets": lambda b, c, s: b.alter_offsets(c, "g", {AT: 0}, timeout_s=s),
 }
 

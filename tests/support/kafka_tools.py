@@ -2,11 +2,14 @@
 
 import os
 import subprocess
+import tempfile
 from functools import cache
+from pathlib import Path
 
 from app.embedded.java import find_java
-from app.embedded.maven import KAFKA_JARS, KAFKA_TOOLS_JARS, OLD_KAFKA_JARS, OLD_KAFKA_TOOLS_JARS, ensure_jars
+from app.embedded.maven import ECJ_JARS, KAFKA_JARS, KAFKA_TOOLS_JARS, OLD_KAFKA_JARS, OLD_KAFKA_TOOLS_JARS, ensure_jars
 
+_SOURCES = Path(__file__).parent / "java"
 _TOOLS_OF = {KAFKA_JARS: KAFKA_TOOLS_JARS, OLD_KAFKA_JARS: OLD_KAFKA_TOOLS_JARS}
 
 
@@ -18,17 +21,30 @@ def run_tool(main_class: str, *arguments: str, jars: str = KAFKA_JARS, timeout_s
             `org.apache.kafka.tools.TransactionsCommand`).
         jars: the manifest of the brokers whose tools are wanted.
     """
-    ended = subprocess.run(
-        [*_command(jars), main_class, *arguments], capture_output=True, text=True, timeout=timeout_s, check=False
-    )
-    assert ended.returncode == 0, (
-        f"{main_class} {arguments} ended with {ended.returncode}: {ended.stderr}{ended.stdout}"
-    )
+    return _run([*_java(), "-cp", _class_path(jars), main_class, *arguments], timeout_s)
+
+
+def run_program(name: str, *arguments: str, jars: str = KAFKA_JARS, timeout_s: float = 60.0) -> str:
+    """What the program of tests/support/java prints, compiled against the client of these jars."""
+    with tempfile.TemporaryDirectory(prefix="fenceline-java-") as classes:
+        (compiler,) = ensure_jars(ECJ_JARS)
+        source = str(_SOURCES / f"{name}.java")
+        _run([*_java(), "-jar", str(compiler), "-17", "-cp", _class_path(jars), "-d", classes, source], timeout_s)
+        class_path = os.pathsep.join([classes, _class_path(jars)])
+        return _run([*_java(), "-cp", class_path, name, *arguments], timeout_s)
+
+
+def _run(command: list[str], timeout_s: float) -> str:
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+    assert ended.returncode == 0, f"{command} ended with {ended.returncode}: {ended.stderr}{ended.stdout}"
     return ended.stdout
 
 
 @cache
-def _command(jars: str) -> tuple[str, ...]:
-    class_path = os.pathsep.join(str(jar) for jar in [*ensure_jars(jars), *ensure_jars(_TOOLS_OF[jars])])
-    java = str(find_java(may_fetch=True).executable)
-    return (java, "-Xmx96m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", class_path)
+def _java() -> tuple[str, ...]:
+    return (str(find_java(may_fetch=True).executable), "-Xmx96m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+
+
+@cache
+def _class_path(jars: str) -> str:
+    return os.pathsep.join(str(jar) for jar in [*ensure_jars(jars), *ensure_jars(_TOOLS_OF[jars])])

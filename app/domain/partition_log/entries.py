@@ -82,14 +82,17 @@ class LogEntry(msgspec.Struct, frozen=True, kw_only=True):
     records: tuple[LogRecord, ...] = ()
 
 
-def entries_of(look: Look, *, keys: bool = False, values: bool = False) -> tuple[LogEntry, ...]:
-    """An entry for each batch of the look, in their order."""
+def entries_of(
+    look: Look, *, limit: int | None = None, keys: bool = False, values: bool = False
+) -> tuple[LogEntry, ...]:
+    """An entry for each of the look's first `limit` batches, in their order; the others only decide."""
     fold = _Fold(look)
     found = [fold.entry(batch) for batch in look.batches]
     for index, changes in fold.decisions().items():
         found[index] = msgspec.structs.replace(found[index], **changes)
+    del found[limit if limit is not None else len(found) :]
     if keys or values:
-        found = [_with_records(*pair, keys=keys, values=values) for pair in zip(look.batches, found, strict=True)]
+        found = [_with_records(*pair, keys=keys, values=values) for pair in zip(look.batches, found, strict=False)]
     return tuple(found)
 
 

@@ -111,6 +111,16 @@
     applySort(table);
   });
 
+  // What belongs together lights up together, under the mouse and under the focus.
+  function light(event) {
+    const lights = event.target.closest?.("[data-lights]")?.dataset.lights;
+    for (const row of document.querySelectorAll("[data-lights]")) {
+      row.classList.toggle("lit", lights !== undefined && row.dataset.lights === lights);
+    }
+  }
+  document.addEventListener("mouseover", light);
+  document.addEventListener("focusin", light);
+
   // A log keeps to its end unless the reader scrolled up.
   const scrolledUp = new WeakSet();
   document.addEventListener(

@@ -30,7 +30,7 @@ def batch_of(
         is_transactional=is_transactional,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
-        base_sequence=-1 if producer_id < 0 else 0,
+        base_sequence=-1 if producer_id < 0 or is_control else 0,
         batch_size=2**30,
     )
     for offset, (key, value) in enumerate(records):

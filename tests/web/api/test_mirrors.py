@@ -12,14 +12,17 @@ from pydantic_core import PydanticUndefined
 
 from app.domain import access, command
 from app.domain.clusters import cluster
+from app.domain.partition_log import content, entries, look
 from app.domain.pipelines import pipeline, pipeline_record
 from app.domain.pipelines.revision import Change
 from app.domain.runs import instance, offset_reset, run, task
 from app.domain.transactions import mapping
 from app.ports import brokers
+from app.services import partition_log
 from app.services.defining.pipelines import SavedPipeline
 from app.web.api.schemas import access as access_schemas
 from app.web.api.schemas import clusters, definition, offsets, pipelines, runs
+from app.web.api.schemas import partition_log as log_schemas
 from app.web.api.schemas.base import Answer, Body, Given
 
 GIVEN: list[tuple[type[BaseModel], type[msgspec.Struct]]] = [
@@ -65,6 +68,13 @@ ANSWERS: list[tuple[type[BaseModel], type[msgspec.Struct], set[str]]] = [
     (runs.PartitionOwnership, mapping.PartitionOwnership, set()),
     (runs.TransactionalIdOwner, mapping.TransactionalIdOwner, set()),
     (offsets.OffsetChange, offset_reset.OffsetChange, set()),
+    (log_schemas.PartitionLog, partition_log.PartitionLog, set()),
+    (log_schemas.LogBounds, look.LogBounds, set()),
+    (log_schemas.LogEntry, entries.LogEntry, set()),
+    (log_schemas.Decided, entries.Decided, set()),
+    (log_schemas.LogRecord, content.LogRecord, set()),
+    (log_schemas.Header, content.Header, set()),
+    (log_schemas.Content, content.Content, set()),
     (access_schemas.Principal, access.Principal, set()),
     (access_schemas.Token, access.Token, set()),
     (access_schemas.Command, command.Command, set()),

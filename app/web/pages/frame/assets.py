@@ -23,6 +23,7 @@ STYLESHEETS = tuple(
         "ids",
         "buttons",
         "tables",
+        "batches",
         "forms",
         "log",
         "chart",

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from markupsafe import Markup, escape
 
+from app.domain.partition_log.entries import EntryState
 from app.domain.runs.instance import InstanceState
 from app.domain.runs.run import RunState
 from app.domain.runs.task import EventKind, TaskState
@@ -54,6 +55,13 @@ _TONES: dict[StrEnum, str] = {
     EventKind.SUPERSEDED: "idle",
     EventKind.BAD_RECORD: "warn",
     EventKind.ERROR: "bad",
+    EntryState.PLAIN: "idle",
+    EntryState.OPEN: "busy",
+    EntryState.COMMITTED: "good",
+    EntryState.ABORTED: "warn",
+    EntryState.UNKNOWN: "idle",
+    EntryState.MARKER: "idle",
+    EntryState.UNREADABLE: "bad",
 }
 
 

@@ -1,0 +1,116 @@
+"""A look into a partition's log, as page, API and command line show it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from app.domain.access import Principal, Verb, require
+from app.domain.errors import UnavailableError
+from app.domain.journals.transaction_state import TOPIC as JOURNAL
+from app.domain.page import checked_limit
+from app.domain.partition_log.entries import LogEntry, entries_of, named
+from app.domain.partition_log.look import Landmark, LogBounds
+from app.ports.brokers import DEFAULT_TIMEOUT_S, Brokers, Connection, TopicPartition
+from app.ports.unit_of_work import UnitOfWork
+from app.services.access import command_log
+
+
+class PartitionLog(msgspec.Struct, frozen=True, kw_only=True):
+    """A stretch of a log. `next_offset` is where the next look goes on, and `is_at_end` that nothing is there yet.
+
+    ids_unknown: why transactional ids are not known, where they are not.
+    """
+
+    topic: str
+    partition: int
+    bounds: LogBounds
+    start: int
+    next_offset: int
+    is_at_end: bool
+    entries: tuple[LogEntry, ...]
+    ids_unknown: str | None = None
+
+
+async def look_into_log(
+    brokers: Brokers,
+    connection: Connection,
+    *,
+    topic: str,
+    partition: int,
+    start: int | Landmark,
+    limit: int,
+    keys: bool = False,
+    values: bool = False,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    ids_timeout_s: float = DEFAULT_TIMEOUT_S,
+) -> PartitionLog:
+    """At most `limit` batches from `start` on, with their outcomes and the ids of their producers.
+
+    Raises NotFoundError, InvalidError for an offset that the log does not have, and what app/ports/brokers.py says.
+    Transactional ids that cannot be read are no error: the answer says so.
+    """
+    at = TopicPartition(topic, partition)
+    look = await brokers.read_partition_log(
+        connection, at, start=start, limit=checked_limit(limit), timeout_s=timeout_s
+    )
+    entries = entries_of(look, limit=limit, keys=keys, values=values)
+    producer_ids = {entry.producer_id for entry in entries if entry.is_transactional and entry.producer_id is not None}
+    ids_unknown = None
+    try:
+        if producer_ids:
+            ids = await brokers.read_transactional_ids(connection, producer_ids, timeout_s=ids_timeout_s)
+            entries = named(entries, ids)
+    except UnavailableError as error:
+        ids_unknown = f"transactional ids are not known, since {JOURNAL} could not be read: {error.message}"
+    next_offset = entries[-1].last_offset + 1 if entries else look.next_offset
+    return PartitionLog(
+        topic=topic,
+        partition=partition,
+        bounds=look.bounds,
+        start=look.start,
+        next_offset=next_offset,
+        is_at_end=next_offset >= look.bounds.high_watermark,
+        entries=entries,
+        ids_unknown=ids_unknown,
+    )
+
+
+async def look_into_registered_log(
+    uow: UnitOfWork,
+    brokers: Brokers,
+    *,
+    cluster: str,
+    topic: str,
+    partition: int,
+    start: int | Landmark,
+    limit: int,
+    keys: bool,
+    values: bool,
+    by: Principal,
+    now: datetime,
+) -> PartitionLog:
+    """The same on a cluster that the server knows. Who has keys or values shown is a line in the command log.
+
+    Raises ForbiddenError where the role does not allow to see records, and what `look_into_log` raises.
+    """
+    shows_records = keys or values
+    if shows_records:
+        require(by, Verb.READ_RECORDS)
+    connection = (await uow.clusters.get(cluster)).connection()
+    found = await look_into_log(
+        brokers, connection, topic=topic, partition=partition, start=start, limit=limit, keys=keys, values=values
+    )
+    if shows_records:
+        what = " and ".join(name for name, is_shown in (("keys", keys), ("values", values)) if is_shown)
+        await command_log.record(
+            uow,
+            by=by,
+            verb=Verb.READ_RECORDS,
+            target=f"cluster:{cluster}",
+            why=None,
+            now=now,
+            outcome=f"had {what} of {topic}-{partition} shown, offsets {found.start} to {found.next_offset - 1}",
+        )
+    return found
