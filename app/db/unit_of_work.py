@@ -13,6 +13,7 @@ from app.db.connection import Connection
 from app.db.repositories.access import SqlAccess
 from app.db.repositories.clusters import SqlClusters
 from app.db.repositories.commands import SqlCommands
+from app.db.repositories.fencing import SqlFencing
 from app.db.repositories.identity import SqlIdentity
 from app.db.repositories.instances import SqlInstances
 from app.db.repositories.mappings import SqlMappings
@@ -41,6 +42,7 @@ class SqlUnitOfWork:
         self.runs = SqlRuns(self._db)
         self.tasks = SqlTasks(self._db)
         self.mappings = SqlMappings(self._db)
+        self.fencing = SqlFencing(self._db)
         self.access = SqlAccess(self._db)
         self.commands = SqlCommands(self._db)
         self.retention = SqlRetention(self._db)

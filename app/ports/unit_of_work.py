@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
+from app.ports.fencing_repository import FencingRepository
 from app.ports.repositories import (
     AccessRepository,
     ClusterRepository,
@@ -44,6 +45,8 @@ class UnitOfWork(Protocol):
     def tasks(self) -> TaskRepository: ...
     @property
     def mappings(self) -> MappingRepository: ...
+    @property
+    def fencing(self) -> FencingRepository: ...
     @property
     def access(self) -> AccessRepository: ...
     @property

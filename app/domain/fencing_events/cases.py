@@ -112,10 +112,18 @@ def _next_generation(word: ClientWord, reached: Iterable[GroupRecord]) -> tuple[
     return (min(later, key=lambda record: record.number),) if later else ()
 
 
-def with_commands(case: Case, commands: Iterable[CommandWord]) -> Case:
-    """The case with our commands on its id; which of them did it is judged from the records."""
-    wanted = CommandVerb.END if case.key.kind is FencingKind.MARKER else CommandVerb.FENCE
-    return Case(case.key, merged(case.evidence, [one for one in commands if one.verb is wanted]))
+def case_of_command(
+    command: CommandWord, *, kafka_cluster_id: str, transactional_id: str, producer_id: int, producer_epoch: int
+) -> Case:
+    """The case of a command of ours, by the producer that it was meant for."""
+    key = FencingKey(
+        kafka_cluster_id=kafka_cluster_id,
+        transactional_id=transactional_id,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        kind=FencingKind.EPOCH if command.verb is CommandVerb.FENCE else FencingKind.MARKER,
+    )
+    return Case(key, (command,))
 
 
 def case_of_marker(

@@ -127,21 +127,29 @@ def _is_init(own: RecordedState, abort: RecordedState | None, record: RecordedSt
 
 
 def _by_command(key: FencingKey, story: _Story) -> Verdict | None:
-    """Our own FenceProducers: its answer names the very epoch that the journal shows, or it was near and unanswered."""
-    if story.init is None:
-        return None
-    answer = (story.init.producer_id, story.init.producer_epoch)
+    """Our own FenceProducers: its answer names the very epoch that the journal shows, or it was near and unanswered.
+
+    An answer is proof by itself while the journal has not been read that far.
+    """
     for command in story.commands:
-        is_exact = (command.producer_id, command.producer_epoch) == answer
-        is_near = command.producer_id is None and abs(command.at_ms - story.init.timestamp_ms) <= COMMAND_WINDOW_MS
-        if is_exact or (is_near and not story.new_one_works):
+        is_answered = command.producer_id is not None
+        if story.init is None:
+            is_ours = is_answered
+        elif is_answered:
+            answer = (command.producer_id, command.producer_epoch)
+            is_ours = answer == (story.init.producer_id, story.init.producer_epoch)
+        else:
+            is_near = abs(command.at_ms - story.init.timestamp_ms) <= COMMAND_WINDOW_MS
+            is_ours = is_near and not story.new_one_works
+        if is_ours:
             why = f", because: {command.why}" if command.why else ""
+            taken = story.abort or story.init
             return Verdict(
                 cause=Cause.OPERATOR_FENCE,
-                confidence=Confidence.CERTAIN if is_exact else Confidence.LIKELY,
-                at_ms=(story.abort or story.init).timestamp_ms,
-                sentence=f"{command.who} fenced {_whose(key)}{why}. {_lost(story)}",
-                alternatives=() if is_exact else (Cause.TAKEOVER,),
+                confidence=Confidence.CERTAIN if is_answered else Confidence.LIKELY,
+                at_ms=command.at_ms if taken is None else taken.timestamp_ms,
+                sentence=f"{command.who} fenced {_whose(key)}{why}. {'' if taken is None else _lost(story)}".strip(),
+                alternatives=() if is_answered else (Cause.TAKEOVER,),
             )
     return None
 

@@ -103,7 +103,8 @@ class CommandVerb(StrEnum):
 class CommandWord(msgspec.Struct, frozen=True, kw_only=True, tag_field="source", tag="command"):
     """Somebody's command of ours on this id, from the command log.
 
-    producer_id, producer_epoch: for FENCE what the broker answered, None where no answer came.
+    producer_id, producer_epoch: for FENCE what the broker answered, None where no answer came. partitions: for END
+    those whose leader answered.
     """
 
     command_id: int
@@ -113,6 +114,7 @@ class CommandWord(msgspec.Struct, frozen=True, kw_only=True, tag_field="source",
     why: str | None = None
     producer_id: int | None = None
     producer_epoch: int | None = None
+    partitions: tuple[str, ...] = ()
 
     @property
     def place(self) -> tuple[str | int, ...]:

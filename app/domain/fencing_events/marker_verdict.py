@@ -43,39 +43,44 @@ def _was_held(live: LiveTransaction, producer_id: int, producer_epoch: int, unti
 
 
 def judge_marker(key: FencingKey, evidence: Sequence[Evidence]) -> Verdict | None:
-    """The cause that this evidence of kind MARKER shows; None without a marker."""
+    """The cause that this evidence of kind MARKER shows; None without a marker and a command that was answered."""
     markers = [one for one in evidence if isinstance(one, MarkerRecord)]
-    if not markers:
+    commands = [
+        one
+        for one in evidence
+        if isinstance(one, CommandWord) and one.verb is CommandVerb.END and (one.partitions or markers)
+    ]
+    if not markers and not commands:
         return None
-    first = markers[0]
-    commands = [one for one in evidence if isinstance(one, CommandWord) and one.verb is CommandVerb.END]
     known = [one.record for one in evidence if isinstance(one, CoordinatorRecord)]
-    is_alive = any(_has_open(record, key, first) for record in known)
-    where = ", ".join(sorted({f"{one.topic}-{one.partition}" for one in markers}))
+    partitions = {f"{one.topic}-{one.partition}" for one in markers}.union(*(one.partitions for one in commands))
+    is_alive = any(_has_open(record, key, partitions) for record in known)
     by = f"{commands[0].who} ended" if commands else "Somebody ended"
     why = f", because: {commands[0].why}" if commands and commands[0].why else ""
     owner = key.transactional_id or "an id that no coordinator knows"
+    where = ", ".join(sorted(partitions))
     what = f"of producer {key.producer_id} epoch {key.producer_epoch} ({owner}) in {where}{why}."
+    at_ms = min(one.at_ms for one in markers or commands)
     if is_alive:
         return Verdict(
             cause=Cause.OPERATOR_ABORT,
             confidence=Confidence.CERTAIN if commands else Confidence.LIKELY,
-            at_ms=first.at_ms,
+            at_ms=at_ms,
             sentence=f"{by} the open transaction {what} Its coordinator still had it open: what it wrote there is "
             f"lost, and the rest of it may still be committed.",
         )
     return Verdict(
         cause=Cause.HANGING_ENDED,
         confidence=Confidence.CERTAIN if commands or known else Confidence.LIKELY,
-        at_ms=first.at_ms,
+        at_ms=at_ms,
         sentence=f"{by} the hanging transaction {what} Its coordinator knew nothing of it; readers go on.",
         alternatives=() if commands or known else (Cause.OPERATOR_ABORT,),
     )
 
 
-def _has_open(record: RecordedState, key: FencingKey, marker: MarkerRecord) -> bool:
+def _has_open(record: RecordedState, key: FencingKey, partitions: set[str]) -> bool:
     return (
         record.status is TransactionStatus.ONGOING
         and (record.producer_id, record.producer_epoch) == (key.producer_id, key.producer_epoch)
-        and any(at.topic == marker.topic and marker.partition in at.partitions for at in record.partitions)
+        and any(f"{at.topic}-{number}" in partitions for at in record.partitions for number in at.partitions)
     )

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from app.domain.fencing_events.cases import (
+    case_of_command,
     case_of_marker,
     case_of_word,
     generations_of,
     joined,
     told,
-    with_commands,
 )
 from app.domain.fencing_events.evidence import (
     ClientWord,
@@ -199,6 +199,12 @@ def test_takeover_after_the_timeout_was_over_may_be_either(client: Client) -> No
 # Operator's fence
 
 
+def commanded(command: CommandWord, *, transactional_id: str = ID) -> Case:
+    return case_of_command(
+        command, kafka_cluster_id=CLUSTER, transactional_id=transactional_id, producer_id=7, producer_epoch=0
+    )
+
+
 def fence_command(coordinator: Coordinator, *, answered: bool = True) -> CommandWord:
     return CommandWord(
         command_id=3,
@@ -219,9 +225,7 @@ def test_operators_fence_is_known_by_our_command(client: Client, is_open: bool) 
         coordinator.begin()
     coordinator.fence()
     command = fence_command(coordinator)
-    (case,) = cases_of(coordinator.live, kafka_cluster_id=CLUSTER)
-    event = told(with_commands(case, [command]))
-    assert event is not None
+    event = epoch_event(coordinator.live, 0, commanded(command))
     assert (event.verdict.cause, event.verdict.confidence) == (Cause.OPERATOR_FENCE, Confidence.CERTAIN)
     assert event.verdict.sentence.startswith(f"ann fenced {ID} (producer 7 epoch 0), because: stuck readers.")
 
@@ -231,13 +235,11 @@ def test_command_that_the_broker_answered_otherwise_is_not_held_against_a_takeov
     coordinator.begin()
     coordinator.init(after_ms=100)
     coordinator.begin()
-    (case,) = cases_of(coordinator.live, kafka_cluster_id=CLUSTER)
     other = CommandWord(
         command_id=3, verb=CommandVerb.FENCE, at_ms=coordinator.now_ms, who="ann", producer_id=7, producer_epoch=9
     )
     unanswered = fence_command(coordinator, answered=False)
-    event = told(with_commands(case, [other, unanswered]))
-    assert event is not None
+    event = epoch_event(coordinator.live, 0, commanded(other), commanded(unanswered))
     assert event.verdict.cause is Cause.TAKEOVER
 
 
@@ -245,10 +247,17 @@ def test_command_without_an_answer_is_likely_while_nobody_writes() -> None:
     coordinator = Coordinator()
     coordinator.begin()
     coordinator.fence()
-    (case,) = cases_of(coordinator.live, kafka_cluster_id=CLUSTER)
-    event = told(with_commands(case, [fence_command(coordinator, answered=False)]))
-    assert event is not None
+    event = epoch_event(coordinator.live, 0, commanded(fence_command(coordinator, answered=False)))
     assert (event.verdict.cause, event.verdict.confidence) == (Cause.OPERATOR_FENCE, Confidence.LIKELY)
+
+
+def test_answer_to_our_fence_is_proof_before_the_journal_is_read() -> None:
+    live = Coordinator().live
+    coordinator = Coordinator()
+    coordinator.fence()
+    event = epoch_event(live, 0, commanded(fence_command(coordinator)))
+    assert (event.verdict.cause, event.verdict.confidence) == (Cause.OPERATOR_FENCE, Confidence.CERTAIN)
+    assert events(live, commanded(fence_command(coordinator, answered=False))) == {}
 
 
 # The coordinator's abort
@@ -359,11 +368,11 @@ def marker(*, at_ms: int, partition: int = 0, kind: MarkerType = MarkerType.ABOR
     return MarkerRecord(topic="delayed", partition=partition, offset=40, at_ms=at_ms, type=kind, coordinator_epoch=0)
 
 
-def marker_event(
-    found: MarkerRecord, live: LiveTransaction | None, *, epoch: int = 0, commands: tuple[CommandWord, ...] = ()
-) -> FencingEvent | None:
-    case = case_of_marker(found, kafka_cluster_id=CLUSTER, producer_id=7, producer_epoch=epoch, live=live)
-    return None if case is None else told(with_commands(case, commands))
+def marker_event(found: MarkerRecord, live: LiveTransaction | None, *more: Case) -> FencingEvent | None:
+    case = case_of_marker(found, kafka_cluster_id=CLUSTER, producer_id=7, producer_epoch=0, live=live)
+    cases = joined([*([case] if case else ()), *more])
+    assert len(cases) <= 1
+    return told(cases[0]) if cases else None
 
 
 @every_client
@@ -399,11 +408,16 @@ def test_hanging_transaction_of_an_id_that_is_gone() -> None:
 
 
 def test_end_by_our_command_says_whose() -> None:
-    command = CommandWord(command_id=9, verb=CommandVerb.END, at_ms=1, who="ann", why="readers wait")
-    event = marker_event(marker(at_ms=1), None, commands=(command,))
-    assert event is not None
-    assert event.verdict.confidence is Confidence.CERTAIN
-    assert event.verdict.sentence.startswith("ann ended the hanging transaction of producer 7 epoch 0")
+    command = CommandWord(
+        command_id=9, verb=CommandVerb.END, at_ms=1, who="ann", why="readers wait", partitions=("delayed-0",)
+    )
+    case = commanded(command, transactional_id="")
+    alone, joined_event = told(case), marker_event(marker(at_ms=1), None, case)
+    assert alone is not None
+    assert joined_event is not None
+    assert alone.verdict == joined_event.verdict
+    assert alone.verdict.confidence is Confidence.CERTAIN
+    assert alone.verdict.sentence.startswith("ann ended the hanging transaction of producer 7 epoch 0")
 
 
 @both_versions

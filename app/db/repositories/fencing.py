@@ -1,0 +1,185 @@
+"""Fencing events: one row for each loss, however many servers tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+
+from app.db.connection import Connection
+from app.db.repositories.runs import checked_uuid, cursor_moment
+from app.db.tables.fencing import fencing_events
+from app.domain.errors import NotFoundError
+from app.domain.fencing_events.evidence import Evidence
+from app.domain.fencing_events.fencing_event import FencingEvent, FencingKey, FencingKind, Verdict
+from app.domain.fencing_events.record import Correction, FencingFilter, FencingPlace, FencingRecord
+from app.domain.page import Page, decode_cursor, encode_cursor
+from app.domain.storable import moment_of_ms
+
+_T = fencing_events
+_LOSS = sa.tuple_(_T.c.kafka_cluster_id, _T.c.transactional_id, _T.c.producer_id, _T.c.producer_epoch, _T.c.kind)
+_PLACE = sa.text(
+    """
+    SELECT pipelines.name AS pipeline, transactional_ids.ordinal, transactional_ids.task,
+           held.run_id, held.lease, held.attempt, held.host
+    FROM transactional_ids
+    JOIN pipelines ON pipelines.id = transactional_ids.pipeline_id
+    LEFT JOIN LATERAL (
+        SELECT attempts.run_id, attempts.lease, attempts.attempt, attempts.report->>'host' AS host
+        FROM runs JOIN task_attempts AS attempts ON attempts.run_id = runs.id
+        WHERE runs.pipeline_id = pipelines.id
+          AND attempts.ordinal = transactional_ids.ordinal AND attempts.task = transactional_ids.task
+          AND (attempts.report->>'producer_id')::bigint = :producer_id
+          AND (attempts.report->>'producer_epoch')::int = :producer_epoch
+        ORDER BY attempts.received_at DESC LIMIT 1
+    ) AS held ON true
+    WHERE transactional_ids.kafka_cluster_id = :kafka_cluster_id
+      AND transactional_ids.transactional_id = :transactional_id
+    """
+).columns(run_id=sa.Uuid(as_uuid=False))
+
+
+class SqlFencing:
+    def __init__(self, db: Connection) -> None:
+        self._db = db
+
+    async def evidence_of(self, keys: Collection[FencingKey]) -> dict[FencingKey, tuple[Evidence, ...]]:
+        if not keys:
+            return {}
+        rows = await self._db.rows(sa.select(_T).where(_LOSS.in_([msgspec.structs.astuple(key) for key in keys])))
+        return {_key(row): _evidence(row) for row in rows}
+
+    async def find(self, key: FencingKey, *, for_update: bool = False) -> FencingRecord | None:
+        statement = sa.select(_T).where(sa.tuple_(*(sa.literal(one) for one in msgspec.structs.astuple(key))) == _LOSS)
+        row = await self._db.row(statement.with_for_update(key_share=True) if for_update else statement)
+        return None if row is None else _record(row)
+
+    async def add(self, event: FencingEvent, *, place: FencingPlace, now: datetime) -> bool:
+        statement = (
+            postgresql.insert(_T)
+            .values(
+                **msgspec.structs.asdict(event.key),
+                **_values(event, place),
+                corrections=[],
+                told_at=now,
+                changed_at=now,
+            )
+            .on_conflict_do_nothing(constraint="uq_fencing_events_loss")
+            .returning(_T.c.id)
+        )
+        return await self._db.row(statement) is not None
+
+    async def change(
+        self,
+        record_id: str,
+        event: FencingEvent,
+        *,
+        place: FencingPlace,
+        corrections: tuple[Correction, ...],
+        now: datetime,
+    ) -> None:
+        await self._db.execute(
+            sa.update(_T)
+            .where(_T.c.id == record_id)
+            .values(**_values(event, place), corrections=msgspec.to_builtins(corrections), changed_at=now)
+        )
+
+    async def get(self, record_id: str) -> FencingRecord:
+        row = await self._db.row(sa.select(_T).where(_T.c.id == checked_uuid(record_id)))
+        if row is None:
+            raise NotFoundError(f"there is no fencing event {record_id}; they are kept for 30 days")
+        return _record(row)
+
+    async def list(self, wanted: FencingFilter, *, after: str | None, limit: int) -> Page[FencingRecord]:
+        statement = sa.select(_T).order_by(_T.c.at.desc(), _T.c.id.desc()).limit(limit + 1)
+        for name in ("kafka_cluster_id", "transactional_id", "pipeline", "cause"):
+            if (value := getattr(wanted, name)) is not None:
+                statement = statement.where(_T.c[name] == value)
+        if wanted.since is not None:
+            statement = statement.where(_T.c.at >= wanted.since)
+        if wanted.until is not None:
+            statement = statement.where(_T.c.at < wanted.until)
+        if not wanted.with_what_is_none:
+            statement = statement.where(_T.c.is_fencing)
+        if after is not None:
+            at, record_id = decode_cursor(after, keys=2)
+            last = sa.tuple_(sa.literal(cursor_moment(at)), sa.literal(checked_uuid(record_id), _T.c.id.type))
+            statement = statement.where(sa.tuple_(_T.c.at, _T.c.id) < last)
+        rows = await self._db.rows(statement)
+        items = tuple(_record(row) for row in rows[:limit])
+        cursor = encode_cursor(rows[limit - 1].at.isoformat(), items[-1].id) if len(rows) > limit else None
+        return Page(items=items, next_cursor=cursor)
+
+    async def place_of_producer(self, key: FencingKey) -> FencingPlace:
+        row = await self._db.row(
+            _PLACE,
+            {
+                "kafka_cluster_id": key.kafka_cluster_id,
+                "transactional_id": key.transactional_id,
+                "producer_id": key.producer_id,
+                "producer_epoch": key.producer_epoch,
+            },
+        )
+        if row is None:
+            return FencingPlace()
+        return FencingPlace(
+            pipeline=row.pipeline,
+            run_id=row.run_id,
+            ordinal=row.ordinal,
+            lease=row.lease,
+            task=row.task,
+            attempt=row.attempt,
+            host=row.host,
+        )
+
+
+def _values(event: FencingEvent, place: FencingPlace) -> dict[str, Any]:
+    verdict = event.verdict
+    return {
+        "cause": verdict.cause,
+        "confidence": verdict.confidence,
+        "is_fencing": verdict.cause.is_fencing,
+        "at": moment_of_ms(verdict.at_ms),
+        "verdict": msgspec.to_builtins(verdict),
+        "evidence": msgspec.to_builtins(event.evidence),
+        **msgspec.structs.asdict(place),
+        "partitions": list(place.partitions),
+    }
+
+
+def _key(row: sa.Row[Any]) -> FencingKey:
+    return FencingKey(
+        kafka_cluster_id=row.kafka_cluster_id,
+        transactional_id=row.transactional_id,
+        producer_id=row.producer_id,
+        producer_epoch=row.producer_epoch,
+        kind=FencingKind(row.kind),
+    )
+
+
+def _evidence(row: sa.Row[Any]) -> tuple[Evidence, ...]:
+    return msgspec.convert(row.evidence, tuple[Evidence, ...])
+
+
+def _record(row: sa.Row[Any]) -> FencingRecord:
+    return FencingRecord(
+        id=row.id,
+        event=FencingEvent(key=_key(row), verdict=msgspec.convert(row.verdict, Verdict), evidence=_evidence(row)),
+        place=FencingPlace(
+            pipeline=row.pipeline,
+            run_id=row.run_id,
+            ordinal=row.ordinal,
+            lease=row.lease,
+            task=row.task,
+            attempt=row.attempt,
+            host=row.host,
+            partitions=tuple(row.partitions),
+        ),
+        corrections=msgspec.convert(row.corrections, tuple[Correction, ...]),
+        told_at=row.told_at,
+        changed_at=row.changed_at,
+    )

@@ -1,0 +1,100 @@
+"""Fencing events are kept once, however many servers and workers tell of the same loss, and corrected in place.
+
+`record_cases` is what everybody calls who has seen something: the observer with `cases_of` an id's steps, the workers'
+listener with `case_of_word`, a command of ours with `case_of_command`, a look at a partition with `case_of_marker`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from datetime import datetime
+
+import msgspec
+
+from app.domain.fencing_events.cases import joined, told
+from app.domain.fencing_events.evidence import merged
+from app.domain.fencing_events.fencing_event import Case, Cause, FencingEvent
+from app.domain.fencing_events.record import KEPT_FOR, FencingFilter, FencingRecord, corrected, place_of
+from app.domain.page import Page, checked_limit
+from app.domain.storable import moment_of_ms, storable
+from app.ports.unit_of_work import UnitOfWork
+
+NOTICE = "fencing"
+LONGEST_ID_BYTES = 1_000
+"""A longer transactional id does not fit into an index; Kafka takes ids of 32 kB."""
+
+
+async def record_cases(uow: UnitOfWork, cases: Iterable[Case], *, now: datetime) -> list[FencingEvent]:
+    """Join these with what is kept, and keep what they prove; the events that are new or say something else now.
+
+    Whoever calls it again with the same, here or on another server, changes nothing. Rows are locked in one order, so
+    that two servers with the same cases take turns; call it last in a unit of work that holds other locks.
+    """
+    wanted = {case.key: case for case in joined(storable(_indexable(case)) for case in cases)}
+    kept = await uow.fencing.evidence_of(wanted)
+    changed: list[FencingEvent] = []
+    for key in sorted(wanted, key=msgspec.structs.astuple):
+        case = wanted[key]
+        if key in kept and merged(kept[key], case.evidence) == kept[key]:
+            continue
+        event = await _record(uow, case, now=now)
+        if event is not None:
+            changed.append(event)
+    return changed
+
+
+async def _record(uow: UnitOfWork, case: Case, *, now: datetime) -> FencingEvent | None:
+    before = await uow.fencing.find(case.key, for_update=True)
+    if before is None:
+        event = told(case)
+        if event is None or not _is_worth_a_row(event, now=now):
+            return None
+        place = place_of(event, await uow.fencing.place_of_producer(event.key))
+        if await uow.fencing.add(event, place=place, now=now):
+            _notify(uow, event, place.pipeline)
+            return event
+        before = await uow.fencing.find(case.key, for_update=True)
+    if before is None:
+        # Another server wrote it and retention has removed it, all since our first look: it was too old to keep.
+        return None
+    event = told(Case(case.key, merged(before.event.evidence, case.evidence)))
+    if event is None or event == before.event:
+        return None
+    place = place_of(event, before.place)
+    corrections = corrected(before.corrections, before.event.verdict, event.verdict, at=now)
+    await uow.fencing.change(before.id, event, place=place, corrections=corrections, now=now)
+    _notify(uow, event, place.pipeline)
+    return event
+
+
+async def list_events(
+    uow: UnitOfWork, wanted: FencingFilter, *, after: str | None = None, limit: int = 50
+) -> Page[FencingRecord]:
+    """Newest first. Raises InvalidError for a cursor or a limit that is none."""
+    return await uow.fencing.list(wanted, after=after, limit=checked_limit(limit))
+
+
+async def get_event(uow: UnitOfWork, record_id: str) -> FencingRecord:
+    """Raises NotFoundError."""
+    return await uow.fencing.get(record_id)
+
+
+def _is_worth_a_row(event: FencingEvent, *, now: datetime) -> bool:
+    """A client of KIP-890 ends its own transactions as a matter of course: that only ever corrects what was said."""
+    return event.verdict.cause is not Cause.OWN_ABORT and moment_of_ms(event.verdict.at_ms) >= now - KEPT_FOR
+
+
+def _indexable(case: Case) -> Case:
+    name = case.key.transactional_id.encode("utf-8", "surrogatepass")
+    if len(name) <= LONGEST_ID_BYTES:
+        return case
+    short = name[: LONGEST_ID_BYTES - 100].decode(errors="ignore")
+    key = msgspec.structs.replace(case.key, transactional_id=f"{short}… (sha256 {hashlib.sha256(name).hexdigest()})")
+    return Case(key, case.evidence)
+
+
+def _notify(uow: UnitOfWork, event: FencingEvent, pipeline: str | None) -> None:
+    uow.notify(NOTICE, event.key.kafka_cluster_id)
+    if pipeline is not None:
+        uow.notify("pipeline", pipeline)

@@ -1,0 +1,88 @@
+"""What the observer saw is written down, also when Postgres was away meanwhile."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime
+
+import pytest
+
+from app.db.database import Database
+from app.domain.clusters.cluster import Cluster
+from app.domain.errors import UnavailableError
+from app.domain.fencing_events.fencing_event import Cause
+from app.domain.fencing_events.record import FencingFilter, FencingRecord
+from app.loops.fencing_recorder import FencingRecorder
+from app.ports.unit_of_work import UnitOfWork
+from tests.domain.fencing_events.coordinator import CLUSTER, Coordinator
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class StandingClock:
+    def now(self) -> datetime:
+        return NOW
+
+
+def taken_over() -> Coordinator:
+    coordinator = Coordinator(now_ms=int(NOW.timestamp() * 1000))
+    coordinator.begin()
+    coordinator.init(after_ms=300)
+    return coordinator
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster(
+        name="prod",
+        kafka_cluster_id=CLUSTER,
+        bootstrap_servers="localhost:9092",
+        client_config={},
+        created_at=NOW,
+        created_by="ann",
+    )
+
+
+async def kept(database: Database) -> list[FencingRecord]:
+    async with database.unit_of_work() as uow:
+        return list((await uow.fencing.list(FencingFilter(), after=None, limit=10)).items)
+
+
+async def test_ids_that_had_a_step_are_written_down(database: Database, cluster: Cluster) -> None:
+    recorder = FencingRecorder(unit_of_work=database.unit_of_work, clock=StandingClock(), where="w1")
+    coordinator = taken_over()
+    recorder.take(cluster, [coordinator.live])
+    coordinator.begin()
+    recorder.take(cluster, [coordinator.live])
+    assert recorder.waiting == 1
+    await recorder.turn()
+    assert recorder.waiting == 0
+    (record,) = await kept(database)
+    assert record.event.verdict.cause is Cause.TAKEOVER
+    # The newest state only: the new producer has written, so nobody says that it might be an operator's fence.
+    assert Cause.OPERATOR_FENCE not in record.event.verdict.alternatives
+    assert record.corrections == ()
+
+
+async def test_id_whose_past_tells_nothing_does_not_wait(database: Database, cluster: Cluster) -> None:
+    recorder = FencingRecorder(unit_of_work=database.unit_of_work, clock=StandingClock(), where="w1")
+    recorder.take(cluster, [Coordinator().live])
+    assert recorder.waiting == 0
+
+
+async def test_nothing_is_lost_while_postgres_is_away(database: Database, cluster: Cluster) -> None:
+    is_away = True
+
+    def unit_of_work() -> AbstractAsyncContextManager[UnitOfWork]:
+        if is_away:
+            raise UnavailableError("Postgres does not answer")
+        return database.unit_of_work()
+
+    recorder = FencingRecorder(unit_of_work=unit_of_work, clock=StandingClock(), where="w1")
+    recorder.take(cluster, [taken_over().live])
+    with pytest.raises(UnavailableError):
+        await recorder.turn()
+    recorder.interrupted()
+    is_away = False
+    await recorder.turn()
+    assert len(await kept(database)) == 1

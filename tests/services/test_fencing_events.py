@@ -1,0 +1,244 @@
+"""Fencing events in Postgres: one row for each loss, corrected in place, whoever tells it and how often."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, timedelta
+
+import msgspec
+import pytest
+
+from app.domain.errors import InvalidError, NotFoundError
+from app.domain.fencing_events.cases import case_of_word
+from app.domain.fencing_events.evidence import ClientWord
+from app.domain.fencing_events.fencing_event import Case, Cause, Confidence, FencingKey, FencingKind
+from app.domain.fencing_events.record import KEPT_FOR, FencingFilter, FencingRecord
+from app.domain.fencing_events.steps import cases_of
+from app.domain.runs.task import EventKind
+from app.services import fencing_events, retention
+from tests.domain.fencing_events.coordinator import CLUSTER, ID, Client, Coordinator
+from tests.support.control_plane import ControlPlane, task_heartbeat
+
+EVERYTHING = FencingFilter(with_what_is_none=True)
+
+
+def coordinator_at(moment: datetime, client: Client = Client.TV_0) -> Coordinator:
+    return Coordinator(client, now_ms=int(moment.timestamp() * 1000))
+
+
+def cases(coordinator: Coordinator, *, cluster: str = CLUSTER) -> list[Case]:
+    return cases_of(coordinator.live, kafka_cluster_id=cluster)
+
+
+def refusal(producer: tuple[int, int], *, at: datetime, run_id: str = "8a6e0804-2bd0-4672-b79d-d97027f9071a") -> Case:
+    word = ClientWord(
+        event_id="event",
+        kind=EventKind.FENCED,
+        at_ms=int(at.timestamp() * 1000),
+        message="could not commit",
+        run_id=run_id,
+        ordinal=0,
+        lease=1,
+        task=1,
+        attempt=2,
+        pipeline="delayed-flights",
+        host="w1",
+        partitions=("flights-0",),
+    )
+    case = case_of_word(
+        word, kafka_cluster_id=CLUSTER, transactional_id=ID, producer_id=producer[0], producer_epoch=producer[1]
+    )
+    assert case is not None
+    return case
+
+
+async def tell(plane: ControlPlane, *told: Case) -> int:
+    async with plane.uow() as uow:
+        changed = await fencing_events.record_cases(uow, told, now=plane.now)
+        await uow.commit()
+    return len(changed)
+
+
+async def kept(plane: ControlPlane, wanted: FencingFilter = EVERYTHING) -> list[FencingRecord]:
+    async with plane.uow() as uow:
+        return list((await fencing_events.list_events(uow, wanted, limit=500)).items)
+
+
+async def test_event_is_kept_with_the_records_that_prove_it(plane: ControlPlane) -> None:
+    coordinator = coordinator_at(plane.now)
+    coordinator.begin()
+    coordinator.init(after_ms=300)
+    assert await tell(plane, *cases(coordinator)) == 1
+    (record,) = await kept(plane)
+    assert record.event.verdict.cause is Cause.TAKEOVER
+    assert record.event.evidence == cases(coordinator)[0].evidence
+    assert record.place.partitions == ("delayed-0", "delayed-1")
+    assert record.corrections == ()
+    async with plane.uow() as uow:
+        assert await fencing_events.get_event(uow, record.id) == record
+
+
+async def test_same_evidence_again_changes_nothing(plane: ControlPlane) -> None:
+    coordinator = coordinator_at(plane.now)
+    coordinator.begin()
+    coordinator.init(after_ms=300)
+    await tell(plane, *cases(coordinator))
+    (before,) = await kept(plane)
+    plane.pass_time(10)
+    assert await tell(plane, *cases(coordinator)) == 0
+    assert await kept(plane) == [before]
+
+
+async def test_clean_restart_becomes_a_refused_zombie_and_says_what_it_was(plane: ControlPlane) -> None:
+    coordinator = coordinator_at(plane.now)
+    coordinator.init(after_ms=1_000)
+    await tell(plane, *cases(coordinator))
+    assert await kept(plane, FencingFilter()) == []
+    plane.pass_time(30)
+    await tell(plane, refusal((7, 0), at=plane.now))
+    (record,) = await kept(plane, FencingFilter())
+    assert record.event.verdict.cause is Cause.ZOMBIE_REFUSED
+    assert [(one.verdict.cause, one.until) for one in record.corrections] == [(Cause.CLEAN_RESTART, plane.now)]
+    assert (record.place.pipeline, record.place.task, record.place.attempt) == ("delayed-flights", 1, 2)
+    assert record.place.partitions == ("flights-0",)
+
+
+async def test_clients_word_that_comes_first_is_explained_by_the_journal(plane: ControlPlane) -> None:
+    coordinator = coordinator_at(plane.now)
+    coordinator.begin()
+    coordinator.init(after_ms=300)
+    coordinator.begin()
+    await tell(plane, refusal((7, 0), at=plane.now))
+    (record,) = await kept(plane)
+    assert record.event.verdict.cause is Cause.UNEXPLAINED
+    await tell(plane, *cases(coordinator))
+    (record,) = await kept(plane)
+    assert (record.event.verdict.cause, record.event.verdict.confidence) == (Cause.TAKEOVER, Confidence.CERTAIN)
+
+
+async def test_several_servers_write_the_same_at_once(plane: ControlPlane) -> None:
+    """Each has seen another part, in another order; nobody gets an error, and nothing is double or lost."""
+    coordinators = [coordinator_at(plane.now + timedelta(seconds=number)) for number in range(6)]
+    whole: list[Case] = []
+    parts: list[Case] = []
+    for number, coordinator in enumerate(coordinators):
+        cluster = f"cluster-{number}"
+        coordinator.begin()
+        coordinator.init(after_ms=300)
+        parts += cases(coordinator, cluster=cluster)
+        coordinator.begin()
+        whole += cases(coordinator, cluster=cluster)
+    together = [parts, whole, list(reversed(whole)), list(reversed(parts))] * 3
+    await asyncio.gather(*(tell(plane, *told) for told in together))
+    records = await kept(plane)
+    assert len(records) == len(coordinators)
+    assert {len(record.event.evidence) for record in records} == {5}
+
+
+async def test_own_abort_of_a_kip_890_client_only_corrects(plane: ControlPlane) -> None:
+    coordinator = coordinator_at(plane.now, Client.TV_2)
+    coordinator.begin()
+    coordinator.abort()
+    assert await tell(plane, *cases(coordinator)) == 0
+    coordinator.begin()
+    coordinator.time_out()
+    await tell(plane, *cases(coordinator))
+    coordinator.begin()
+    await tell(plane, *cases(coordinator))
+    (record,) = await kept(plane)
+    assert record.event.verdict.cause is Cause.OWN_ABORT
+    assert [one.verdict.cause for one in record.corrections] == [Cause.TIMEOUT]
+
+
+async def test_list_is_newest_first_filtered_and_paged(plane: ControlPlane) -> None:
+    for number in range(5):
+        coordinator = coordinator_at(plane.now + timedelta(minutes=number))
+        coordinator.begin()
+        if number % 2:
+            coordinator.time_out()
+        else:
+            coordinator.init(after_ms=300)
+        await tell(plane, *cases(coordinator, cluster=f"cluster-{number}"))
+    await tell(plane, refusal((7, 0), at=plane.now))
+    async with plane.uow() as uow:
+
+        async def found(wanted: FencingFilter, *, limit: int = 500, after: str | None = None) -> list[str]:
+            page = await fencing_events.list_events(uow, wanted, after=after, limit=limit)
+            names = [record.event.key.kafka_cluster_id for record in page.items]
+            if page.next_cursor is None:
+                return names
+            return [*names, *await found(wanted, limit=limit, after=page.next_cursor)]
+
+        newest_first = ["cluster-4", "cluster-3", "cluster-2", "cluster-1", "cluster-0", CLUSTER]
+        assert await found(FencingFilter(), limit=2) == newest_first
+        assert await found(FencingFilter(cause=Cause.TIMEOUT)) == ["cluster-3", "cluster-1"]
+        assert await found(FencingFilter(kafka_cluster_id="cluster-2")) == ["cluster-2"]
+        assert await found(FencingFilter(pipeline="delayed-flights")) == [CLUSTER]
+        since, until = plane.now + timedelta(minutes=1), plane.now + timedelta(minutes=3)
+        assert await found(FencingFilter(since=since, until=until)) == ["cluster-2", "cluster-1"]
+        with pytest.raises(InvalidError):
+            await fencing_events.list_events(uow, FencingFilter(), after="nonsense")
+        with pytest.raises(NotFoundError, match="no fencing event"):
+            await fencing_events.get_event(uow, "8a6e0804-2bd0-4672-b79d-d97027f9071a")
+
+
+async def test_old_events_go_and_are_not_written_again(plane: ControlPlane) -> None:
+    coordinator = coordinator_at(plane.now)
+    coordinator.begin()
+    coordinator.init(after_ms=300)
+    await tell(plane, *cases(coordinator))
+    plane.pass_time(KEPT_FOR.total_seconds() + 60)
+    async with plane.uow() as uow:
+        removed = await retention.expire(uow, now=plane.now)
+        await uow.commit()
+    assert removed["fencing_events"] == 1
+    assert await tell(plane, *cases(coordinator)) == 0
+    assert await kept(plane) == []
+
+
+def key_of(name: str) -> FencingKey:
+    return FencingKey(
+        kafka_cluster_id=CLUSTER, transactional_id=name, producer_id=7, producer_epoch=0, kind=FencingKind.EPOCH
+    )
+
+
+@pytest.mark.parametrize("name", ["nul \x00 and \N{SNOWMAN}", "long " + "ä" * 20_000, ""])
+async def test_odd_ids_are_kept(plane: ControlPlane, name: str) -> None:
+    case = Case(key_of(name), refusal((7, 0), at=plane.now).evidence)
+    assert await tell(plane, case) == 1
+    assert await tell(plane, case) == 0
+    assert len(await kept(plane)) == 1
+
+
+async def test_long_ids_stay_apart(plane: ControlPlane) -> None:
+    evidence = refusal((7, 0), at=plane.now).evidence
+    await tell(plane, *(Case(key_of("x" * 30_000 + end), evidence) for end in "ab"))
+    assert len(await kept(plane)) == 2
+
+
+async def test_loss_of_our_own_id_names_its_pipeline_and_attempt(plane: ControlPlane) -> None:
+    run = await plane.running()
+    async with plane.uow() as uow:
+        (owner, *_) = [one for one in await uow.transactional_ids.of_pipeline(run.pipeline) if one.ordinal == 0]
+    beat = msgspec.structs.replace(
+        task_heartbeat(run.id, task=owner.task, attempt=3),
+        transactional_id=owner.transactional_id,
+        producer_id=7,
+        producer_epoch=0,
+    )
+    await plane.beat(beat)
+    coordinator = coordinator_at(plane.now)
+    coordinator.begin()
+    coordinator.time_out()
+    (case,) = cases(coordinator, cluster=owner.kafka_cluster_id)
+    key = FencingKey(
+        kafka_cluster_id=owner.kafka_cluster_id,
+        transactional_id=owner.transactional_id,
+        producer_id=7,
+        producer_epoch=0,
+        kind=FencingKind.EPOCH,
+    )
+    await tell(plane, Case(key, case.evidence))
+    (record,) = await kept(plane)
+    assert (record.place.pipeline, record.place.run_id) == (run.pipeline, run.id)
+    assert (record.place.ordinal, record.place.task, record.place.attempt) == (0, owner.task, 3)
