@@ -16,7 +16,7 @@ from tests.support.serving import Serving
 
 @pytest.fixture(scope="session")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Generator[Serving]:
-    """A server with its own Postgres; its reconciler is as in production, so tests here start no run."""
+    """A server with its own Postgres; its reconciler is as in production: who starts a run ends it."""
     with Serving.start(tmp_path_factory.mktemp("cli"), settings={"python_transforms": "true"}) as server:
         server.wait_until_announced()
         yield server
