@@ -1,0 +1,165 @@
+"""What brokers say about a partition, its open transactions and a group: the facts that a diagnosis stands on.
+
+Each has the moment of its answer, by our own clock. Times inside an answer (`start_ms`, `last_ms`) are the brokers'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from app.domain.stuck.stretch import Stretch
+
+Partition = tuple[str, int]
+
+ONGOING = "Ongoing"
+_UNDECIDED_OR_UNWRITTEN = frozenset({ONGOING, "PrepareCommit", "PrepareAbort"})
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """A question without an answer. `error` in Kafka's words; `permission`: the one whose lack explains it."""
+
+    question: str
+    error: str
+    permission: str | None = None
+
+    @property
+    def sentence(self) -> str:
+        needed = f"; it needs {self.permission}" if self.permission else ""
+        return f"{self.question} was refused: {self.error}{needed}"
+
+
+class LogEnds(msgspec.Struct, frozen=True):
+    """ListOffsets at both isolation levels: readers of committed data see what is before `last_stable`."""
+
+    earliest: int
+    last_stable: int
+    high_watermark: int
+
+
+class OpenTransaction(msgspec.Struct, frozen=True):
+    """A producer that has a transaction open in a partition, as the partition's leader has it (DescribeProducers).
+
+    coordinator_epoch: of the newest marker that it wrote there, -1 before its first.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    last_sequence: int
+    last_ms: int
+    start_offset: int
+
+    @property
+    def identity(self) -> tuple[int, int, int]:
+        """What stays the same while it is open."""
+        return self.producer_id, self.producer_epoch, self.start_offset
+
+
+class KnownTransaction(msgspec.Struct, frozen=True):
+    """A transactional id as its coordinator describes it; `state` in Kafka's words, `start_ms` -1 when none is open.
+
+    partitions: those that the coordinator still has to write markers to.
+    """
+
+    transactional_id: str
+    coordinator_id: int
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    start_ms: int
+    partitions: frozenset[Partition] = frozenset()
+
+    @property
+    def is_open(self) -> bool:
+        """Its coordinator will still write markers for it."""
+        return self.state in _UNDECIDED_OR_UNWRITTEN
+
+    @property
+    def times_out_at_ms(self) -> int | None:
+        return self.start_ms + self.timeout_ms if self.state == ONGOING and self.start_ms >= 0 else None
+
+
+class Coordinators(msgspec.Struct, frozen=True):
+    """What all transaction coordinators say about some producer ids.
+
+    known: by producer id; one that is missing belongs to no transactional id that the asker may see.
+    unanswered: while anything is in it, that an id is missing proves nothing.
+    is_corroborated: `__transaction_state` was read too, and does not have the missing ones either. Without it, an id
+    that the asker may not describe looks like one that is not there, since brokers leave it out without a word.
+    """
+
+    known: Mapping[int, KnownTransaction] = {}
+    unanswered: tuple[Refused, ...] = ()
+    is_corroborated: bool = False
+    at_ms: int = -1
+
+
+class PartitionFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One partition.
+
+    open: asked before the coordinators, and `still_open` (identities) after them: a transaction that ended in between
+    is in the first answer only. Both are empty where nothing waits, since then nobody was asked.
+    waiting: what lies between the last stable offset and the high watermark.
+    """
+
+    topic: str
+    partition: int
+    ends: LogEnds | Refused
+    ends_at_ms: int
+    open: tuple[OpenTransaction, ...] | Refused = ()
+    open_at_ms: int = -1
+    still_open: frozenset[tuple[int, int, int]] = frozenset()
+    coordinators: Coordinators = Coordinators()
+    waiting: Stretch | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class PendingOffset(msgspec.Struct, frozen=True):
+    """An offset of a group that a transaction has written and that is not decided."""
+
+    producer_id: int
+    producer_epoch: int
+    offset: int
+
+
+class GroupPosition(msgspec.Struct, frozen=True, kw_only=True):
+    """A group in one partition. committed: None if it has committed nothing there that is decided.
+
+    is_unstable: its coordinator does not tell the offset to a new owner (UNSTABLE_OFFSET_COMMIT). pending: by whom, as
+    far as `__consumer_offsets` may be read. ahead: what lies between the committed and the last stable offset.
+    """
+
+    partition: PartitionFacts
+    committed: int | None = None
+    is_unstable: bool = False
+    pending: tuple[PendingOffset, ...] = ()
+    ahead: Stretch | None = None
+
+
+class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """A group, and each partition that it has committed in or has offsets pending for.
+
+    offsets_partition: that of `__consumer_offsets` which has its commits; only looked at while any of them is unstable.
+    """
+
+    group: str
+    state: str
+    members: int
+    described_at_ms: int
+    offsets_at_ms: int
+    positions: tuple[GroupPosition, ...]
+    offsets_partition: PartitionFacts | None = None
+    pending_refused: Refused | None = None
+
+
+class Owner(msgspec.Struct, frozen=True, kw_only=True):
+    """The task of ours that a transactional id belongs to, and when it was heard of last."""
+
+    name: str
+    heartbeat_ms: int | None
