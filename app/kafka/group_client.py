@@ -120,7 +120,7 @@ class GroupClient(RawClient):
                 f"the group {group} is {description.state} and has members ({members}): "
                 "stop all of them before you move its offsets"
             )
-        pending = self._pending(group, offsets)
+        pending = self.unstable(group, offsets)
         if pending:
             where = ", ".join(f"{at.topic}-{at.partition}" for at in pending)
             raise ConflictError(
@@ -137,7 +137,7 @@ class GroupClient(RawClient):
                     raise ConflictError(f"the group {group} has a member again: stop it before you move its offsets")
                 raise error(f"the offset of {at.topic}-{at.partition}")
 
-    def _pending(self, group: str, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
+    def unstable(self, group: str, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
         """Those whose offsets an open transaction has written.
 
         Asked by name and for "stable" offsets: an answer to "all" leaves out what was never committed.

@@ -57,12 +57,13 @@ class FetchedLog(NamedTuple):
 
 
 def read_logs(
-    resolved: Mapping[str, str], attempt: Attempt, topic: str
+    resolved: Mapping[str, str], attempt: Attempt, topic: str, *, since: Mapping[int, int] | None = None
 ) -> Iterator[tuple[int, RecordBatch | UnreadableBatch]]:
     """Yield the batches of a topic with their partition: from the beginning to the end of that moment. Blocks.
 
     Args:
         attempt: for the whole read.
+        since: by partition, an offset to begin at, if what is before it has been read.
 
     Raises:
         BrokerUnreachableError, or UnavailableError: not allowed, not there, or the end was not reached in time.
@@ -75,7 +76,9 @@ def read_logs(
             # watermark of a fetch, which a new leader begins too low; ListOffsets waits until it is right.
             ends = fetcher.list_offsets(chosen, LATEST)
             beginnings = fetcher.list_offsets(chosen, EARLIEST)
-            positions = {at: offset for at, offset in beginnings.items() if offset < ends[at]}
+            read = since or {}
+            positions = {at: max(offset, read.get(at.partition, 0)) for at, offset in beginnings.items()}
+            positions = {at: offset for at, offset in positions.items() if offset < ends[at]}
             while positions:
                 fetcher.raise_if_late(f"the end of {len(positions)} partitions of {topic}")
                 for at, found in fetcher.fetch(positions).items():

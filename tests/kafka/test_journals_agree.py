@@ -13,7 +13,7 @@ from app.kafka.attempt import Attempt
 from app.kafka.raw_fetch import read_logs
 from tests.support.brokers import TEST_BROKER_SETTINGS
 from tests.support.journal_recording import VERSIONS, Stage, Version, play
-from tests.support.kafka_tools import run_tool
+from tests.support.kafka_tools import rows, run_tool
 
 pytestmark = pytest.mark.slow
 
@@ -24,14 +24,6 @@ _STATUS = {
     "COMPLETE_COMMIT": "CompleteCommit",
     "COMPLETE_ABORT": "CompleteAbort",
 }
-
-
-def rows(table: str) -> list[dict[str, str]]:
-    """The lines of a tool's table; the headings are one word each."""
-    lines = [line.split() for line in table.splitlines() if line.strip()]
-    headings = next(line for line in lines if line[0] in ("TransactionalId", "CoordinatorId", "GROUP"))
-    after = lines[lines.index(headings) + 1 :]
-    return [dict(zip(headings, line, strict=False)) for line in after]
 
 
 @pytest.mark.parametrize("version", VERSIONS, ids=lambda version: version.name)

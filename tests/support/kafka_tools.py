@@ -10,6 +10,8 @@ from app.embedded.java import find_java
 from app.embedded.maven import ECJ_JARS, KAFKA_JARS, KAFKA_TOOLS_JARS, OLD_KAFKA_JARS, OLD_KAFKA_TOOLS_JARS, ensure_jars
 
 _SOURCES = Path(__file__).parent / "java"
+# By which a table is told from what is said above it.
+_FIRST_HEADINGS = ("TransactionalId", "CoordinatorId", "ProducerId", "Topic", "GROUP")
 _TOOLS_OF = {KAFKA_JARS: KAFKA_TOOLS_JARS, OLD_KAFKA_JARS: OLD_KAFKA_TOOLS_JARS}
 
 
@@ -38,6 +40,14 @@ def _run(command: list[str], timeout_s: float) -> str:
     ended = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
     assert ended.returncode == 0, f"{command} ended with {ended.returncode}: {ended.stderr}{ended.stdout}"
     return ended.stdout
+
+
+def rows(table: str) -> list[dict[str, str]]:
+    """The lines of a tool's table; the headings are one word each."""
+    lines = [line.split() for line in table.splitlines() if line.strip()]
+    headings = next(line for line in lines if line[0] in _FIRST_HEADINGS)
+    after = lines[lines.index(headings) + 1 :]
+    return [dict(zip(headings, line, strict=False)) for line in after]
 
 
 @cache

@@ -1,0 +1,143 @@
+"""The TransactionBrokers port on a real cluster: every question bounded, every error one of ours."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from app.domain.errors import NotFoundError
+from app.domain.stuck.ending import marker_epoch
+from app.domain.stuck.facts import GroupFacts, KnownTransaction, OpenTransaction, PartitionFacts, Refused
+from app.kafka.attempt import Attempt
+from app.kafka.connections import BOOTSTRAP, resolve
+from app.kafka.raw_client import errors, failure, is_transient
+from app.kafka.transactions.client import TransactionClient
+from app.kafka.transactions.looking import look_at_group, look_at_partitions
+from app.ports.brokers import Connection, TopicPartition
+from app.ports.transactions import DEFAULT_TIMEOUT_S, FencedProducer
+
+T = TypeVar("T")
+
+_RETRY_S = 0.1
+
+
+class KafkaTransactions:
+    """Answers what app/ports/transactions.py asks, each time by a connection of its own.
+
+    environment, secrets_dir: where references to secrets are resolved, anew for each question.
+    """
+
+    def __init__(self, *, environment: Mapping[str, str], secrets_dir: Path | None) -> None:
+        self._environment = environment
+        self._secrets_dir = secrets_dir
+
+    async def partitions_of(
+        self, connection: Connection, topic: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> tuple[TopicPartition, ...]:
+        def ask(client: TransactionClient, _: Mapping[str, str], attempt: Attempt) -> tuple[TopicPartition, ...]:
+            found = client.partitions_of(topic)
+            if isinstance(found, Refused):
+                if found.permission is None:
+                    raise NotFoundError(f"there is no topic {topic} at {attempt.address}: {found.error}")
+                raise attempt.refused(f"tell the partitions of {topic}", found.sentence)
+            return tuple(TopicPartition(topic, number) for number in found)
+
+        return await self._ask(connection, timeout_s, f"tell the partitions of {topic}", ask)
+
+    async def look_at_partitions(
+        self, connection: Connection, partitions: Collection[TopicPartition], *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> list[PartitionFacts]:
+        return await self._ask(
+            connection,
+            timeout_s,
+            "tell of open transactions",
+            lambda client, resolved, attempt: look_at_partitions(client, resolved, attempt, partitions),
+        )
+
+    async def look_at_group(
+        self, connection: Connection, group: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> GroupFacts:
+        return await self._ask(
+            connection,
+            timeout_s,
+            f"tell of the group {group}",
+            lambda client, resolved, attempt: look_at_group(client, resolved, attempt, group),
+        )
+
+    async def describe_transaction(
+        self, connection: Connection, transactional_id: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> KnownTransaction | Refused | None:
+        return await self._ask(
+            connection,
+            timeout_s,
+            f"describe {transactional_id}",
+            lambda client, _, __: client.describe_transactions([transactional_id])[transactional_id],
+        )
+
+    async def fence(
+        self, connection: Connection, transactional_id: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> FencedProducer:
+        what = f"fence {transactional_id}"
+
+        def act(client: TransactionClient, _: Mapping[str, str], attempt: Attempt) -> FencedProducer:
+            answer = client.fence(transactional_id)
+            if isinstance(answer, Refused):
+                raise attempt.refused(what, answer.sentence)
+            return answer
+
+        return await self._ask(connection, timeout_s, what, act)
+
+    async def write_abort_marker(
+        self,
+        connection: Connection,
+        at: TopicPartition,
+        target: OpenTransaction,
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> None:
+        what = f"write a marker into {at.topic}-{at.partition}"
+
+        def act(client: TransactionClient, _: Mapping[str, str], attempt: Attempt) -> None:
+            refused = client.write_abort_marker(
+                at,
+                producer_id=target.producer_id,
+                producer_epoch=target.producer_epoch,
+                coordinator_epoch=marker_epoch(target),
+            )
+            if refused is not None:
+                raise attempt.refused(what, refused.sentence)
+
+        await self._ask(connection, timeout_s, what, act)
+
+    async def _ask(
+        self,
+        connection: Connection,
+        timeout_s: float,
+        what: str,
+        question: Callable[[TransactionClient, Mapping[str, str], Attempt], T],
+    ) -> T:
+        resolved = await asyncio.to_thread(
+            resolve, connection, environment=self._environment, secrets_dir=self._secrets_dir
+        )
+        attempt = Attempt(resolved[BOOTSTRAP], timeout_s)
+        return await asyncio.to_thread(_answered, resolved, attempt, what, question)
+
+
+def _answered(
+    resolved: Mapping[str, str],
+    attempt: Attempt,
+    what: str,
+    question: Callable[[TransactionClient, Mapping[str, str], Attempt], T],
+) -> T:
+    """Asked again while a coordinator moves. Acts end by themselves what they have begun, and raise only before it."""
+    while True:
+        try:
+            with TransactionClient(resolved, attempt) as client:
+                return question(client, resolved, attempt)
+        except errors.KafkaError as error:
+            if not is_transient(error) or attempt.left_s <= _RETRY_S:
+                raise failure(attempt, what, error) from error
+        time.sleep(_RETRY_S)

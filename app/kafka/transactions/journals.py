@@ -1,0 +1,51 @@
+"""Both journals read once, or on from where they were read last: for a look without a server that follows them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from app.domain.journals import group_records, transaction_state
+from app.domain.journals.live_groups import LiveGroups
+from app.domain.journals.live_transactions import LiveTransactions
+from app.domain.journals.reading import Reading
+from app.domain.stuck.facts import KnownTransaction, Refused
+from app.kafka.attempt import Attempt
+from app.kafka.connections import BOOTSTRAP
+from app.kafka.raw_client import errors, failure
+from app.kafka.raw_fetch import read_logs
+from app.kafka.transactions.client import TransactionClient
+
+
+def catch_up_transactions(live: LiveTransactions, resolved: Mapping[str, str], *, timeout_s: float) -> None:
+    """Read `__transaction_state` on to its end of this moment. Raises what app/kafka/raw_fetch.py says."""
+    attempt = Attempt(resolved[BOOTSTRAP], timeout_s)
+    for partition, batch in read_logs(resolved, attempt, transaction_state.TOPIC, since=_read_up_to(live.reading)):
+        live.apply(partition, batch)
+
+
+def catch_up_groups(
+    live: LiveGroups, resolved: Mapping[str, str], *, timeout_s: float, is_wanted: Callable[[str], bool]
+) -> None:
+    """Read `__consumer_offsets` on to its end of this moment. Raises what app/kafka/raw_fetch.py says."""
+    attempt = Attempt(resolved[BOOTSTRAP], timeout_s)
+    for partition, batch in read_logs(resolved, attempt, group_records.TOPIC, since=_read_up_to(live.reading)):
+        live.apply(partition, batch, is_wanted=is_wanted)
+
+
+def ask_coordinators(
+    resolved: Mapping[str, str], *, timeout_s: float
+) -> tuple[dict[str, KnownTransaction], tuple[Refused, ...]]:
+    """What can be known where the journal may not be read: every id as its coordinator has it, and who refused."""
+    attempt = Attempt(resolved[BOOTSTRAP], timeout_s)
+    try:
+        with TransactionClient(resolved, attempt) as client:
+            names, refused = client.transactional_ids()
+            described = client.describe_transactions(sorted(names.values()))
+    except errors.KafkaError as error:
+        raise failure(attempt, "list transactions", error) from error
+    known = {name: one for name, one in described.items() if isinstance(one, KnownTransaction)}
+    return known, (*refused, *(one for one in described.values() if isinstance(one, Refused)))
+
+
+def _read_up_to(reading: Reading) -> dict[int, int]:
+    return {partition: position.next_offset for partition, position in reading.positions.items()}

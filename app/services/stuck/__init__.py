@@ -1,0 +1,1 @@
+"""Why readers wait, and ending a transaction by hand."""

@@ -1,0 +1,107 @@
+"""Where something may not be asked: which right is missing, and nobody is taken for dead because he may not be seen."""
+
+# confluent_kafka.admin exports these without saying so, and types its futures incompletely.
+# pyright: reportPrivateImportUsage=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from app.domain.errors import ConflictError, UnavailableError
+from app.domain.journals import transaction_state
+from app.domain.stuck.diagnosis import Verdict
+from app.embedded.kafka import KafkaCluster
+from app.services.stuck import ending
+from app.services.stuck.explaining import explain_topic
+from tests.kafka.transactions.conftest import Scene
+from tests.support.brokers import TEST_BROKER_SETTINGS
+from tests.support.topics import unique_name
+from tests.support.waiting import wait_for_async
+
+SETTINGS = {
+    **TEST_BROKER_SETTINGS,
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Generator[Scene]:
+    with KafkaCluster.start(overrides=SETTINGS) as cluster:
+        yield Scene(cluster.bootstrap_servers)
+
+
+def deny(scene: Scene, kind: ResourceType, name: str, operation: AclOperation) -> None:
+    """Everything about the resource is allowed but this: a resource that has any rule allows nothing by itself."""
+
+    def rule(what: AclOperation, permission: AclPermissionType) -> AclBinding:
+        return AclBinding(kind, name, ResourcePatternType.LITERAL, "User:*", "*", what, permission)
+
+    admin = AdminClient({"bootstrap.servers": scene.bootstrap_servers})
+    rules = [rule(AclOperation.ALL, AclPermissionType.ALLOW), rule(operation, AclPermissionType.DENY)]
+    for created in admin.create_acls(rules).values():
+        created.result(20)
+
+
+async def test_topic_that_may_not_be_read_names_the_right(guarded: Scene) -> None:
+    topic = guarded.topic()
+    guarded.leave_open(topic)
+    deny(guarded, ResourceType.TOPIC, topic, AclOperation.READ)
+
+    async def is_refused() -> bool:
+        found = await explain_topic(guarded.brokers, guarded.connection, topic, guarded.asked)
+        (one,) = found.partitions
+        return one.verdict is Verdict.CANNOT_TELL and one.advice == f"Ask for READ on the topic of {topic}-0."
+
+    await wait_for_async(is_refused, 10, "the refusal to be told")
+
+
+async def test_fencing_without_the_right_names_it(guarded: Scene) -> None:
+    name, producer = guarded.leave_open(guarded.topic())
+    deny(guarded, ResourceType.TRANSACTIONAL_ID, name, AclOperation.WRITE)
+
+    async def is_refused() -> bool:
+        try:
+            await ending.fence(guarded.brokers, guarded.connection, name, guarded.asked, force=True)
+        except UnavailableError as error:
+            return f"TRANSACTIONAL_ID_AUTHORIZATION_FAILED; it needs WRITE on the transactional id {name}" in str(error)
+        return False
+
+    await wait_for_async(is_refused, 10, "the refusal to be told")
+    del producer
+
+
+async def test_an_id_that_may_not_be_seen_is_not_taken_for_one_that_is_gone(guarded: Scene) -> None:
+    """Brokers leave it out of their answer without a word; only the journal tells, while it may be read."""
+    topic = guarded.topic()
+    name, producer = guarded.leave_open(topic, transactional_id=unique_name("hidden"))
+    deny(guarded, ResourceType.TRANSACTIONAL_ID, name, AclOperation.DESCRIBE)
+
+    async def is_told() -> bool:
+        found = await explain_topic(guarded.brokers, guarded.connection, topic, guarded.asked)
+        (one,) = found.partitions
+        return one.verdict is Verdict.CANNOT_TELL and f"DESCRIBE on {name}" in one.advice
+
+    await wait_for_async(is_told, 10, "the hidden id to be told")
+    deny(guarded, ResourceType.TOPIC, transaction_state.TOPIC, AclOperation.READ)
+
+    async def is_doubted() -> bool:
+        found = await explain_topic(guarded.brokers, guarded.connection, topic, guarded.asked)
+        (one,) = found.partitions
+        return one.verdict is Verdict.END and "one that you may not see looks the same" in one.advice
+
+    await wait_for_async(is_doubted, 10, "the doubt to be told")
+    plan = await ending.plan_ending(guarded.brokers, guarded.connection, topic, 0, guarded.asked)
+    with pytest.raises(ConflictError, match="could not be read to rule that out"):
+        await ending.end(guarded.brokers, guarded.connection, topic, 0, guarded.asked, planned=plan, force=False)
+    del producer

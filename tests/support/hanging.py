@@ -1,0 +1,69 @@
+"""A hanging transaction, as brokers before KIP-890 get them: records that come after their transaction has ended."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from confluent_kafka import Producer
+from kafka.protocol.producer.produce import ProduceRequest  # pyright: ignore[reportMissingTypeStubs]
+from kafka.record.default_records import DefaultRecordBatchBuilder  # pyright: ignore[reportMissingTypeStubs]
+
+from app.domain.stuck.facts import KnownTransaction
+from app.kafka.attempt import Attempt
+from app.kafka.transactions.client import TransactionClient
+from app.ports.brokers import TopicPartition
+from tests.support.kafka_clients import QUIET
+
+UNVERIFIED = {"transaction.partition.verification.enable": "false"}
+"""The setting of a broker that takes such records, as all did before 3.6."""
+_DEADLINE_S = 20.0
+_Produce: Any = ProduceRequest
+_Builder: Any = DefaultRecordBatchBuilder
+
+
+def make_hanging(bootstrap_servers: str, at: TopicPartition, transactional_id: str, *, records: int = 3) -> None:
+    """Commit a record under the id, then send more at its producer id and epoch, as a delayed request would."""
+    producer = Producer(
+        {"bootstrap.servers": bootstrap_servers, "transactional.id": transactional_id, "linger.ms": 0, **QUIET}
+    )
+    producer.init_transactions(_DEADLINE_S)
+    producer.begin_transaction()
+    producer.produce(at.topic, b"committed", partition=at.partition)
+    producer.commit_transaction(_DEADLINE_S)
+    with TransactionClient({"bootstrap.servers": bootstrap_servers}, Attempt(bootstrap_servers, _DEADLINE_S)) as client:
+        known = client.describe_transactions([transactional_id])[transactional_id]
+        assert isinstance(known, KnownTransaction), known
+        leader = client.leaders([at])[at]
+        answer = client.send(_late(at, known, base_sequence=1, records=records), leader)
+    (part,) = answer.responses[0].partition_responses
+    assert part.error_code == 0, part
+
+
+def _late(at: TopicPartition, known: KnownTransaction, *, base_sequence: int, records: int) -> Any:
+    builder = _Builder(
+        magic=2,
+        compression_type=0,
+        is_transactional=True,
+        producer_id=known.producer_id,
+        producer_epoch=known.producer_epoch,
+        base_sequence=base_sequence,
+        batch_size=2**20,
+    )
+    for offset in range(records):
+        builder.append(offset, timestamp=time.time_ns() // 1_000_000, key=None, value=b"late", headers=[])
+    topic = _Produce.TopicProduceData
+    # Version 8 is of a client without KIP-890: it adds no partition to a transaction by itself.
+    return _Produce(
+        transactional_id=known.transactional_id,
+        acks=-1,
+        timeout_ms=10_000,
+        topic_data=[
+            topic(
+                name=at.topic,
+                partition_data=[topic.PartitionProduceData(index=at.partition, records=bytes(builder.build()))],
+            )
+        ],
+        min_version=8,
+        max_version=8,
+    )
