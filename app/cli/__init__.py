@@ -10,6 +10,7 @@ import typer
 def build() -> typer.Typer:
     """All commands. They are imported here, so that one command's module can be imported without all the others."""
     from app.cli import apply, clusters, db, demo, doctor, log, pipelines, runs, serve, support_bundle, tokens
+    from app.cli.transactions import ending, groups, listing, stuck
 
     app = typer.Typer(
         name="fenceline",
@@ -27,6 +28,11 @@ def build() -> typer.Typer:
     app.command("apply")(apply.apply)
     app.add_typer(runs.app, name="runs")
     app.command("log")(log.log)
+    app.command("transactions")(listing.transactions)
+    app.command("groups")(groups.groups)
+    app.command("stuck")(stuck.stuck)
+    app.command("fence")(ending.fence)
+    app.command("end")(ending.end)
     app.add_typer(tokens.app, name="tokens")
     app.add_typer(db.app, name="db")
     app.command("support-bundle")(support_bundle.support_bundle)

@@ -1,0 +1,212 @@
+"""`fenceline transactions`: every transactional id of a cluster, from its journal; else from its coordinators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from app.cli.client import CommandError
+from app.cli.direct import BootstrapServer, ClientConfig, answered
+from app.cli.output import AsJson, Watch, ago, number, present, table
+from app.cli.transactions.cluster import DirectCluster, Within, now_ms
+from app.domain.errors import UnavailableError
+from app.domain.journals import transaction_state
+from app.domain.journals.live_transactions import LiveTransaction, LiveTransactions
+from app.domain.journals.transaction_state import TopicPartitions, TransactionState, TransactionStatus
+from app.domain.stuck.facts import KnownTransaction
+from app.domain.stuck.wording import count, span
+from app.kafka.transactions.journals import ask_coordinators, catch_up_transactions
+
+_BY_WORD = {"".join(part.title() for part in status.name.split("_")): status for status in TransactionStatus}
+_WORDS = {status: word for word, status in _BY_WORD.items()}
+
+
+class Look:
+    """The ids of a cluster as they are now; each look reads only what the journal has more than the one before.
+
+    source: where the last look got them. remark: what it cannot know.
+    """
+
+    def __init__(self, cluster: DirectCluster, *, timeout_s: float) -> None:
+        self._resolved = cluster.resolved()
+        self._timeout_s = timeout_s
+        self._live = LiveTransactions()
+        self.source = transaction_state.TOPIC
+        self.remark = ""
+
+    def ids(self) -> dict[str, LiveTransaction]:
+        try:
+            catch_up_transactions(self._live, self._resolved, timeout_s=self._timeout_s)
+        except UnavailableError as error:
+            return self._by_coordinators(error)
+        unread = self._live.reading.unreadable
+        self.remark = "; ".join(f"{count(times, 'record')} not read: {reason}" for reason, times in unread.items())
+        return self._live.ids
+
+    def _by_coordinators(self, why: UnavailableError) -> dict[str, LiveTransaction]:
+        known, refused = ask_coordinators(self._resolved, timeout_s=self._timeout_s)
+        if not known and refused:
+            raise why
+        self.source = "ListTransactions, DescribeTransactions"
+        self.remark = "; ".join(
+            [f"{why.message}; what ended, when, and earlier epochs are not known", *(one.sentence for one in refused)]
+        )
+        return {name: _as_live(one) for name, one in known.items()}
+
+
+def transactions(
+    transactional_id: Annotated[str | None, typer.Argument(metavar="ID", help="One id in detail.")] = None,
+    *,
+    match: Annotated[str, typer.Option(help="Only ids with this in them.")] = "",
+    only_open: Annotated[bool, typer.Option("--open", help="Only those with a transaction open.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 200,
+    timeout: Within = 60.0,
+    bootstrap_server: BootstrapServer = None,
+    config: ClientConfig = None,
+    as_json: AsJson = False,
+    watch_it: Watch = False,
+) -> None:
+    """Transactional ids: state, producer and epoch, what is open since when; open ones first, the oldest on top."""
+    look = Look(DirectCluster(bootstrap_server, config), timeout_s=timeout)
+
+    def ids() -> dict[str, LiveTransaction]:
+        found = answered(look.ids)
+        if transactional_id is not None and transactional_id not in found:
+            raise CommandError(f"there is no transactional id {transactional_id} on this cluster ({look.source})")
+        return found
+
+    def chosen() -> tuple[list[LiveTransaction], int]:
+        found = sorted(
+            (one for name, one in ids().items() if match in name and (one.is_open or not only_open)),
+            key=lambda one: (not one.is_open, one.state.start_ms if one.is_open else 0, one.transactional_id),
+        )
+        return found[:limit], len(found)
+
+    def data() -> Any:
+        if transactional_id is not None:
+            return {"source": look.source, "read_at_ms": now_ms(), **_document(ids()[transactional_id], is_whole=True)}
+        found, matching = chosen()
+        items = [_document(one) for one in found]
+        return {
+            "source": look.source,
+            "remark": look.remark,
+            "read_at_ms": now_ms(),
+            "matching": matching,
+            "items": items,
+        }
+
+    def render() -> RenderableType:
+        if transactional_id is not None:
+            return _detail(ids()[transactional_id], now_ms())
+        found, matching = chosen()
+        said = f"{len(found)} of {count(matching, 'id')}, from {look.source}"
+        remark = f"; {look.remark}" if look.remark else ""
+        return Group(_table(found, now_ms()), Text(f"{said}{remark}", style="dim"))
+
+    present(data, render, as_json=as_json, watch_it=watch_it)
+
+
+def _table(found: Sequence[LiveTransaction], at_ms: int) -> RenderableType:
+    return table(
+        ("TRANSACTIONAL ID", "PRODUCER#", "EPOCH#", "STATE", "OPEN FOR#", "TIMEOUT#", "PARTITIONS#", "LAST CHANGE"),
+        (
+            (
+                one.transactional_id,
+                str(one.state.producer_id),
+                str(one.state.producer_epoch),
+                Text(_WORDS[one.state.status], style="yellow" if one.is_open else "dim"),
+                span(at_ms - one.state.start_ms) if one.is_open else None,
+                span(one.state.timeout_ms),
+                number(len(partitions_of(one.state))),
+                _ago(one.state.last_update_ms, at_ms),
+            )
+            for one in found
+        ),
+        empty="No transactional id: none was ever used here, or all have expired.",
+    )
+
+
+def _detail(one: LiveTransaction, at_ms: int) -> RenderableType:
+    state = one.state
+    head = Text.assemble(
+        (one.transactional_id, "bold"),
+        f"  {_WORDS[state.status]}  producer {state.producer_id} epoch {state.producer_epoch} · "
+        f"{one.client_protocol} · timeout {span(state.timeout_ms)} · changed {_ago(state.last_update_ms, at_ms)}",
+    )
+    lines: list[RenderableType] = [head]
+    if one.is_open:
+        lines.append(Text(f"open for {span(at_ms - state.start_ms)} in {', '.join(partitions_of(state))}"))
+    lines.append(Text(f"{count(one.commits, 'commit')} and {count(one.aborts, 'abort')} since the journal begins"))
+    lines.append(
+        table(
+            ("WHEN", "STEP", "PRODUCER#", "EPOCH#"),
+            (
+                (_ago(step.at_ms, at_ms), step.kind, str(step.producer_id), str(step.producer_epoch))
+                for step in one.steps
+            ),
+            empty="No step of its producer id or epoch is known.",
+        )
+    )
+    if one.steps_dropped:
+        lines.append(Text(f"{count(one.steps_dropped, 'older step')} not kept", style="dim"))
+    return Group(*lines)
+
+
+def _document(one: LiveTransaction, *, is_whole: bool = False) -> dict[str, Any]:
+    state = one.state
+    document: dict[str, Any] = {
+        "transactional_id": one.transactional_id,
+        "state": _WORDS[state.status],
+        "producer_id": state.producer_id,
+        "producer_epoch": state.producer_epoch,
+        "timeout_ms": state.timeout_ms,
+        "start_ms": state.start_ms if one.is_open else None,
+        "last_update_ms": state.last_update_ms if state.last_update_ms >= 0 else None,
+        "client_protocol": str(one.client_protocol),
+        "partitions": partitions_of(state),
+        "commits": one.commits,
+        "aborts": one.aborts,
+    }
+    if is_whole:
+        document["steps"] = [
+            {
+                "kind": str(step.kind),
+                "producer_id": step.producer_id,
+                "producer_epoch": step.producer_epoch,
+                "at_ms": step.at_ms,
+            }
+            for step in one.steps
+        ]
+    return document
+
+
+def partitions_of(state: TransactionState) -> list[str]:
+    return [f"{topic.topic}-{number}" for topic in state.partitions or () for number in topic.partitions]
+
+
+def _ago(at_ms: int, now: int) -> str | None:
+    def moment(ms: int) -> datetime:
+        return datetime.fromtimestamp(ms / 1000, UTC)
+
+    return ago(moment(at_ms), now=moment(now)) if at_ms >= 0 else None
+
+
+def _as_live(known: KnownTransaction) -> LiveTransaction:
+    """An id without a past, as admin calls tell it."""
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in sorted(known.partitions):
+        by_topic.setdefault(topic, []).append(partition)
+    state = TransactionState(
+        known.producer_id,
+        known.producer_epoch,
+        known.timeout_ms,
+        _BY_WORD.get(known.state, TransactionStatus.DEAD),
+        tuple(TopicPartitions(topic, tuple(numbers)) for topic, numbers in by_topic.items()),
+        start_ms=known.start_ms,
+    )
+    return LiveTransaction(known.transactional_id, state, -1, -1)
