@@ -60,6 +60,8 @@ class Verb(StrEnum):
     RESTART_RUN = "restart_run"
     ROLL_RUN = "roll_run"
     RESET_OFFSETS = "reset_offsets"
+    FENCE_TRANSACTION = "fence_transaction"
+    END_TRANSACTION = "end_transaction"
     VALIDATE_PIPELINE = "validate_pipeline"
     CREATE_PIPELINE = "create_pipeline"
     CHANGE_PIPELINE = "change_pipeline"
@@ -92,6 +94,8 @@ NEEDED_ROLE: dict[Verb, Role] = {
     _V.RESTART_RUN: Role.OPERATOR,
     _V.ROLL_RUN: Role.OPERATOR,
     _V.RESET_OFFSETS: Role.OPERATOR,
+    _V.FENCE_TRANSACTION: Role.OPERATOR,
+    _V.END_TRANSACTION: Role.OPERATOR,
     _V.VALIDATE_PIPELINE: Role.AUTHOR,
     _V.CREATE_PIPELINE: Role.AUTHOR,
     _V.CHANGE_PIPELINE: Role.AUTHOR,

@@ -18,6 +18,7 @@ from app.domain.access import COMMAND_LINE, Principal, Role
 from app.domain.errors import FencelineError, UnavailableError
 from app.domain.reconciliation.view import Timing
 from app.kafka.admin import KafkaBrokers
+from app.kafka.transactions.brokers import KafkaTransactions
 from app.loops.folder_retention import FolderRetention
 from app.loops.reconciler import Reconciler
 from app.loops.retention import Retention
@@ -53,7 +54,14 @@ class Server:
     """Made before anything listens; `work` runs for as long as the server does."""
 
     def __init__(
-        self, settings: Settings, *, database: Database, brokers: KafkaBrokers, users_url: str, workers_url: str
+        self,
+        settings: Settings,
+        *,
+        database: Database,
+        brokers: KafkaBrokers,
+        transactions: KafkaTransactions,
+        users_url: str,
+        workers_url: str,
     ) -> None:
         self._settings = settings
         self._database = database
@@ -66,6 +74,7 @@ class Server:
             clock=self._clock,
             unit_of_work=database.unit_of_work,
             brokers=brokers,
+            transactions=transactions,
             changes=self._changes,
             login_limit=LoginLimit(failures_per_minute=settings.login_failures_per_minute),
             health=self._health.of_parts,

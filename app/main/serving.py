@@ -17,6 +17,7 @@ from app.db.database import Database
 from app.embedded.errors import EmbeddedError
 from app.embedded.postgres import EmbeddedPostgres
 from app.kafka.admin import KafkaBrokers
+from app.kafka.transactions.brokers import KafkaTransactions
 from app.log_lines import log_to
 from app.main.errors import StartError
 from app.main.own_database import start_postgres
@@ -66,6 +67,7 @@ async def _serve(settings: Settings, announce: Callable[[Started], None]) -> Non
             settings,
             database=database,
             brokers=brokers,
+            transactions=KafkaTransactions(environment=os.environ, secrets_dir=settings.secrets_dir),
             users_url=settings.public_url or _url_of(users, settings),
             workers_url=settings.workers_url or _url_of(workers, settings),
         )

@@ -22,6 +22,7 @@ from app.domain.allow_lists.options import AllowedOptions
 from app.domain.errors import UnauthenticatedError
 from app.ports.brokers import Brokers
 from app.ports.clock import Clock
+from app.ports.transactions import TransactionBrokers
 from app.ports.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from app.services.access import tokens
 from app.settings import Settings
@@ -66,6 +67,7 @@ class Wiring:
     clock: Clock
     unit_of_work: UnitOfWorkFactory
     brokers: Brokers
+    transactions: TransactionBrokers
     changes: Changes
     login_limit: LoginLimit
     health: Callable[[], Awaitable[Sequence[PartHealth]]]

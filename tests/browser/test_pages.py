@@ -14,7 +14,17 @@ from tests.support.browser import NARROW, Site, assert_accessible
 from tests.support.topics import delete_topics, unique_name
 from tests.support.waiting import wait_for
 
-PAGES = ("/", "/pipelines", "/new-pipeline", "/clusters", "/commands", "/tokens", "/nothing-here", "/pipelines/nobody")
+PAGES = (
+    "/",
+    "/pipelines",
+    "/new-pipeline",
+    "/stuck",
+    "/clusters",
+    "/commands",
+    "/tokens",
+    "/nothing-here",
+    "/pipelines/nobody",
+)
 
 
 @pytest.fixture

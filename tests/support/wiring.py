@@ -15,6 +15,7 @@ from app.db.changes import ChangeFeed
 from app.db.database import Database
 from app.domain.access import COMMAND_LINE, Role
 from app.kafka.admin import KafkaBrokers
+from app.kafka.transactions.brokers import KafkaTransactions
 from app.ports.clock import SystemClock
 from app.services.access import tokens
 from app.settings import Settings
@@ -45,6 +46,7 @@ async def wired(database_url: str, settings: Settings) -> AsyncGenerator[Wiring]
             clock=SystemClock(),
             unit_of_work=database.unit_of_work,
             brokers=brokers,
+            transactions=KafkaTransactions(environment=os.environ, secrets_dir=settings.secrets_dir),
             changes=ChangeFeed(database.url),
             login_limit=LoginLimit(failures_per_minute=settings.login_failures_per_minute),
             health=health,

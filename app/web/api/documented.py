@@ -31,6 +31,7 @@ _TAGS = {
     "pipelines": "Definitions and their immutable revisions, and which partition is read under which transactional id.",
     "runs": "One start of a pipeline: its instances (Spark applications), their tasks, and what happened in them.",
     "offsets": "Where a group goes on reading; moved only while nothing runs, and previewed first.",
+    "stuck": "Why readers wait: which transaction holds them, whose it is, when it ends; and ending it by hand.",
     "transform sources": "Uploaded Python files, by their SHA-256; only where the settings allow them.",
     "access": "Who is asking, and the tokens of people and programs.",
     "command log": "Who changed what, when and why.",

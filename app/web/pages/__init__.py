@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from app.web.pages import clusters, commands, login, overview, partition_log, pipeline_edit, pipelines, runs, tokens
+from app.web.pages import (
+    clusters,
+    commands,
+    login,
+    overview,
+    partition_log,
+    pipeline_edit,
+    pipelines,
+    runs,
+    stuck,
+    tokens,
+)
 
 router = APIRouter()
-for _module in (login, overview, pipeline_edit, pipelines, runs, clusters, partition_log, commands, tokens):
+for _module in (login, overview, pipeline_edit, pipelines, runs, stuck, clusters, partition_log, commands, tokens):
     router.include_router(_module.router)
 
 __all__ = ["router"]

@@ -16,13 +16,16 @@ from app.domain.partition_log import content, entries, look
 from app.domain.pipelines import pipeline, pipeline_record
 from app.domain.pipelines.revision import Change
 from app.domain.runs import instance, offset_reset, run, task
+from app.domain.stuck import diagnosis, ending, facts
 from app.domain.transactions import mapping
 from app.ports import brokers
 from app.services import partition_log
 from app.services.defining.pipelines import SavedPipeline
+from app.services.stuck import ending as stuck_services
 from app.web.api.schemas import access as access_schemas
 from app.web.api.schemas import clusters, definition, offsets, pipelines, runs
 from app.web.api.schemas import partition_log as log_schemas
+from app.web.api.schemas import stuck as stuck_schemas
 from app.web.api.schemas.base import Answer, Body, Given
 
 GIVEN: list[tuple[type[BaseModel], type[msgspec.Struct]]] = [
@@ -67,6 +70,15 @@ ANSWERS: list[tuple[type[BaseModel], type[msgspec.Struct], set[str]]] = [
     (runs.PartitionOwner, mapping.PartitionOwner, set()),
     (runs.PartitionOwnership, mapping.PartitionOwnership, set()),
     (runs.TransactionalIdOwner, mapping.TransactionalIdOwner, set()),
+    (stuck_schemas.Explanation, diagnosis.Explanation, set()),
+    (stuck_schemas.Diagnosis, diagnosis.Diagnosis, set()),
+    (stuck_schemas.Link, diagnosis.Link, set()),
+    (stuck_schemas.Holder, diagnosis.Holder, set()),
+    (stuck_schemas.Plan, ending.Plan, set()),
+    (stuck_schemas.EndPlan, ending.EndPlan, set()),
+    (stuck_schemas.OpenTransaction, facts.OpenTransaction, set()),
+    (stuck_schemas.Fenced, stuck_services.Fenced, set()),
+    (stuck_schemas.Ended, stuck_services.Ended, set()),
     (offsets.OffsetChange, offset_reset.OffsetChange, set()),
     (log_schemas.PartitionLog, partition_log.PartitionLog, set()),
     (log_schemas.LogBounds, look.LogBounds, set()),
@@ -148,6 +160,10 @@ def test_every_schema_is_compared_or_is_made_here() -> None:
         offsets.OffsetResetGiven,
         offsets.ExpectedOffset,
         access_schemas.TokenGiven,
+        stuck_schemas.FenceTarget,
+        stuck_schemas.FenceGiven,
+        stuck_schemas.EndTarget,
+        stuck_schemas.EndGiven,
     }
     assert set(_below(Given)) | set(_below(Answer)) == compared | lists | made_here
 

@@ -21,6 +21,7 @@ STYLESHEETS = tuple(
         "cards",
         "state",
         "ids",
+        "chain",
         "buttons",
         "tables",
         "batches",

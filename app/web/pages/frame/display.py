@@ -11,6 +11,7 @@ from app.domain.partition_log.entries import EntryState
 from app.domain.runs.instance import InstanceState
 from app.domain.runs.run import RunState
 from app.domain.runs.task import EventKind, TaskState
+from app.domain.stuck.diagnosis import Verdict
 
 NOTHING = "–"
 SHORT_ID_CHARS = 8
@@ -62,6 +63,16 @@ _TONES: dict[StrEnum, str] = {
     EntryState.UNKNOWN: "idle",
     EntryState.MARKER: "idle",
     EntryState.UNREADABLE: "bad",
+    Verdict.END: "bad",
+    Verdict.FENCE: "bad",
+    Verdict.OWNER: "warn",
+    Verdict.WAIT: "warn",
+    Verdict.NO_MEMBERS: "warn",
+    Verdict.BEHIND: "warn",
+    Verdict.CANNOT_TELL: "idle",
+    Verdict.UNSETTLED: "busy",
+    Verdict.ONLY_MARKERS: "good",
+    Verdict.FREE: "good",
 }
 
 

@@ -18,6 +18,8 @@ _SENTENCES = {
     "rolling": "Bouncing: one instance after the other.",
     "cluster-registered": "Registered. Pipelines may name it now.",
     "cluster-removed": "Removed.",
+    "fenced": "Fenced. What was open is aborted, and whoever used the id is refused.",
+    "transaction-ended": "Ended by an abort marker. Below is what readers see now.",
     "token-revoked": "Revoked. Sessions that began with it have ended.",
 }
 

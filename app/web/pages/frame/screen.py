@@ -243,6 +243,6 @@ def _stream_url(path: str, request: Request) -> str:
     return f"{path.rstrip('/')}/stream" + (f"?{query}" if query else "")
 
 
-def see(*parts: str, said: str | None = None) -> RedirectResponse:
+def see(*parts: str, said: str | None = None, **query: str | None) -> RedirectResponse:
     """After a form: go and look at the result (303), with a sentence about what was done."""
-    return RedirectResponse(url_of(*parts, said=said), status_code=303)
+    return RedirectResponse(url_of(*parts, said=said, **query), status_code=303)

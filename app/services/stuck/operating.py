@@ -1,0 +1,136 @@
+"""The same on a cluster that is registered here: by role, with owners by heartbeat, every act in the command log."""
+
+from __future__ import annotations
+
+from app.domain.access import Principal, Verb, require
+from app.domain.errors import InvalidError, PreconditionError
+from app.domain.stuck.diagnosis import Explanation, Kind
+from app.domain.stuck.ending import EndPlan, Plan
+from app.ports.clock import Clock
+from app.ports.transactions import TransactionBrokers
+from app.ports.unit_of_work import UnitOfWork
+from app.services.access import command_log
+from app.services.stuck import ending, explaining
+from app.services.stuck.ending import Ended, Fenced
+from app.services.stuck.owners import ask_of
+
+
+async def explain(
+    uow: UnitOfWork,
+    brokers: TransactionBrokers,
+    *,
+    cluster: str,
+    target: str,
+    kind: Kind | None,
+    clock: Clock,
+) -> Explanation:
+    """Why a group, or the readers of a topic or partition, do not get on. Raises NotFoundError."""
+    entry = await uow.clusters.get(cluster)
+    return await explaining.explain(brokers, entry.connection(), target, ask_of(uow, entry, clock), kind=kind)
+
+
+async def preview_fence(
+    uow: UnitOfWork, brokers: TransactionBrokers, *, cluster: str, transactional_id: str, clock: Clock
+) -> Plan:
+    """What `fence` would do now."""
+    entry = await uow.clusters.get(cluster)
+    return await ending.plan_fencing(brokers, entry.connection(), transactional_id, ask_of(uow, entry, clock))
+
+
+async def fence(
+    uow: UnitOfWork,
+    brokers: TransactionBrokers,
+    *,
+    cluster: str,
+    transactional_id: str,
+    force: bool,
+    by: Principal,
+    why: str | None,
+    clock: Clock,
+) -> Fenced:
+    """Abort what the id has open and refuse whoever uses it. Raises ConflictError with what speaks against it."""
+    require(by, Verb.FENCE_TRANSACTION)
+    _needs_reason(force=force, why=why)
+    entry = await uow.clusters.get(cluster)
+    await command_log.record(
+        uow,
+        by=by,
+        verb=Verb.FENCE_TRANSACTION,
+        target=f"cluster:{cluster}",
+        why=why,
+        now=clock.now(),
+        outcome=f"fenced {transactional_id}{' by force' if force else ''}",
+        details={"transactional_id": transactional_id, "force": force},
+    )
+    # Last, since a broker cannot be rolled back: the row is there when this returns, or nothing was done.
+    return await ending.fence(brokers, entry.connection(), transactional_id, ask_of(uow, entry, clock), force=force)
+
+
+async def preview_end(
+    uow: UnitOfWork,
+    brokers: TransactionBrokers,
+    *,
+    cluster: str,
+    topic: str,
+    partition: int,
+    start_offset: int | None,
+    clock: Clock,
+) -> EndPlan:
+    """What `end` would do now; without `start_offset` to the transaction that holds readers up."""
+    entry = await uow.clusters.get(cluster)
+    ask = ask_of(uow, entry, clock)
+    return await ending.plan_ending(brokers, entry.connection(), topic, partition, ask, start_offset=start_offset)
+
+
+async def end(
+    uow: UnitOfWork,
+    brokers: TransactionBrokers,
+    *,
+    cluster: str,
+    topic: str,
+    partition: int,
+    expected: tuple[int, int, int],
+    force: bool,
+    by: Principal,
+    why: str | None,
+    clock: Clock,
+) -> Ended:
+    """Write an abort marker for the transaction that was seen.
+
+    expected: its producer id, epoch and start offset, from the preview that somebody agreed to; PreconditionError when
+    another one is there by now. Raises ConflictError with what speaks against it.
+    """
+    require(by, Verb.END_TRANSACTION)
+    _needs_reason(force=force, why=why)
+    entry = await uow.clusters.get(cluster)
+    ask = ask_of(uow, entry, clock)
+    planned = await ending.plan_ending(brokers, entry.connection(), topic, partition, ask, start_offset=expected[2])
+    if planned.target is not None and planned.target.identity != expected:
+        raise PreconditionError(
+            f"another transaction begins at offset {expected[2]} of {topic}-{partition} by now: look again first"
+        )
+    producer_id, producer_epoch, start_offset = expected
+    await command_log.record(
+        uow,
+        by=by,
+        verb=Verb.END_TRANSACTION,
+        target=f"cluster:{cluster}",
+        why=why,
+        now=clock.now(),
+        outcome=f"ended the transaction of producer {producer_id} in {topic}-{partition}{' by force' if force else ''}",
+        details={
+            "topic": topic,
+            "partition": partition,
+            "producer_id": producer_id,
+            "producer_epoch": producer_epoch,
+            "start_offset": start_offset,
+            "force": force,
+        },
+    )
+    # Last, as above.
+    return await ending.end(brokers, entry.connection(), topic, partition, ask, planned=planned, force=force)
+
+
+def _needs_reason(*, force: bool, why: str | None) -> None:
+    if force and not (why or "").strip():
+        raise InvalidError("what speaks against it is overruled only with a reason", field="why")

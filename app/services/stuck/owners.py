@@ -1,0 +1,52 @@
+"""Which of our tasks a transactional id belongs to, and whether it lives."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from app.domain.clusters.cluster import Cluster
+from app.domain.runs.task import TaskState, TaskStatus
+from app.domain.stuck.diagnosis import Asked
+from app.domain.stuck.facts import Owner
+from app.domain.transactions.mapping import TransactionalIdOwner
+from app.ports.clock import Clock
+from app.ports.unit_of_work import UnitOfWork
+from app.services.stuck.explaining import Ask
+
+_ENDED = frozenset({TaskState.DRAINED, TaskState.SUPERSEDED, TaskState.FAILED})
+
+
+def ask_of(uow: UnitOfWork, cluster: Cluster, clock: Clock) -> Ask:
+    """Who asks about a registered cluster: this server, which knows whose the ids of its pipelines are."""
+
+    async def ask(ids: Collection[str]) -> Asked:
+        owners = await owners_of(uow, kafka_cluster_id=cluster.kafka_cluster_id, ids=ids)
+        return Asked(
+            bootstrap_servers=cluster.bootstrap_servers,
+            now_ms=int(clock.now().timestamp() * 1000),
+            owners=owners,
+        )
+
+    return ask
+
+
+async def owners_of(uow: UnitOfWork, *, kafka_cluster_id: str, ids: Collection[str]) -> dict[str, Owner]:
+    """Those of the ids that a pipeline of ours owns. A task that has ended, or never spoke, has no heartbeat."""
+    owned = await uow.transactional_ids.owners(kafka_cluster_id=kafka_cluster_id, ids=ids)
+    runs = {name: await uow.runs.find_live(name) for name in {one.pipeline for one in owned}}
+    live = {name: run.id for name, run in runs.items() if run is not None}
+    statuses = await uow.tasks.list_statuses(sorted(live.values())) if live else []
+    by_place = {(status.run_id, status.ordinal, status.task): status for status in statuses}
+    return {
+        one.transactional_id: _owner(one, by_place.get((live.get(one.pipeline, ""), one.ordinal, one.task)))
+        for one in owned
+    }
+
+
+def _owner(owner: TransactionalIdOwner, status: TaskStatus | None) -> Owner:
+    place = f"{owner.pipeline}, instance {owner.ordinal}, task {owner.task}"
+    if status is None:
+        return Owner(name=f"{place} (no run of it lives)", heartbeat_ms=None)
+    name = f"{place} on {status.last.host} ({status.last.state.replace('_', ' ')})"
+    has_ended = status.last.state in _ENDED
+    return Owner(name=name, heartbeat_ms=None if has_ended else int(status.received_at.timestamp() * 1000))

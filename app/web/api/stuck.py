@@ -1,0 +1,144 @@
+"""Why readers wait, and ending a transaction by hand: previewed first, refused while somebody may still end it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from app.domain.access import Principal, Verb
+from app.domain.stuck.diagnosis import Kind
+from app.services.stuck import operating
+from app.web.api.documented import refusals
+from app.web.api.idempotency import OnceDep
+from app.web.api.schemas.stuck import (
+    Ended,
+    EndGiven,
+    EndPlan,
+    EndTarget,
+    Explanation,
+    Fenced,
+    FenceGiven,
+    FenceTarget,
+    Plan,
+)
+from app.web.api.schemas.words import NameInPath
+from app.web.dependencies import Uow, WiringDep, may
+
+router = APIRouter(prefix="/clusters/{name}", tags=["stuck"])
+Target = Annotated[
+    str,
+    Query(
+        min_length=1,
+        max_length=300,
+        pattern=r"^[^\x00]+$",
+        description="A group, a topic, or TOPIC:PARTITION.",
+        examples=["delayed-flights:0"],
+    ),
+]
+
+
+@router.get("/stuck", responses=refusals(404))
+async def explain_stuck(
+    name: NameInPath,
+    target: Target,
+    uow: Uow,
+    wiring: WiringDep,
+    _: Annotated[Principal, may(Verb.VIEW)],
+    kind: Annotated[Kind | None, Query(description="What `target` is, where a group and a topic share a name.")] = None,
+) -> Explanation:
+    """Why a group, or the readers of a topic or partition, do not get on: the brokers are asked now."""
+    found = await operating.explain(
+        uow, wiring.transactions, cluster=name, target=target, kind=kind, clock=wiring.clock
+    )
+    return Explanation.of(found)
+
+
+@router.post("/transactions/preview-fence", responses=refusals(404, 413))
+async def preview_fence(
+    name: NameInPath,
+    body: FenceTarget,
+    uow: Uow,
+    wiring: WiringDep,
+    _: Annotated[Principal, may(Verb.FENCE_TRANSACTION)],
+) -> Plan:
+    """What fencing the id would do now, and what speaks against it. Nothing is changed."""
+    plan = await operating.preview_fence(
+        uow, wiring.transactions, cluster=name, transactional_id=body.transactional_id, clock=wiring.clock
+    )
+    return Plan.of(plan)
+
+
+@router.post("/transactions/fence", response_model=Fenced, responses=refusals(404, 409, 413))
+async def fence(
+    name: NameInPath,
+    body: FenceGiven,
+    uow: Uow,
+    wiring: WiringDep,
+    once: OnceDep,
+    by: Annotated[Principal, may(Verb.FENCE_TRANSACTION)],
+) -> Response:
+    """Abort what a transactional id has open, and refuse whoever uses the id now (InitProducerId)."""
+
+    async def act() -> Fenced:
+        return Fenced.of(
+            await operating.fence(
+                uow,
+                wiring.transactions,
+                cluster=name,
+                transactional_id=body.transactional_id,
+                force=body.force,
+                by=by,
+                why=body.why,
+                clock=wiring.clock,
+            )
+        )
+
+    return await once.do(act)
+
+
+@router.post("/transactions/preview-end", responses=refusals(404, 413))
+async def preview_end(
+    name: NameInPath, body: EndTarget, uow: Uow, wiring: WiringDep, _: Annotated[Principal, may(Verb.END_TRANSACTION)]
+) -> EndPlan:
+    """What an abort marker in this partition would do now, and what speaks against it. Nothing is changed."""
+    plan = await operating.preview_end(
+        uow,
+        wiring.transactions,
+        cluster=name,
+        topic=body.topic,
+        partition=body.partition,
+        start_offset=body.start_offset,
+        clock=wiring.clock,
+    )
+    return EndPlan.of(plan)
+
+
+@router.post("/transactions/end", response_model=Ended, responses=refusals(404, 409, 412, 413))
+async def end(
+    name: NameInPath,
+    body: EndGiven,
+    uow: Uow,
+    wiring: WiringDep,
+    once: OnceDep,
+    by: Annotated[Principal, may(Verb.END_TRANSACTION)],
+) -> Response:
+    """End a hanging transaction in one partition by an abort marker (WriteTxnMarkers)."""
+
+    async def act() -> Ended:
+        return Ended.of(
+            await operating.end(
+                uow,
+                wiring.transactions,
+                cluster=name,
+                topic=body.topic,
+                partition=body.partition,
+                expected=(body.producer_id, body.producer_epoch, body.start_offset),
+                force=body.force,
+                by=by,
+                why=body.why,
+                clock=wiring.clock,
+            )
+        )
+
+    return await once.do(act)

@@ -1,0 +1,72 @@
+"""Somebody on call: what holds my readers up, and may I end it?"""
+
+from __future__ import annotations
+
+from confluent_kafka import Producer
+from playwright.sync_api import Page, expect
+
+from tests.conftest import MakeTopic
+from tests.support.browser import NARROW, Site, assert_accessible
+from tests.support.kafka_clients import QUIET
+from tests.support.topics import unique_name
+
+_DEADLINE_S = 20.0
+
+
+def leave_open(bootstrap_servers: str, topic: str) -> tuple[str, Producer]:
+    """A producer that has written, and neither commits nor aborts for a long time."""
+    name = unique_name("tx")
+    settings = {"transactional.id": name, "transaction.timeout.ms": 600_000, "linger.ms": 0}
+    producer = Producer({"bootstrap.servers": bootstrap_servers, **QUIET, **settings})
+    producer.init_transactions(_DEADLINE_S)
+    producer.begin_transaction()
+    producer.produce(topic, b"undecided", partition=0)
+    assert producer.flush(_DEADLINE_S) == 0
+    return name, producer
+
+
+def test_a_producer_left_open_is_named_and_fenced(site: Site, page: Page, make_topic: MakeTopic) -> None:
+    topic = make_topic(partitions=2)
+    name, producer = leave_open(site.bootstrap_servers, topic)
+    page.goto("/")
+    page.get_by_role("link", name="Why stuck").click()
+    expect(page.get_by_text("Nobody was asked yet")).to_be_visible()
+    page.get_by_label("Group, topic or topic:partition").fill(f"{topic}:0")
+    page.get_by_role("button", name="Ask the brokers").click()
+    card = page.locator(f"#stuck-{topic}-0")
+    expect(card.get_by_role("heading")).to_contain_text(f"Readers of {topic}-0 see nothing from offset 0 on.")
+    expect(card).to_contain_text(f"which is {name}, ongoing for")
+    expect(card).to_contain_text("whose owner is none of ours")
+    expect(card.locator(".pill")).to_have_text("fence")
+    assert_accessible(page, what="the chain")
+    site.picture(page, "stuck")
+    page.set_viewport_size(NARROW)  # pyright: ignore[reportArgumentType] - a dict of the same two numbers
+    assert_accessible(page, what="the chain on a phone")
+    page.set_viewport_size({"width": 1280, "height": 900})
+
+    card.get_by_role("link", name="Fence it…").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(f"Fence {name}?")
+    expect(page.get_by_role("alert")).to_contain_text("as those of a living producer do")
+    assert_accessible(page, what="what would be done")
+    page.get_by_label("Why").fill("its host is gone")
+    page.get_by_label("Do it all the same").check()
+    page.get_by_role("button", name="Fence it").click()
+    expect(page.get_by_role("status").filter(has_text="Fenced.")).to_be_visible()
+    expect(card.locator(".pill")).to_have_text("free")
+    page.goto("/commands")
+    row = page.locator("#commands tbody tr").first
+    expect(row).to_contain_text("fence transaction")
+    expect(row).to_contain_text("its host is gone")
+    del producer
+
+
+def test_the_page_follows_what_brokers_say(site: Site, page: Page, make_topic: MakeTopic) -> None:
+    topic = make_topic()
+    _, producer = leave_open(site.bootstrap_servers, topic)
+    page.goto(f"/stuck?cluster={site.cluster}&target={topic}:0")
+    card = page.locator(f"#stuck-{topic}-0")
+    expect(card.locator(".pill")).to_have_text("fence")
+    producer.commit_transaction(_DEADLINE_S)
+    expect(card.locator(".pill")).to_have_text("free")
+    page.goto(f"/stuck?cluster={site.cluster}&target=no-such-name")
+    expect(page.get_by_role("alert")).to_contain_text("neither a group nor a topic no-such-name")

@@ -1,0 +1,104 @@
+"""What the page makes of a diagnosis and of a plan, without brokers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from app.domain import access
+from app.domain.access import Role, Verb
+from app.domain.stuck.diagnosis import Explanation, Verdict, explain_topic
+from app.domain.stuck.ending import Plan, plan_end, plan_fence
+from app.web.pages import stuck
+from app.web.pages.frame import display, screen
+from tests.domain.stuck.answers import ID, asked, held, known, read_through
+from tests.web.pages.samples import NOW
+from tests.web.pages.test_rendering import may_as
+
+
+def page(found: Explanation | None, *, role: Role = Role.OPERATOR, problem: str | None = None) -> str:
+    context: dict[str, Any] = {
+        "clusters": ["demo"],
+        "cluster": "demo",
+        "target": "orders:0",
+        "kind": "",
+        "problem": problem,
+        "found": None if found is None else stuck._shown(found),  # pyright: ignore[reportPrivateUsage] - what a look shows
+    }
+    return screen.render("stuck/_detail", {"may": may_as(role), "now": NOW, **context})
+
+
+def planned(plan: Plan) -> str:
+    context: dict[str, Any] = {
+        "verb": "End",
+        "subject": "orders-0",
+        "plan": plan,
+        "action": "/stuck/end",
+        "fields": {},
+        "back": "/stuck",
+    }
+    return screen.render("stuck/_plan", {"now": NOW, **context})
+
+
+def test_the_chain_stands_with_its_evidence_and_what_to_do() -> None:
+    html = page(explain_topic("orders", [held(known(timeout_ms=900_000))], asked()))
+    assert "Readers of orders-0 see nothing from offset 10 on." in html
+    assert f"which is {ID}" in html
+    assert "DescribeProducers" in html
+    assert "Fence it…" in html
+    assert "End it…" not in html
+    assert 'data-copy="Readers of orders-0' in html
+
+
+def test_a_hanging_transaction_is_ended_where_it_lies() -> None:
+    html = page(explain_topic("orders", [held(None)], asked()))
+    assert "/stuck/end?cluster=demo&amp;topic=orders&amp;partition=0&amp;start_offset=10&amp;target=orders%3A0" in html
+    assert "Fence it…" not in html
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_nobody_is_offered_what_their_role_refuses(role: Role) -> None:
+    html = page(explain_topic("orders", [held(None)], asked()), role=role)
+    assert ("End it…" in html) is access.allows(role, Verb.END_TRANSACTION) is role.includes(Role.OPERATOR)
+
+
+def test_partitions_in_which_nothing_waits_are_summed_up() -> None:
+    free = [msgspec.structs.replace(read_through(held(None)), partition=number) for number in (1, 2)]
+    html = page(explain_topic("orders", [held(None), *free], asked()))
+    assert "Nothing waits in 2 more partitions." in html
+    assert "Readers of orders wait in 1 of 3 partitions" in html
+
+
+def test_before_a_question_the_page_says_what_would_appear() -> None:
+    assert "Nobody was asked yet" in page(None)
+    assert "Nobody was asked yet" not in page(None, problem="no Kafka broker answers at b1:9092")
+    assert "no Kafka broker answers" in page(None, problem="no Kafka broker answers at b1:9092")
+
+
+def test_what_speaks_against_it_asks_for_a_reason() -> None:
+    html = planned(plan_end(held(known()), None, asked()))
+    assert "fence that id instead" in html
+    assert 'name="force"' in html
+    free_to_go = planned(plan_end(held(None), None, asked()))
+    assert 'name="force"' not in free_to_go
+    assert "What is lost" in free_to_go
+
+
+def test_what_cannot_be_done_has_no_button() -> None:
+    html = planned(plan_fence(ID, None, asked()))
+    assert "It cannot be done: there is no transactional id" in html
+    assert "<form" not in html
+
+
+def test_names_from_the_cluster_are_text() -> None:
+    odd = msgspec.structs.replace(known(timeout_ms=900_000), transactional_id="<script>alert(1)</script>")
+    html = page(explain_topic("orders", [held(odd)], asked()))
+    assert "<script>" not in html
+    assert "&lt;script&gt;" in html
+
+
+@pytest.mark.parametrize("verdict", list(Verdict))
+def test_every_verdict_has_a_tone(verdict: Verdict) -> None:
+    assert display.tone(verdict) in {"good", "busy", "warn", "bad", "idle"}
