@@ -50,6 +50,8 @@ def test_a_takeover_is_read_from_the_log(site: Site, page: Page, make_topic: Mak
     page.set_viewport_size(NARROW)  # pyright: ignore[reportArgumentType] - a dict of the same two numbers
     assert_accessible(page, what="the log with its records, on a phone")
     site.picture(page, "partition-log-phone", height=3_000)
+    page.emulate_media(color_scheme="dark")
+    site.picture(page, "partition-log-dark", height=1_400)
     page.goto("/commands")
     expect(page.locator("#commands")).to_contain_text(f"had values of {topic}-0 shown")
     del clients

@@ -120,6 +120,10 @@ def test_every_time_has_the_moment_in_its_title() -> None:
     assert all(" UTC" in time and "datetime=" in time for time in times)
 
 
+def test_a_partition_leads_to_its_log() -> None:
+    assert 'href="/clusters/demo/log/flights/0"' in pipeline_page(run())
+
+
 def test_an_id_is_copied_whole() -> None:
     html = run_page(run())
     assert f'data-copy="{samples.RUN_ID}"' in html
