@@ -23,7 +23,7 @@ from app.wire.heartbeat import (
     TaskState,
 )
 from workers.server_client import ServerAwayError, ServerClient, ServerRefusedError
-from workers.transactional.control import TaskSnapshot
+from workers.transactional.control import ProducerIdentity, TaskSnapshot
 
 log = logging.getLogger(__name__)
 
@@ -179,8 +179,16 @@ class HeartbeatReporter:
         )
 
     def event(
-        self, kind: EventKind, message: str, *, partitions: tuple[str, ...] = (), generation: int | None = None
+        self,
+        kind: EventKind,
+        message: str,
+        *,
+        partitions: tuple[str, ...] = (),
+        generation: int | None = None,
+        error: str | None = None,
+        producer: ProducerIdentity | None = None,
     ) -> None:
+        snapshot = self._said.snapshot
         self._events.add(
             TaskEvent(
                 event_id=uuid.uuid4().hex,
@@ -189,6 +197,9 @@ class HeartbeatReporter:
                 message=storable_text(message),
                 partitions=partitions,
                 generation=generation,
+                error=error,
+                producer_id=snapshot.producer_id if producer is None else producer.producer_id,
+                producer_epoch=snapshot.producer_epoch if producer is None else producer.epoch,
             )
         )
 

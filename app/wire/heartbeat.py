@@ -34,7 +34,10 @@ __all__ = [
 
 
 class TaskEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happened in a task. `event_id` is unique, so that a delivery may be repeated."""
+    """Something that happened in a task. `event_id` is unique, so that a delivery may be repeated.
+
+    error: Kafka's name of what it was told. producer_id, producer_epoch: the producer that it had then, if it knew.
+    """
 
     event_id: str
     kind: EventKind
@@ -42,6 +45,9 @@ class TaskEvent(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     partitions: tuple[str, ...] = ()
     generation: int | None = None
+    error: str | None = None
+    producer_id: int | None = None
+    producer_epoch: int | None = None
 
 
 class TaskHeartbeat(msgspec.Struct, frozen=True, kw_only=True):

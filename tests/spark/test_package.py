@@ -49,7 +49,7 @@ class UntilAllAreThrough:
     def publish(self, snapshot):
         if snapshot.counters.transactions_committed:
             self.committed = snapshot.counters.records_in
-    def event(self, kind, message, *, partitions=(), generation=None):
+    def event(self, kind, message, *, partitions=(), generation=None, error=None, producer=None):
         print(kind, message, file=sys.stderr)
     def ask_is_current(self, *, timeout_s):
         return None

@@ -16,7 +16,7 @@ from confluent_kafka import Message
 
 from app.wire.heartbeat import DesiredTaskState, EventKind
 from tests.support.tasks import RecordedEvent, Report
-from workers.transactional.control import TaskSnapshot, TaskSpecification
+from workers.transactional.control import ProducerIdentity, TaskSnapshot, TaskSpecification
 from workers.transactional.task import run_task
 from workers.transforms import Processed, Transform
 from workers.transforms.identity import IdentityTransform, as_output
@@ -52,9 +52,16 @@ class PrintingControl:
         say(Report(snapshot=snapshot))
 
     def event(
-        self, kind: EventKind, message: str, *, partitions: tuple[str, ...] = (), generation: int | None = None
+        self,
+        kind: EventKind,
+        message: str,
+        *,
+        partitions: tuple[str, ...] = (),
+        generation: int | None = None,
+        error: str | None = None,
+        producer: ProducerIdentity | None = None,
     ) -> None:
-        say(Report(event=RecordedEvent(kind, message, partitions, time.monotonic())))
+        say(Report(event=RecordedEvent(kind, message, partitions, time.monotonic(), error, producer)))
 
     def ask_is_current(self, *, timeout_s: float) -> bool | None:
         return None

@@ -16,7 +16,7 @@ import msgspec
 
 from app.wire.heartbeat import DesiredTaskState, EventKind, TaskState
 from tests.support.waiting import wait_for
-from workers.transactional.control import TaskResult, TaskSnapshot, TaskSpecification
+from workers.transactional.control import ProducerIdentity, TaskResult, TaskSnapshot, TaskSpecification
 from workers.transactional.task import run_task
 from workers.transforms import Transform
 from workers.transforms.identity import IdentityTransform
@@ -29,6 +29,8 @@ class RecordedEvent(msgspec.Struct, frozen=True):
     message: str
     partitions: tuple[str, ...] = ()
     at: float = 0.0
+    error: str | None = None
+    producer: ProducerIdentity | None = None
 
 
 class RecordingControl:
@@ -53,9 +55,16 @@ class RecordingControl:
         self.published_at.append(time.monotonic())
 
     def event(
-        self, kind: EventKind, message: str, *, partitions: tuple[str, ...] = (), generation: int | None = None
+        self,
+        kind: EventKind,
+        message: str,
+        *,
+        partitions: tuple[str, ...] = (),
+        generation: int | None = None,
+        error: str | None = None,
+        producer: ProducerIdentity | None = None,
     ) -> None:
-        self.events.append(RecordedEvent(kind, message, partitions, time.monotonic()))
+        self.events.append(RecordedEvent(kind, message, partitions, time.monotonic(), error, producer))
 
     def ask_is_current(self, *, timeout_s: float) -> bool | None:
         self.asked += 1

@@ -24,7 +24,7 @@ from tests.support.worker_listener import WorkerListener
 from workers import reporting
 from workers.reporting import HEARTBEAT_PATH, EventStore, HeartbeatReporter, TaskPlace
 from workers.server_client import ServerClient
-from workers.transactional.control import TaskSnapshot
+from workers.transactional.control import ProducerIdentity, TaskSnapshot
 
 RECORDED = Path(__file__).parents[1] / "wire/version_1"
 PLACE = TaskPlace(
@@ -215,6 +215,19 @@ def test_an_answer_that_is_no_answer_changes_nothing(
     wait_for(lambda: len(heard(worker_listener)) >= 2, 5, "heartbeats in spite of the answer")
     assert reporter.desired() is RUN
     assert reporter.ask_is_current(timeout_s=1) is None
+
+
+def test_event_names_the_producer_that_it_is_about(
+    reporter: HeartbeatReporter, worker_listener: WorkerListener
+) -> None:
+    """Its own word goes before the snapshot's, which may be of the producer before."""
+    reporter.publish(TaskSnapshot(state=TaskState.RUNNING, producer_id=7, producer_epoch=1))
+    reporter.event(EventKind.LOST, "lost")
+    reporter.event(EventKind.FENCED, "fenced", error="_FENCED", producer=ProducerIdentity(7, 2))
+    reporter.start()
+    wait_for(lambda: heard(worker_listener), 5, "a heartbeat")
+    told = [(event.error, event.producer_id, event.producer_epoch) for event in heard(worker_listener)[0].events]
+    assert told == [(None, 7, 1), ("_FENCED", 7, 2)]
 
 
 def test_events_survive_the_servers_absence_and_are_delivered_once(

@@ -27,6 +27,13 @@ class TaskSpecification(msgspec.Struct, frozen=True, kw_only=True):
     start_paused: bool = False
 
 
+class ProducerIdentity(msgspec.Struct, frozen=True):
+    """What the coordinator gave this producer at its init."""
+
+    producer_id: int
+    epoch: int
+
+
 class TaskSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """What the loop knows about itself; a new object each time, so that another thread may read it."""
 
@@ -55,9 +62,19 @@ class Control(Protocol):
         ...
 
     def event(
-        self, kind: EventKind, message: str, *, partitions: tuple[str, ...] = (), generation: int | None = None
+        self,
+        kind: EventKind,
+        message: str,
+        *,
+        partitions: tuple[str, ...] = (),
+        generation: int | None = None,
+        error: str | None = None,
+        producer: ProducerIdentity | None = None,
     ) -> None:
-        """Keep an event for delivery; bounded, the oldest are dropped and counted."""
+        """Keep an event for delivery; bounded, the oldest are dropped and counted.
+
+        error: Kafka's name of what was answered. producer: whose it is; the one of the last snapshot if not given.
+        """
         ...
 
     def ask_is_current(self, *, timeout_s: float) -> bool | None:

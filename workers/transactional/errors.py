@@ -100,6 +100,11 @@ class LoopError(Exception):
         super().__init__(message)
         self.code = code
 
+    @property
+    def name(self) -> str | None:
+        """Kafka's name of the code."""
+        return None if self.code is None else KafkaError(self.code).name()
+
 
 class RetriableError(LoopError):
     """The same call may be repeated."""

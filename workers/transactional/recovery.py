@@ -8,6 +8,7 @@ from collections.abc import Callable
 from app.wire.heartbeat import EventKind, TaskState
 from workers.transactional.checkpoint import Checkpoint
 from workers.transactional.checkpoints import Checkpoints
+from workers.transactional.control import ProducerIdentity
 from workers.transactional.errors import (
     AbortableError,
     FatalError,
@@ -103,7 +104,7 @@ class Recovery:
     def _abort(self, error: LoopError) -> None:
         if self._checkpoints.current is None:
             return
-        self._announce(EventKind.ABORTED, str(error))
+        self._announce(EventKind.ABORTED, str(error), error=error.name, producer=self._identity(timeout_s=0))
         try:
             self._checkpoints.abort()
         except ProducerLostError:
@@ -123,6 +124,12 @@ class Recovery:
         """Its successor is initialised only if the inquiry allows it, as after every other loss of a producer."""
         self._tally.fencings += 1
         self._progress.enter(TaskState.FENCED, now=self._clock())
-        self._announce(EventKind.FENCED, str(error))
+        producer = self._identity(timeout_s=_IDENTITY_S)
+        self._announce(EventKind.FENCED, str(error), error=error.name, producer=producer)
         self.replace_producer(outcome_unknown=error.outcome_unknown, is_fenced=True)
         self._batch_size.start_over()
+
+    def _identity(self, *, timeout_s: float) -> ProducerIdentity | None:
+        """Whose the trouble is: the snapshot's producer may be the one before."""
+        producer = self._checkpoints.producer
+        return None if producer is None else producer.identity(timeout_s=timeout_s)

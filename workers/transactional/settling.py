@@ -9,10 +9,11 @@ from confluent_kafka import OFFSET_INVALID
 
 from app.wire.heartbeat import EventKind
 from workers.transactional.claim.inquiry import Inquiry, Standing
+from workers.transactional.control import ProducerIdentity
 from workers.transactional.errors import AbortableError, FencedError, RetriableError, SupersededError
 from workers.transactional.group.membership import Announce, Hold, Membership
 from workers.transactional.group.ownership import Partition
-from workers.transactional.producing.producers import ProducerIdentity, TaskProducer
+from workers.transactional.producing.producers import TaskProducer
 from workers.transactional.slices import SLICE_S
 
 _FIRST_WAIT_S = 0.05

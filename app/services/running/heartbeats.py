@@ -12,6 +12,9 @@ from msgspec.structs import replace
 
 from app.domain.access import RunTokenScope
 from app.domain.errors import ForbiddenError, NotFoundError
+from app.domain.fencing_events.cases import case_of_word
+from app.domain.fencing_events.evidence import ClientWord
+from app.domain.fencing_events.fencing_event import Case
 from app.domain.runs.instance import ENDED, InstanceOutcome, InstanceState
 from app.domain.runs.run import desired_of_tasks
 from app.domain.runs.task import (
@@ -27,6 +30,7 @@ from app.domain.storable import moment_of_ms, storable
 from app.domain.transactions.mapping import PartitionMapping, PartitionOwner
 from app.ports.task_repository import LeaseContext
 from app.ports.unit_of_work import UnitOfWork
+from app.services.fencing_events import record_cases
 from app.services.running.instances import move_locked_instance
 from app.services.running.run_endings import end_run_if_over, notify_run
 from app.services.running.run_locks import lock_run
@@ -83,6 +87,8 @@ async def receive_heartbeat(
         if _ownership_changed(own, report) or report.sequence % RETAKE_EVERY == 0:
             await _follow_ownership(uow, context, report, now=now)
     sampled = await uow.tasks.sample(report.run_id, now=now, fresh_for=FRESH_FOR)
+    # Last, because its rows are locked after all others.
+    await record_cases(uow, fencing_cases(heartbeat, context), now=now)
     if sampled or state_changed or events:
         uow.notify("run", report.run_id)
         uow.notify("pipeline", context.pipeline)
@@ -189,6 +195,37 @@ def _event(heartbeat: TaskHeartbeat, index: int, now: datetime) -> TaskEventReco
         generation=event.generation,
         received_at=now,
     )
+
+
+def fencing_cases(heartbeat: TaskHeartbeat, context: LeaseContext) -> list[Case]:
+    """What its events tell of fencing, each of the producer that the task had then."""
+    cases = [
+        case_of_word(
+            ClientWord(
+                event_id=event.event_id,
+                kind=event.kind,
+                at_ms=event.at_ms,
+                message=event.message,
+                run_id=heartbeat.run_id,
+                ordinal=heartbeat.ordinal,
+                lease=heartbeat.lease,
+                task=heartbeat.task,
+                attempt=heartbeat.attempt,
+                pipeline=context.pipeline,
+                host=heartbeat.host,
+                group=context.group,
+                error=event.error,
+                generation=heartbeat.generation if event.generation is None else event.generation,
+                partitions=event.partitions,
+            ),
+            kafka_cluster_id=context.kafka_cluster_id,
+            transactional_id=heartbeat.transactional_id,
+            producer_id=event.producer_id,
+            producer_epoch=event.producer_epoch,
+        )
+        for event in heartbeat.events
+    ]
+    return [case for case in cases if case is not None]
 
 
 def _owned(report: TaskReport) -> frozenset[tuple[str, int]]:

@@ -9,6 +9,8 @@ from msgspec.structs import replace
 
 from app.domain.access import RunTokenScope
 from app.domain.errors import ForbiddenError
+from app.domain.fencing_events.fencing_event import Cause
+from app.domain.fencing_events.record import FencingFilter
 from app.domain.runs.instance import InstanceState
 from app.domain.runs.run import DesiredRunState, RunState
 from app.domain.runs.task import DesiredTaskState, EventKind, OutcomeKind, TaskState
@@ -311,3 +313,36 @@ async def test_silence_leaves_a_gap_and_no_stale_rate(plane: ControlPlane) -> No
     async with plane.uow() as uow:
         samples = (await uow.tasks.series([run.id], since=plane.now.replace(second=0)))[run.id]
     assert [(sample.at.second, sample.records_in_per_s) for sample in samples][-1] == (10, pytest.approx(100.0))
+
+
+async def test_refusal_that_a_task_reports_is_a_fencing_event_once(plane: ControlPlane) -> None:
+    """Also when it comes from an attempt that others have followed: that is the zombie."""
+    run = await plane.running()
+    fenced = replace(event("fenced", EventKind.FENCED), producer_id=7, producer_epoch=2, error="_FENCED")
+    await plane.beat(task_heartbeat(run.id, attempt=1))
+    for sequence in (1, 2):
+        await plane.beat(task_heartbeat(run.id, attempt=0, sequence=sequence, events=[fenced]))
+    async with plane.uow() as uow:
+        (record,) = (await uow.fencing.list(FencingFilter(), after=None, limit=10)).items
+    assert record.event.verdict.cause is Cause.UNEXPLAINED
+    assert (record.event.key.producer_id, record.event.key.producer_epoch) == (7, 2)
+    assert record.event.key.transactional_id == "fl.t.flights.0.0"
+    assert (record.place.pipeline, record.place.run_id, record.place.attempt) == ("flights", run.id, 0)
+
+
+async def test_event_without_a_producer_is_no_fencing_event(plane: ControlPlane) -> None:
+    """As workers of an earlier release send it."""
+    run = await plane.running()
+    await plane.beat(task_heartbeat(run.id, events=[event("fenced", EventKind.FENCED)]))
+    async with plane.uow() as uow:
+        assert (await uow.fencing.list(FencingFilter(), after=None, limit=10)).items == ()
+
+
+async def test_lost_partitions_are_an_event_of_the_membership(plane: ControlPlane) -> None:
+    run = await plane.running()
+    lost = replace(event("lost", EventKind.LOST), producer_id=7, producer_epoch=2, generation=4)
+    await plane.beat(task_heartbeat(run.id, events=[lost]))
+    async with plane.uow() as uow:
+        (record,) = (await uow.fencing.list(FencingFilter(), after=None, limit=10)).items
+    assert record.event.verdict.cause is Cause.STALE_GENERATION
+    assert record.place.partitions == ("in-0",)

@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from workers.transactional.checkpoint import Checkpoint, CheckpointState, IllegalTransitionError
+from workers.transactional.control import ProducerIdentity
 from workers.transactional.errors import (
     AbortableError,
     FencedError,
@@ -17,7 +18,6 @@ from workers.transactional.errors import (
     OwnershipChangedError,
 )
 from workers.transactional.group.ownership import Ownership
-from workers.transactional.producing.producers import ProducerIdentity
 from workers.transactional.slices import Patience
 from workers.transforms import Output
 

@@ -11,8 +11,8 @@ from app.domain.journals.transaction_state import TransactionState, TransactionS
 from app.domain.transactions import fencing
 from app.domain.transactions.fencing import FencingCause
 from workers.transactional.claim.journal import IdJournal
+from workers.transactional.control import ProducerIdentity
 from workers.transactional.errors import LoopError, RetriableError
-from workers.transactional.producing.producers import ProducerIdentity
 from workers.transactional.slices import SLICE_S
 
 ASK_SERVER_S = 3.0

@@ -15,6 +15,7 @@ import msgspec
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, Message, TopicPartition
 
 from app.wire.heartbeat import EventKind
+from workers.transactional.control import ProducerIdentity
 from workers.transactional.errors import FatalError, kafka_call, translated
 from workers.transactional.group.ownership import Ownership, Partition
 
@@ -30,7 +31,14 @@ class Announce(Protocol):
     """Keeps an event for the server; returns at once and never raises."""
 
     def __call__(
-        self, kind: EventKind, message: str, *, partitions: tuple[str, ...] = (), generation: int | None = None
+        self,
+        kind: EventKind,
+        message: str,
+        *,
+        partitions: tuple[str, ...] = (),
+        generation: int | None = None,
+        error: str | None = None,
+        producer: ProducerIdentity | None = None,
     ) -> None: ...
 
 

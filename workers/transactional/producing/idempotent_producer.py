@@ -8,9 +8,10 @@ from __future__ import annotations
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from workers.transactional.client_config import Config
+from workers.transactional.control import ProducerIdentity
 from workers.transactional.errors import AbortableError, FatalError, translated
 from workers.transactional.group.offset_commits import OffsetCommits
-from workers.transactional.producing.producers import ProducerIdentity, QueueingProducer
+from workers.transactional.producing.producers import QueueingProducer
 from workers.transactional.slices import SLICE_S, Patience
 
 

@@ -16,20 +16,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from workers.transactional.control import ProducerIdentity
 from workers.transactional.errors import AbortableError, FatalError, RetriableError, kafka_call
 from workers.transactional.records import writing
 from workers.transactional.slices import Patience, in_slices
 from workers.transforms import Output
-
-
-class ProducerIdentity(msgspec.Struct, frozen=True):
-    """What the coordinator gave this producer at its init."""
-
-    producer_id: int
-    epoch: int
 
 
 class TaskProducer(Protocol):

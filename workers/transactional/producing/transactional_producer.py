@@ -9,6 +9,7 @@ import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from workers.transactional.client_config import Config
+from workers.transactional.control import ProducerIdentity
 from workers.transactional.errors import (
     AbortableError,
     FatalError,
@@ -19,7 +20,7 @@ from workers.transactional.errors import (
     kafka_call,
     translated,
 )
-from workers.transactional.producing.producers import ProducerIdentity, QueueingProducer
+from workers.transactional.producing.producers import QueueingProducer
 from workers.transactional.slices import Patience, in_slices
 from workers.transforms import Output
 

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from app.wire.heartbeat import PartitionProgress, TaskState
-from workers.transactional.control import Control, TaskSnapshot
+from workers.transactional.control import Control, ProducerIdentity, TaskSnapshot
 from workers.transactional.group.membership import Membership
 from workers.transactional.group.ownership import Partition
-from workers.transactional.producing.producers import ProducerIdentity
 from workers.transactional.telling.latency import LatencyWindow
 from workers.transactional.telling.tally import Tally
 

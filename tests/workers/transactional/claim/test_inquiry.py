@@ -8,8 +8,8 @@ from app.domain.journals.transaction_state import TransactionState, TransactionS
 from app.embedded.ports import free_ports
 from workers.transactional.claim.inquiry import SETTLE_S, Answer, Inquiry, Standing
 from workers.transactional.claim.journal import IdJournal
+from workers.transactional.control import ProducerIdentity
 from workers.transactional.errors import FatalError, LoopError
-from workers.transactional.producing.producers import ProducerIdentity
 
 S = TransactionStatus
 IDENTITY = ProducerIdentity(producer_id=7, epoch=3)
