@@ -6,7 +6,7 @@ from datetime import datetime
 
 import msgspec
 
-from app.domain.access import Principal, Verb, require
+from app.domain.access import Principal, Verb
 from app.domain.errors import UnavailableError
 from app.domain.journals.transaction_state import TOPIC as JOURNAL
 from app.domain.page import checked_limit
@@ -77,40 +77,18 @@ async def look_into_log(
     )
 
 
-async def look_into_registered_log(
-    uow: UnitOfWork,
-    brokers: Brokers,
-    *,
-    cluster: str,
-    topic: str,
-    partition: int,
-    start: int | Landmark,
-    limit: int,
-    keys: bool,
-    values: bool,
-    by: Principal,
-    now: datetime,
-) -> PartitionLog:
-    """The same on a cluster that the server knows. Who has keys or values shown is a line in the command log.
-
-    Raises ForbiddenError where the role does not allow to see records, and what `look_into_log` raises.
-    """
-    shows_records = keys or values
-    if shows_records:
-        require(by, Verb.READ_RECORDS)
-    connection = (await uow.clusters.get(cluster)).connection()
-    found = await look_into_log(
-        brokers, connection, topic=topic, partition=partition, start=start, limit=limit, keys=keys, values=values
+async def note_look_at_records(
+    uow: UnitOfWork, found: PartitionLog, *, cluster: str, keys: bool, values: bool, by: Principal, now: datetime
+) -> None:
+    """Keep in the command log that somebody had keys or values shown."""
+    what = " and ".join(name for name, is_shown in (("keys", keys), ("values", values)) if is_shown)
+    await command_log.record(
+        uow,
+        by=by,
+        verb=Verb.READ_RECORDS,
+        target=f"cluster:{cluster}",
+        why=None,
+        now=now,
+        outcome=f"had {what} of {found.topic}-{found.partition} shown, "
+        f"offsets {found.start} to {found.next_offset - 1}",
     )
-    if shows_records:
-        what = " and ".join(name for name, is_shown in (("keys", keys), ("values", values)) if is_shown)
-        await command_log.record(
-            uow,
-            by=by,
-            verb=Verb.READ_RECORDS,
-            target=f"cluster:{cluster}",
-            why=None,
-            now=now,
-            outcome=f"had {what} of {topic}-{partition} shown, offsets {found.start} to {found.next_offset - 1}",
-        )
-    return found

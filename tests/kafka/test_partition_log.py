@@ -168,21 +168,27 @@ async def test_look_that_begins_or_ends_in_the_middle_says_what_the_whole_one_sa
     brokers: KafkaBrokers, connection: Connection, make_topic: MakeTopic
 ) -> None:
     topic = make_topic()
-    one, two = producer(connection, unique_name()), producer(connection, unique_name())
-    for end in (Producer.commit_transaction, Producer.abort_transaction, Producer.commit_transaction):
+    one, two, filler = producer(connection, unique_name()), producer(connection, unique_name()), producer(connection)
+    for end in (Producer.commit_transaction, Producer.abort_transaction):
         for client in (one, two):
             client.begin_transaction()
         send(one, topic, "a")
         send(two, topic, "b")
         send(one, topic, "c")
+        # An answer has a megabyte: the markers are out of sight of what is before.
+        send(filler, topic, "x" * 900_000, "x" * 900_000)
         end(one, _TIMEOUT_S)
         two.abort_transaction(_TIMEOUT_S)
     whole = (await look(brokers, connection, topic)).entries
-    assert {entry.state for entry in whole} == {EntryState.COMMITTED, EntryState.ABORTED, EntryState.MARKER}
+    states = [EntryState.COMMITTED, EntryState.ABORTED, EntryState.COMMITTED, EntryState.PLAIN, EntryState.PLAIN]
+    assert [entry.state for entry in whole[:5]] == states
+    out_of_sight = 0
     for start in range(len(whole)):
-        for limit in range(1, len(whole) - start + 1):
+        for limit in (1, 2, len(whole) - start):
             part = (await look(brokers, connection, topic, start=start, limit=limit)).entries
             assert told(part) == told(whole[start : start + limit])
+            out_of_sight += part[0].is_transactional and not part[0].is_control and part[0].decided_at is None
+    assert out_of_sight >= 6
 
 
 async def test_open_transaction_is_found_at_the_last_stable_offset(

@@ -9,11 +9,11 @@ from fastapi import APIRouter, Path, Query
 from app.domain.access import Principal, Verb
 from app.domain.page import MAX_LIMIT
 from app.domain.partition_log.look import Landmark, parse_start
-from app.services.partition_log import look_into_registered_log
 from app.web.api.documented import refusals
 from app.web.api.schemas.partition_log import PartitionLog
 from app.web.api.schemas.words import NameInPath
-from app.web.dependencies import Uow, WiringDep, may
+from app.web.dependencies import WiringDep, may
+from app.web.log_looks import look_for
 
 router = APIRouter(prefix="/clusters/{name}/topics/{topic}/partitions/{partition}", tags=["partition log"])
 
@@ -23,7 +23,6 @@ async def look_into_partition_log(
     name: NameInPath,
     topic: Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,249}$")],
     partition: Annotated[int, Path(ge=0, lt=2**31)],
-    uow: Uow,
     wiring: WiringDep,
     by: Annotated[Principal, may(Verb.VIEW)],
     start: Annotated[
@@ -43,9 +42,9 @@ async def look_into_partition_log(
 
     Keys and values are for operators, and a look at them is a line in the command log.
     """
-    found = await look_into_registered_log(
-        uow,
-        wiring.brokers,
+    found = await look_for(
+        by,
+        wiring,
         cluster=name,
         topic=topic,
         partition=partition,
@@ -53,8 +52,5 @@ async def look_into_partition_log(
         limit=limit,
         keys=keys,
         values=values,
-        by=by,
-        now=wiring.clock.now(),
     )
-    await uow.commit()
     return PartitionLog.of(found)

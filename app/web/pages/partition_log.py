@@ -13,8 +13,9 @@ from app.domain.page import MAX_LIMIT
 from app.domain.partition_log.entries import LogEntry
 from app.domain.partition_log.look import Landmark, parse_start
 from app.services.defining import clusters
-from app.services.partition_log import PartitionLog, look_into_registered_log
+from app.services.partition_log import PartitionLog
 from app.web.dependencies import Uow, WiringDep, may
+from app.web.log_looks import look_for
 from app.web.pages.frame import screen
 from app.web.pages.frame.errors import PageRoute
 from app.web.pages.frame.screen import Screen
@@ -41,7 +42,6 @@ async def choose(
 async def show(
     request: Request,
     wiring: WiringDep,
-    uow: Uow,
     by: Viewer,
     name: str,
     topic: str,
@@ -52,14 +52,12 @@ async def show(
     keys: bool = False,
     values: bool = False,
 ) -> Response:
-    now = wiring.clock.now()
     found: PartitionLog | None = None
     error: FencelineError | None = None
-    await clusters.get_cluster(uow, name)
     try:
-        found = await look_into_registered_log(
-            uow,
-            wiring.brokers,
+        found = await look_for(
+            by,
+            wiring,
             cluster=name,
             topic=topic,
             partition=partition,
@@ -67,10 +65,7 @@ async def show(
             limit=limit,
             keys=keys,
             values=values,
-            by=by,
-            now=now,
         )
-        await uow.commit()
     except ForbiddenError:
         raise
     except FencelineError as refusal:
@@ -98,7 +93,7 @@ async def show(
         context=context,
         status=200 if error is None else error.status,
     )
-    return screen.show(request, shown, principal=by, now=now)
+    return screen.show(request, shown, principal=by, now=wiring.clock.now())
 
 
 def _last_abort(entries: tuple[LogEntry, ...]) -> int | None:
