@@ -104,7 +104,7 @@ class CommandWord(msgspec.Struct, frozen=True, kw_only=True, tag_field="source",
     """Somebody's command of ours on this id, from the command log.
 
     producer_id, producer_epoch: for FENCE what the broker answered, None where no answer came. partitions: for END
-    those whose leader answered.
+    those whose leader answered, and was_open whether the coordinator had the transaction open there just before.
     """
 
     command_id: int
@@ -115,6 +115,7 @@ class CommandWord(msgspec.Struct, frozen=True, kw_only=True, tag_field="source",
     producer_id: int | None = None
     producer_epoch: int | None = None
     partitions: tuple[str, ...] = ()
+    was_open: bool = False
 
     @property
     def place(self) -> tuple[str | int, ...]:

@@ -54,7 +54,7 @@ def judge_marker(key: FencingKey, evidence: Sequence[Evidence]) -> Verdict | Non
         return None
     known = [one.record for one in evidence if isinstance(one, CoordinatorRecord)]
     partitions = {f"{one.topic}-{one.partition}" for one in markers}.union(*(one.partitions for one in commands))
-    is_alive = any(_has_open(record, key, partitions) for record in known)
+    is_alive = any(one.was_open for one in commands) or any(_has_open(record, key, partitions) for record in known)
     by = f"{commands[0].who} ended" if commands else "Somebody ended"
     why = f", because: {commands[0].why}" if commands and commands[0].why else ""
     owner = key.transactional_id or "an id that no coordinator knows"

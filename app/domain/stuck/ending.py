@@ -21,13 +21,17 @@ _JUST_BEGUN_MS = 10_000
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What would be done. objections: without `force` it is refused for them. impossible: it is refused in any case."""
+    """What would be done. objections: without `force` it is refused for them. impossible: it is refused in any case.
+
+    known: what the coordinator says of the producer that it is done to, if it knows it.
+    """
 
     what: str
     losses: tuple[str, ...] = ()
     objections: tuple[str, ...] = ()
     impossible: str | None = None
     command: str = ""
+    known: KnownTransaction | None = None
 
     def refusal(self, *, force: bool) -> str | None:
         """Why it is not done; None if it may be."""
@@ -72,7 +76,8 @@ def plan_fence(transactional_id: str, known: KnownTransaction | Refused | None, 
             f"what it has written since {clock(known.start_ms)} in {count(len(known.partitions), 'partition')} is "
             f"aborted: {_named(known)}",
         )
-    return Plan(what=what, losses=tuple(losses), objections=tuple(_fence_objections(known, asked)), command=command)
+    objections = tuple(_fence_objections(known, asked))
+    return Plan(what=what, losses=tuple(losses), objections=objections, command=command, known=known)
 
 
 def _fence_objections(known: KnownTransaction, asked: Asked) -> list[str]:
@@ -113,6 +118,7 @@ def plan_end(facts: PartitionFacts, start_offset: int | None, asked: Asked) -> E
         objections=tuple(_end_objections(facts, target, asked)),
         command=abort_line(facts, target, asked.bootstrap_servers),
         target=target,
+        known=facts.coordinators.known.get(target.producer_id),
     )
 
 

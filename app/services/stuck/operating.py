@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from app.domain.access import Principal, Verb, require
+from app.domain.command import Command
 from app.domain.errors import InvalidError, PreconditionError
+from app.domain.fencing_events.cases import case_of_command
+from app.domain.fencing_events.evidence import CommandVerb, CommandWord
 from app.domain.stuck.diagnosis import Explanation, Kind
 from app.domain.stuck.ending import EndPlan, Plan
 from app.ports.clock import Clock
 from app.ports.transactions import TransactionBrokers
 from app.ports.unit_of_work import UnitOfWork
 from app.services.access import command_log
+from app.services.fencing_events import record_cases
 from app.services.stuck import ending, explaining
 from app.services.stuck.ending import Ended, Fenced
 from app.services.stuck.owners import ask_of
@@ -52,7 +58,7 @@ async def fence(
     require(by, Verb.FENCE_TRANSACTION)
     _needs_reason(force=force, why=why)
     entry = await uow.clusters.get(cluster)
-    await command_log.record(
+    command = await command_log.record(
         uow,
         by=by,
         verb=Verb.FENCE_TRANSACTION,
@@ -63,7 +69,18 @@ async def fence(
         details={"transactional_id": transactional_id, "force": force},
     )
     # Last, since a broker cannot be rolled back: the row is there when this returns, or nothing was done.
-    return await ending.fence(brokers, entry.connection(), transactional_id, ask_of(uow, entry, clock), force=force)
+    fenced = await ending.fence(brokers, entry.connection(), transactional_id, ask_of(uow, entry, clock), force=force)
+    if fenced.plan.known is not None:
+        word = _word(command, CommandVerb.FENCE, producer_id=fenced.producer_id, producer_epoch=fenced.producer_epoch)
+        case = case_of_command(
+            word,
+            kafka_cluster_id=entry.kafka_cluster_id,
+            transactional_id=transactional_id,
+            producer_id=fenced.plan.known.producer_id,
+            producer_epoch=fenced.plan.known.producer_epoch,
+        )
+        await record_cases(uow, [case], now=clock.now())
+    return fenced
 
 
 async def preview_end(
@@ -110,7 +127,7 @@ async def end(
             f"another transaction begins at offset {expected[2]} of {topic}-{partition} by now: look again first"
         )
     producer_id, producer_epoch, start_offset = expected
-    await command_log.record(
+    command = await command_log.record(
         uow,
         by=by,
         verb=Verb.END_TRANSACTION,
@@ -128,7 +145,36 @@ async def end(
         },
     )
     # Last, as above.
-    return await ending.end(brokers, entry.connection(), topic, partition, ask, planned=planned, force=force)
+    ended = await ending.end(brokers, entry.connection(), topic, partition, ask, planned=planned, force=force)
+    known = ended.plan.known
+    name = f"{topic}-{partition}"
+    was_open = (
+        known is not None
+        and (known.producer_id, known.producer_epoch) == (producer_id, producer_epoch)
+        and known.is_open
+        and (topic, partition) in known.partitions
+    )
+    case = case_of_command(
+        _word(command, CommandVerb.END, partitions=(name,), was_open=was_open),
+        kafka_cluster_id=entry.kafka_cluster_id,
+        transactional_id="" if known is None else known.transactional_id,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+    )
+    await record_cases(uow, [case], now=clock.now())
+    return ended
+
+
+def _word(command: Command, verb: CommandVerb, **answer: Any) -> CommandWord:
+    """The command as evidence of what it did."""
+    return CommandWord(
+        command_id=command.id,
+        verb=verb,
+        at_ms=int(command.at.timestamp() * 1000),
+        who=command.who,
+        why=command.why,
+        **answer,
+    )
 
 
 def _needs_reason(*, force: bool, why: str | None) -> None:

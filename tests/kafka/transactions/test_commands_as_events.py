@@ -1,0 +1,127 @@
+"""A command of ours is a fencing event as soon as a real broker has answered it, and the journal then says the same."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import UTC, datetime
+
+import pytest
+
+from app.db.database import Database
+from app.domain.access import Principal, Role
+from app.domain.clusters.cluster import Cluster
+from app.domain.fencing_events.evidence import CommandWord, CoordinatorRecord
+from app.domain.fencing_events.fencing_event import Cause, Confidence
+from app.domain.fencing_events.record import FencingFilter, FencingRecord
+from app.domain.fencing_events.steps import cases_of
+from app.domain.journals.live_transactions import LiveTransactions
+from app.domain.journals.transaction_state import TOPIC
+from app.kafka.attempt import Attempt
+from app.kafka.raw_fetch import read_logs
+from app.ports.brokers import TopicPartition
+from app.services.fencing_events import record_cases
+from app.services.stuck import operating
+from tests.kafka.transactions.conftest import Scene
+from tests.support.hanging import make_hanging
+from tests.support.topics import unique_name
+
+ANN = Principal(name="ann", role=Role.OPERATOR)
+KAFKA_CLUSTER_ID = "as-the-brokers-say"
+
+
+class SystemClock:
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+
+async def register(database: Database, scene: Scene) -> None:
+    cluster = Cluster(
+        name="prod",
+        kafka_cluster_id=KAFKA_CLUSTER_ID,
+        bootstrap_servers=scene.bootstrap_servers,
+        created_at=datetime.now(UTC),
+        created_by="ann",
+    )
+    async with database.unit_of_work() as uow:
+        await uow.clusters.add(cluster)
+        await uow.commit()
+
+
+async def kept(database: Database) -> FencingRecord:
+    async with database.unit_of_work() as uow:
+        (record,) = (await uow.fencing.list(FencingFilter(), after=None, limit=10)).items
+    return record
+
+
+async def read_journal(database: Database, scene: Scene, ids: Collection[str]) -> None:
+    live = LiveTransactions()
+    servers = scene.bootstrap_servers
+    for partition, batch in read_logs({"bootstrap.servers": servers}, Attempt(servers, 30), TOPIC):
+        live.apply(partition, batch)
+    cases = [case for name in ids for case in cases_of(live.ids[name], kafka_cluster_id=KAFKA_CLUSTER_ID)]
+    async with database.unit_of_work() as uow:
+        await record_cases(uow, cases, now=datetime.now(UTC))
+        await uow.commit()
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+async def test_fence_is_an_event_that_the_journal_joins(database: Database, scene: Scene, is_open: bool) -> None:
+    await register(database, scene)
+    name, producer = scene.leave_open(scene.topic())
+    if not is_open:
+        producer.commit_transaction(20)
+    async with database.unit_of_work() as uow:
+        await operating.fence(
+            uow,
+            scene.brokers,
+            cluster="prod",
+            transactional_id=name,
+            force=True,
+            by=ANN,
+            why="readers wait",
+            clock=SystemClock(),
+        )
+        await uow.commit()
+    told = await kept(database)
+    assert (told.event.verdict.cause, told.event.verdict.confidence) == (Cause.OPERATOR_FENCE, Confidence.CERTAIN)
+    assert told.event.verdict.sentence.startswith(f"ann fenced {name}")
+    await read_journal(database, scene, [name])
+    joined = await kept(database)
+    assert (joined.event.verdict.cause, joined.corrections) == (Cause.OPERATOR_FENCE, ())
+    assert {type(one) for one in joined.event.evidence} == {CommandWord, CoordinatorRecord}
+    assert ("Nothing was open" in joined.event.verdict.sentence) is not is_open
+
+
+@pytest.mark.parametrize("is_hanging", [True, False])
+async def test_end_is_an_event_that_says_what_the_coordinator_knew(
+    database: Database, scene: Scene, is_hanging: bool
+) -> None:
+    await register(database, scene)
+    topic, name = scene.topic(), unique_name("late")
+    if is_hanging:
+        make_hanging(scene.bootstrap_servers, TopicPartition(topic, 0), name)
+    else:
+        scene.leave_open(topic, transactional_id=name)
+    async with database.unit_of_work() as uow:
+        plan = await operating.preview_end(
+            uow, scene.brokers, cluster="prod", topic=topic, partition=0, start_offset=None, clock=SystemClock()
+        )
+        assert plan.target is not None
+        await operating.end(
+            uow,
+            scene.brokers,
+            cluster="prod",
+            topic=topic,
+            partition=0,
+            expected=plan.target.identity,
+            force=True,
+            by=ANN,
+            why="readers wait",
+            clock=SystemClock(),
+        )
+        await uow.commit()
+    told = await kept(database)
+    assert told.event.verdict.cause is (Cause.HANGING_ENDED if is_hanging else Cause.OPERATOR_ABORT)
+    assert told.event.verdict.confidence is Confidence.CERTAIN
+    assert told.event.key.transactional_id == name
+    assert f"in {topic}-0, because: readers wait" in told.event.verdict.sentence
