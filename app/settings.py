@@ -147,6 +147,15 @@ class Settings(BaseSettings):
         gt=0,
         description="How long the folder of an instance, with its Spark log, is kept after its end.",
     )
+    observe: bool = Field(
+        default=True, description="Whether this server reads the journals of its clusters: transactions and groups."
+    )
+    observed_groups: Names = Field(
+        default=(), description="Patterns (with `*`) of the groups that are kept; others are counted. Empty: all."
+    )
+    observer_save_s: float = Field(
+        default=60.0, ge=1, description="How often what was read of the journals is saved, so that a restart goes on."
+    )
     log_level: str = Field(
         default="info", pattern="^(debug|info|warning|error)$", description="Least severe line that is logged."
     )

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 import psutil
@@ -42,11 +45,16 @@ def prepare_folder(folder: Path) -> None:
 
 def write_private(file: Path, text: str) -> None:
     """Write a file that only its owner can read, from the first moment on. Raises StateFileError."""
+    write_private_parts(file, [text.encode()])
+
+
+def write_private_parts(file: Path, parts: Iterable[bytes]) -> None:
+    """The same of a file that is written as it is made: whole or not at all. Raises StateFileError."""
     prepare_folder(file.parent)
     beside = file.with_name(f".{file.name}.{os.getpid()}")
     try:
-        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as opened:
-            opened.write(text)
+        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as opened:
+            opened.writelines(parts)
         beside.replace(file)
     except OSError as error:
         beside.unlink(missing_ok=True)
@@ -55,12 +63,20 @@ def write_private(file: Path, text: str) -> None:
 
 def read_private(file: Path) -> str | None:
     """The file's text, None without one. Raises StateFileError when others than its owner may read it."""
+    with open_private(file) as opened:
+        return None if opened is None else opened.read().decode()
+
+
+@contextmanager
+def open_private(file: Path) -> Generator[BinaryIO | None]:
+    """The file, open for reading; None without one. Raises StateFileError as `read_private` does."""
     try:
         if file.stat().st_mode & _OTHERS:
             raise StateFileError(f"{file} can be read by others, so it is not used: chmod 600 {file}")
-        return file.read_text(encoding="utf-8")
+        with file.open("rb") as opened:
+            yield opened
     except FileNotFoundError:
-        return None
+        yield None
     except OSError as error:
         raise StateFileError(f"{file} cannot be read: {error.strerror or error}") from error
 

@@ -93,6 +93,10 @@ class ChangeFeed:
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, _RECONNECT_AFTER_AT_MOST_S)
 
+    def announce(self, notice: str) -> None:
+        """A notice to this server's readers only: of what it has seen itself, as every server does."""
+        self._tell(notice)
+
     def _tell(self, notice: str) -> None:
         for subscription in self._subscriptions:
             subscription.tell(notice)

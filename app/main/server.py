@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,10 +17,14 @@ from app.db.database import Database
 from app.db.locks import AdvisoryLocks
 from app.domain.access import COMMAND_LINE, Principal, Role
 from app.domain.errors import FencelineError, UnavailableError
+from app.domain.observing.live_cluster import JOURNALS
 from app.domain.reconciliation.view import Timing
+from app.fold_files import FoldFiles
 from app.kafka.admin import KafkaBrokers
+from app.kafka.journal_tail import KafkaJournals
 from app.kafka.transactions.brokers import KafkaTransactions
 from app.loops.folder_retention import FolderRetention
+from app.loops.observer import Observer
 from app.loops.reconciler import Reconciler
 from app.loops.retention import Retention
 from app.loops.supervisor import Loop, Supervisor
@@ -28,6 +33,7 @@ from app.main.errors import StartError
 from app.main.health import Health
 from app.ports.clock import SystemClock
 from app.services.access import tokens
+from app.services.observing.observations import Observations
 from app.settings import Settings
 from app.spark.instance_folders import StateFolders
 from app.state_files import write_private
@@ -67,6 +73,8 @@ class Server:
         self._database = database
         self._clock = SystemClock()
         self._changes = ChangeFeed(database.url)
+        self._observations = Observations(is_on=settings.observe, announce=self._changes.announce)
+        self._observer = self._make_observer() if settings.observe else None
         self._supervisor = Supervisor(self._loops(workers_url), locks=AdvisoryLocks(database.url), clock=self._clock)
         self._health = Health(database, self._changes, self._supervisor)
         self.wiring = Wiring(
@@ -76,6 +84,7 @@ class Server:
             brokers=brokers,
             transactions=transactions,
             changes=self._changes,
+            observations=self._observations,
             login_limit=LoginLimit(failures_per_minute=settings.login_failures_per_minute),
             health=self._health.of_parts,
             users_url=users_url,
@@ -105,15 +114,34 @@ class Server:
             where=f"{host}:{settings.state_dir}",
             kept_for=timedelta(days=settings.instance_files_days),
         )
-        return [reconciler, Retention(unit_of_work=self._database.unit_of_work, clock=self._clock), folders]
+        retention = Retention(unit_of_work=self._database.unit_of_work, clock=self._clock)
+        observer = [] if self._observer is None else [self._observer]
+        return [reconciler, retention, folders, *observer]
+
+    def _make_observer(self) -> Observer:
+        settings = self._settings
+        return Observer(
+            unit_of_work=self._database.unit_of_work,
+            journals=KafkaJournals(environment=os.environ, secrets_dir=settings.secrets_dir, topics=JOURNALS),
+            store=FoldFiles(settings.state_dir / "journals", groups=settings.observed_groups),
+            observations=self._observations,
+            clock=self._clock,
+            where=f"{socket.gethostname()}:{settings.state_dir}",
+            groups=settings.observed_groups,
+            save_every_s=settings.observer_save_s,
+        )
 
     async def work(self, announce: Callable[[Started], None]) -> None:
         """Bring the schema up to date, as soon as Postgres lets us; then announce, and keep the loops going."""
-        async with asyncio.TaskGroup() as group:
-            await self._upgrade_schema()
-            announce(await self._first_start())
-            group.create_task(self._changes.run(), name="change feed")
-            group.create_task(self._supervisor.run(), name="loops")
+        try:
+            async with asyncio.TaskGroup() as group:
+                await self._upgrade_schema()
+                announce(await self._first_start())
+                group.create_task(self._changes.run(), name="change feed")
+                group.create_task(self._supervisor.run(), name="loops")
+        finally:
+            if self._observer is not None:
+                await self._observer.close()
 
     async def _upgrade_schema(self) -> None:
         said = ""

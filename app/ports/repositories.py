@@ -83,6 +83,10 @@ class TransactionalIdRepository(Protocol):
 
     async def owners(self, *, kafka_cluster_id: str, ids: Collection[str]) -> list[TransactionalIdOwner]: ...
 
+    async def names(self, *, kafka_cluster_id: str) -> list[str]:
+        """Every id that some pipeline owns on this cluster, in no order."""
+        ...
+
     async def of_pipeline(self, pipeline: str) -> list[TransactionalIdOwner]: ...
 
     async def by_pipeline(self) -> dict[str, frozenset[str]]:

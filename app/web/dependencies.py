@@ -25,6 +25,7 @@ from app.ports.clock import Clock
 from app.ports.transactions import TransactionBrokers
 from app.ports.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from app.services.access import tokens
+from app.services.observing.observations import Observations
 from app.settings import Settings
 from app.web.security.cookies import session_secret
 from app.web.security.login_limit import LoginLimit
@@ -69,6 +70,7 @@ class Wiring:
     brokers: Brokers
     transactions: TransactionBrokers
     changes: Changes
+    observations: Observations
     login_limit: LoginLimit
     health: Callable[[], Awaitable[Sequence[PartHealth]]]
     users_url: str

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Info, ProcessCollector, generate_latest
 
 from app.domain.errors import FencelineError
+from app.domain.observing.snapshot import Phase, Snapshot
 from app.domain.runs.run import RunState
 from app.domain.runs.series import RunTotals
 from app.services import overview
@@ -20,6 +23,7 @@ async def exposition(wiring: Wiring) -> bytes:
     ready = Gauge("fenceline_part_ready", "Whether a part of the server is ready", ["part"], registry=registry)
     for part in await wiring.health():
         ready.labels(part.name).set(part.is_ready)
+    _journals(registry, wiring.observations.all(), now_ms=int(wiring.clock.now().timestamp() * 1000))
     try:
         async with wiring.unit_of_work() as uow:
             lines = await overview.pipeline_lines(uow, now=wiring.clock.now())
@@ -30,6 +34,36 @@ async def exposition(wiring: Wiring) -> bytes:
     _pipelines(registry, lines)
     _totals(registry, {line.pipeline.name: totals[line.run.id] for line in lines if line.run and line.run.id in totals})
     return generate_latest(registry)
+
+
+def _journals(registry: CollectorRegistry, snapshots: Sequence[Snapshot], *, now_ms: int) -> None:
+    """What the observer of each cluster knows, and how old and complete it is."""
+    each = ["cluster", "topic"]
+    phase = Gauge("fenceline_journal_phase", "1 for how its reading is", [*each, "phase"], registry=registry)
+    lag = Gauge("fenceline_journal_lag_records", "Records of a journal that are not read yet", each, registry=registry)
+    age = Gauge("fenceline_journal_age_seconds", "Age of what is known of a journal", each, registry=registry)
+    records = Counter("fenceline_journal_records", "Records read of a journal", each, registry=registry)
+    unreadable = Counter(
+        "fenceline_journal_unreadable", "Records that could not be read", [*each, "reason"], registry=registry
+    )
+    still_open = Gauge("fenceline_open_transactions", "Transactions that are open now", ["cluster"], registry=registry)
+    oldest = Gauge(
+        "fenceline_oldest_transaction_seconds", "Age of the oldest open transaction", ["cluster"], registry=registry
+    )
+    for snapshot in snapshots:
+        for status in (snapshot.transaction_journal, snapshot.group_journal):
+            at = (snapshot.cluster, status.topic)
+            for one in Phase:
+                phase.labels(*at, one.value).set(status.phase is one)
+            lag.labels(*at).set(status.lag_records)
+            records.labels(*at).inc(status.records_read)
+            if status.as_of_ms >= 0:
+                age.labels(*at).set(max(0, now_ms - status.as_of_ms) / 1000)
+            for reason, count in status.unreadable.items():
+                unreadable.labels(*at, reason).inc(count)
+        started = [one.state.start_ms for one in snapshot.transactions.values() if one.is_open]
+        still_open.labels(snapshot.cluster).set(len(started))
+        oldest.labels(snapshot.cluster).set(max(0, now_ms - min(started)) / 1000 if started else 0)
 
 
 def _pipelines(registry: CollectorRegistry, lines: list[PipelineLine]) -> None:

@@ -18,6 +18,7 @@ from app.kafka.admin import KafkaBrokers
 from app.kafka.transactions.brokers import KafkaTransactions
 from app.ports.clock import SystemClock
 from app.services.access import tokens
+from app.services.observing.observations import Observations
 from app.settings import Settings
 from app.web.dependencies import PartHealth, Wiring
 from app.web.security.login_limit import LoginLimit
@@ -48,6 +49,7 @@ async def wired(database_url: str, settings: Settings) -> AsyncGenerator[Wiring]
             brokers=brokers,
             transactions=KafkaTransactions(environment=os.environ, secrets_dir=settings.secrets_dir),
             changes=ChangeFeed(database.url),
+            observations=Observations(is_on=settings.observe),
             login_limit=LoginLimit(failures_per_minute=settings.login_failures_per_minute),
             health=health,
             users_url=USERS_URL,

@@ -59,6 +59,14 @@ class SqlTransactionalIds:
         )
         return [_owner(row) for row in rows]
 
+    async def names(self, *, kafka_cluster_id: str) -> list[str]:
+        rows = await self._db.rows(
+            sa.select(transactional_ids.c.transactional_id).where(
+                transactional_ids.c.kafka_cluster_id == kafka_cluster_id
+            )
+        )
+        return [row.transactional_id for row in rows]
+
     async def of_pipeline(self, pipeline: str) -> list[TransactionalIdOwner]:
         rows = await self._db.rows(
             _SELECT.where(pipelines.c.name == pipeline).order_by(transactional_ids.c.ordinal, transactional_ids.c.task)

@@ -81,7 +81,7 @@ class LiveMember(msgspec.Struct):
 
 
 class LiveGroup(msgspec.Struct):
-    """One group.
+    """One group, told by `partition` of the journal.
 
     offsets, pending: by topic and partition; pending ones also by producer id, since several transactions may wait.
     rebalances: the newest ones, oldest first. offsets_aborted: pending offsets that a marker threw away.
@@ -97,6 +97,18 @@ class LiveGroup(msgspec.Struct):
     pending: dict[tuple[str, int, int], Committed] = {}
     rebalances: list[Rebalance] = []
     offsets_aborted: int = 0
+    partition: int = -1
+
+    def copy(self) -> LiveGroup:
+        """The group as it is now, which later records do not change."""
+        return msgspec.structs.replace(
+            self,
+            members={name: msgspec.structs.replace(member) for name, member in self.members.items()},
+            patterns=dict(self.patterns),
+            offsets=dict(self.offsets),
+            pending=dict(self.pending),
+            rebalances=list(self.rebalances),
+        )
 
     @property
     def kind(self) -> GroupKind:
@@ -179,7 +191,7 @@ class LiveGroups(msgspec.Struct):
                 continue
             group = self.groups.get(key.group)
             if group is None:
-                group = self.groups[key.group] = LiveGroup(key.group)
+                group = self.groups[key.group] = LiveGroup(key.group, partition=partition)
             if isinstance(value, OffsetCommit) and isinstance(batch, RecordBatch) and batch.is_transactional:
                 at = (key.topic, key.partition, batch.producer_id)
                 if at not in group.pending:
@@ -193,6 +205,16 @@ class LiveGroups(msgspec.Struct):
                 del self.groups[key.group]
             changed.add(key.group)
         return changed
+
+    def forget(self, partition: int) -> list[str]:
+        """Drop what this partition told, to read it from its beginning; the groups that are gone by it."""
+        gone = [name for name, live in self.groups.items() if live.partition == partition]
+        for name in gone:
+            del self.groups[name]
+        for at in [at for at in self.undecided if at[0] == partition]:
+            del self.undecided[at]
+        self.reading.forget(partition)
+        return gone
 
     def _decide(self, partition: int, batch: RecordBatch) -> set[str]:
         """A marker commits or aborts what its producer has pending in this partition of the journal."""

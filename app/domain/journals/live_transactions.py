@@ -138,11 +138,12 @@ class LiveTransaction(msgspec.Struct, frozen=True, gc=False):
     @property
     def is_open(self) -> bool:
         """Whether readers of committed data may be held back by it."""
-        return self.state.status in (
-            TransactionStatus.ONGOING,
-            TransactionStatus.PREPARE_COMMIT,
-            TransactionStatus.PREPARE_ABORT,
-        )
+        return self.state.status.is_open
+
+    @property
+    def is_from_journal(self) -> bool:
+        """False for what the admin calls said: they tell no past, and not when the state was entered."""
+        return self.offset >= 0
 
     @property
     def times_out_at_ms(self) -> int | None:
@@ -251,3 +252,11 @@ class LiveTransactions(msgspec.Struct):
                 )
                 changed.append(transactional_id)
         return changed
+
+    def forget(self, partition: int) -> list[str]:
+        """Drop what this partition told, to read it from its beginning; the ids that are gone by it."""
+        gone = [name for name, live in self.ids.items() if live.partition == partition]
+        for name in gone:
+            del self.ids[name]
+        self.reading.forget(partition)
+        return gone

@@ -16,11 +16,19 @@ class Position(msgspec.Struct):
     """first_offset, first_ms: where reading began, and the time of that batch; what is older is not known.
 
     next_offset: what is before it has been folded, and is not folded again.
+    whole_offset, whole_ms: from there on every record was read; before it, compaction or a deletion had removed some.
     """
 
     first_offset: int
     first_ms: int
     next_offset: int
+    whole_offset: int = 0
+    whole_ms: int = -1
+
+    @property
+    def is_whole(self) -> bool:
+        """Nothing is missing, from the very first record on."""
+        return self.whole_offset == 0
 
 
 class Reading(msgspec.Struct):
@@ -40,12 +48,20 @@ class Reading(msgspec.Struct):
             is_readable = isinstance(batch, RecordBatch)
             first_offset = batch.base_offset if is_readable else batch.last_offset
             first_ms = batch.max_timestamp_ms if is_readable else -1
-            self.positions[partition] = Position(first_offset, first_ms, batch.last_offset + 1)
-            return True
-        if batch.last_offset < position.next_offset:
+            position = self.positions[partition] = Position(first_offset, first_ms, 0)
+        elif batch.last_offset < position.next_offset:
             return False
+        if isinstance(batch, RecordBatch):
+            if batch.base_offset > position.next_offset:
+                position.whole_offset, position.whole_ms = batch.base_offset, batch.max_timestamp_ms
+            if batch.record_count <= batch.last_offset - batch.base_offset:
+                position.whole_offset, position.whole_ms = batch.last_offset + 1, batch.max_timestamp_ms
         position.next_offset = batch.last_offset + 1
         return True
+
+    def forget(self, partition: int) -> None:
+        """Begin this partition anew: what was read of it is gone from the log, or another log stands in its place."""
+        self.positions.pop(partition, None)
 
     def records_of(self, batch: RecordBatch | UnreadableBatch) -> Iterator[Record]:
         """Those of a batch, counted; none of one that cannot be read."""

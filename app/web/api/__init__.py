@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from app.web.api import access, clusters, mappings, offsets, partition_log, pipelines, runs, stuck, transform_sources
+from app.web.api import (
+    access,
+    clusters,
+    mappings,
+    observing,
+    offsets,
+    partition_log,
+    pipelines,
+    runs,
+    stuck,
+    transform_sources,
+)
 
 router = APIRouter(prefix="/api/v1")
-for noun in (clusters, partition_log, stuck, pipelines, mappings, offsets, runs, transform_sources, access):
+for noun in (clusters, observing, partition_log, stuck, pipelines, mappings, offsets, runs, transform_sources, access):
     router.include_router(noun.router)

@@ -23,7 +23,7 @@ from app.services import partition_log
 from app.services.defining.pipelines import SavedPipeline
 from app.services.stuck import ending as stuck_services
 from app.web.api.schemas import access as access_schemas
-from app.web.api.schemas import clusters, definition, offsets, pipelines, runs
+from app.web.api.schemas import clusters, definition, observing, offsets, pipelines, runs
 from app.web.api.schemas import partition_log as log_schemas
 from app.web.api.schemas import stuck as stuck_schemas
 from app.web.api.schemas.base import Answer, Body, Given
@@ -164,6 +164,22 @@ def test_every_schema_is_compared_or_is_made_here() -> None:
         stuck_schemas.FenceGiven,
         stuck_schemas.EndTarget,
         stuck_schemas.EndGiven,
+        # What the brokers say, put together from several records and into people's words.
+        observing.ObserverReading,
+        observing.JournalReading,
+        observing.PartitionsOfTopic,
+        observing.IdOwner,
+        observing.Transaction,
+        observing.TransactionDetail,
+        observing.TransactionList,
+        observing.Step,
+        observing.PendingOffset,
+        observing.Group,
+        observing.GroupDetail,
+        observing.GroupList,
+        observing.Member,
+        observing.StoredOffset,
+        observing.Rebalance,
     }
     assert set(_below(Given)) | set(_below(Answer)) == compared | lists | made_here
 

@@ -19,7 +19,8 @@ FRAMES_PER_S = 5
 _SHARE_OF_TIME = 0.2
 # Taken again this often when nothing was announced: silence is news too (a heartbeat that stays away).
 LOOK_AGAIN_S = 2.0
-_ABOUT_ONE_THING = ("pipeline:", "run:")
+_OBSERVED = "observed:"
+_ABOUT_ONE_THING = ("pipeline:", "run:", _OBSERVED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +34,7 @@ class Frame:
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """A frame, and the notices about single pipelines and runs that can change it; None: any of them."""
+    """A frame, and the notices about single things that can change it; None: any of pipelines and runs."""
 
     frame: Frame
     concerns: frozenset[str] | None = None
@@ -56,7 +57,12 @@ class _Shared:
     looking: asyncio.Task[None] | None = None
 
     def wants(self, notice: str) -> bool:
-        return self.concerns is None or not notice.startswith(_ABOUT_ONE_THING) or notice in self.concerns
+        if self.concerns is not None and notice in self.concerns:
+            return True
+        # What brokers say changes all the time: only who asks for it is woken.
+        if self.concerns is None:
+            return not notice.startswith(_OBSERVED)
+        return not notice.startswith(_ABOUT_ONE_THING)
 
     async def look_on(self, changes: Changes) -> None:
         """Look, and again after each change, until there is nothing more to see; ends by being cancelled else."""

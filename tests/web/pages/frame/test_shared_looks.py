@@ -104,6 +104,23 @@ async def test_what_may_concern_a_look_wakes_it(notice: str) -> None:
         assert await newest(viewers) == {"second"}
 
 
+@pytest.mark.parametrize("concerns", [None, frozenset({"pipeline:mine"})], ids=["anything", "a pipeline"])
+async def test_what_brokers_say_all_the_time_wakes_only_who_asks_for_it(concerns: frozenset[str] | None) -> None:
+    thing, feed = Thing(), Feed()
+    thing.concerns = concerns
+    async with watching(SharedLooks(), thing.take, feed, number=1) as viewers:
+        assert await newest(viewers) == {"first"}
+        thing.is_now = "second"
+        feed.tell("observed:c")
+        assert await newest(viewers) == {None}
+        thing.concerns = frozenset({"observed:c"})
+        feed.tell("*:*")
+        assert await newest(viewers) == {"second"}
+        thing.is_now = "third"
+        feed.tell("observed:c")
+        assert await newest(viewers) == {"third"}
+
+
 async def test_silence_is_looked_at_too() -> None:
     thing, feed = Thing(), Feed()
     async with watching(SharedLooks(), thing.take, feed, number=1) as [viewer]:

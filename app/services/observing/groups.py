@@ -1,0 +1,65 @@
+"""The groups of a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from app.domain.errors import NotFoundError
+from app.domain.journals.live_groups import LiveGroup
+from app.domain.observing import group_list
+from app.domain.observing.group_list import GroupQuery
+from app.domain.observing.snapshot import JournalStatus
+from app.ports.unit_of_work import UnitOfWork
+from app.services.observing.observations import Observations
+
+
+class GroupPage(msgspec.Struct, frozen=True, kw_only=True):
+    items: tuple[LiveGroup, ...]
+    next_cursor: str | None
+    matching: int
+    journal: JournalStatus
+
+
+class GroupDetail(msgspec.Struct, frozen=True, kw_only=True):
+    """transactional_ids: by producer id, of those that have offsets of the group pending or stored."""
+
+    group: LiveGroup
+    transactional_ids: dict[int, str]
+    journal: JournalStatus
+
+
+async def list_groups(
+    uow: UnitOfWork,
+    observations: Observations,
+    *,
+    cluster: str,
+    query: GroupQuery,
+    after: str | None = None,
+    limit: int = 50,
+) -> GroupPage:
+    """One page, by name. Raises NotFoundError when there is no such cluster, InvalidError."""
+    await uow.clusters.get(cluster)
+    snapshot = observations.of(cluster)
+    found = await asyncio.to_thread(group_list.select, snapshot.groups, query, after=after, limit=limit)
+    return GroupPage(
+        items=found.items, next_cursor=found.next_cursor, matching=found.matching, journal=snapshot.group_journal
+    )
+
+
+async def get_group(uow: UnitOfWork, observations: Observations, *, cluster: str, group: str) -> GroupDetail:
+    """Raises NotFoundError, with what is wrong with the reading, if anything is."""
+    await uow.clusters.get(cluster)
+    snapshot = observations.of(cluster)
+    live = snapshot.groups.get(group)
+    if live is None:
+        why = f"; {snapshot.group_journal.problem}" if snapshot.group_journal.problem else ""
+        raise NotFoundError(f"no group {group} is known on {cluster}{why}")
+    producers = {one.producer_id for one in (*live.pending.values(), *live.offsets.values()) if one.producer_id >= 0}
+    names = {
+        one.state.producer_id: name
+        for name, one in snapshot.transactions.items()
+        if producers and one.state.producer_id in producers
+    }
+    return GroupDetail(group=live, transactional_ids=names, journal=snapshot.group_journal)

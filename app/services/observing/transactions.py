@@ -1,0 +1,123 @@
+"""The transactional ids of a cluster, ours and foreign."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+
+import msgspec
+
+from app.domain.errors import NotFoundError
+from app.domain.journals.live_groups import Committed
+from app.domain.journals.live_transactions import LiveTransaction
+from app.domain.observing import transaction_list
+from app.domain.observing.snapshot import JournalStatus, Snapshot
+from app.domain.observing.transaction_list import TransactionQuery
+from app.domain.transactions.mapping import TransactionalIdOwner
+from app.ports.unit_of_work import UnitOfWork
+from app.services.observing.observations import Observations
+
+
+class ObservedTransaction(msgspec.Struct, frozen=True, kw_only=True):
+    """owner: the pipeline's task that the id belongs to; None: it is foreign."""
+
+    live: LiveTransaction
+    owner: TransactionalIdOwner | None
+
+
+class TransactionPage(msgspec.Struct, frozen=True, kw_only=True):
+    items: tuple[ObservedTransaction, ...]
+    next_cursor: str | None
+    matching: int
+    journal: JournalStatus
+
+
+class PendingOffset(msgspec.Struct, frozen=True, kw_only=True):
+    """An offset that the id's open transaction would store; its readers wait until then."""
+
+    group: str
+    topic: str
+    partition: int
+    pending: Committed
+
+
+class TransactionDetail(msgspec.Struct, frozen=True, kw_only=True):
+    transaction: ObservedTransaction
+    pending_offsets: tuple[PendingOffset, ...]
+    journal: JournalStatus
+
+
+async def list_transactions(
+    uow: UnitOfWork,
+    observations: Observations,
+    *,
+    cluster: str,
+    query: TransactionQuery,
+    now: datetime,
+    after: str | None = None,
+    limit: int = 50,
+) -> TransactionPage:
+    """One page. Raises NotFoundError when there is no such cluster, InvalidError."""
+    kafka_cluster_id = (await uow.clusters.get(cluster)).kafka_cluster_id
+    snapshot = observations.of(cluster)
+    ours = frozenset[str]()
+    if query.owner is not None:
+        ours = frozenset(await uow.transactional_ids.names(kafka_cluster_id=kafka_cluster_id))
+    # Of 50,000 ids it takes tens of milliseconds, in which the server has other things to do.
+    found = await asyncio.to_thread(
+        transaction_list.select,
+        snapshot.transactions,
+        query,
+        ours=ours,
+        now_ms=int(now.timestamp() * 1000),
+        after=after,
+        limit=limit,
+    )
+    owners = {
+        owner.transactional_id: owner
+        for owner in await uow.transactional_ids.owners(
+            kafka_cluster_id=kafka_cluster_id, ids=[live.transactional_id for live in found.items]
+        )
+    }
+    return TransactionPage(
+        items=tuple(ObservedTransaction(live=live, owner=owners.get(live.transactional_id)) for live in found.items),
+        next_cursor=found.next_cursor,
+        matching=found.matching,
+        journal=snapshot.transaction_journal,
+    )
+
+
+async def get_transaction(
+    uow: UnitOfWork, observations: Observations, *, cluster: str, transactional_id: str
+) -> TransactionDetail:
+    """One id with what is pending by it. Raises NotFoundError, which says how complete the knowledge is."""
+    kafka_cluster_id = (await uow.clusters.get(cluster)).kafka_cluster_id
+    snapshot = observations.of(cluster)
+    live = snapshot.transactions.get(transactional_id)
+    if live is None:
+        raise NotFoundError(f"no transactional id {transactional_id} is known on {cluster}{_unless(snapshot)}")
+    owners = await uow.transactional_ids.owners(kafka_cluster_id=kafka_cluster_id, ids=[transactional_id])
+    return TransactionDetail(
+        transaction=ObservedTransaction(live=live, owner=owners[0] if owners else None),
+        pending_offsets=pending_offsets_of(snapshot, live.state.producer_id),
+        journal=snapshot.transaction_journal,
+    )
+
+
+def pending_offsets_of(snapshot: Snapshot, producer_id: int) -> tuple[PendingOffset, ...]:
+    """By group, topic and partition."""
+    return tuple(
+        PendingOffset(group=name, topic=topic, partition=partition, pending=group.pending[topic, partition, producer])
+        for name, group in sorted(snapshot.groups.items())
+        if group.pending
+        for topic, partition, producer in sorted(group.pending)
+        if producer == producer_id
+    )
+
+
+def _unless(snapshot: Snapshot) -> str:
+    journal = snapshot.transaction_journal
+    if journal.problem:
+        return f"; {journal.problem}"
+    behind = journal.partitions - journal.partitions_caught_up
+    return f"; {behind} of {journal.partitions} partitions of {journal.topic} are still being read" if behind else ""

@@ -1,0 +1,96 @@
+"""Pages of transactional ids: the right ones, in order, each once."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.domain.errors import InvalidError
+from app.domain.journals.live_transactions import LiveTransaction
+from app.domain.journals.transaction_state import TransactionStatus
+from app.domain.observing.transaction_list import Owner, TransactionQuery, TransactionSort, select
+from tests.support.observing import NOW_MS, live_transaction, state_of
+
+S = 1_000
+
+
+def some(*found: tuple[str, TransactionStatus, int]) -> dict[str, LiveTransaction]:
+    """By name: status, and how many seconds ago it began and changed."""
+    return {
+        name: live_transaction(name, state_of(status, start_ms=NOW_MS - ago_s * S, changed_ms=NOW_MS - ago_s * S))
+        for name, status, ago_s in found
+    }
+
+
+THREE = some(
+    ("fl.t.Orders.0.0", TransactionStatus.ONGOING, 5),
+    ("connect-sink", TransactionStatus.PREPARE_ABORT, 90),
+    ("streams", TransactionStatus.COMPLETE_COMMIT, 1),
+)
+
+
+def names(query: TransactionQuery, *, ours: set[str] | None = None) -> list[str]:
+    page = select(THREE, query, ours=ours or set(), now_ms=NOW_MS, after=None, limit=50)
+    assert page.matching == len(page.items)
+    return [one.transactional_id for one in page.items]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        (TransactionQuery(), ["connect-sink", "fl.t.Orders.0.0", "streams"]),
+        (TransactionQuery(sort=TransactionSort.CHANGED), ["streams", "fl.t.Orders.0.0", "connect-sink"]),
+        (TransactionQuery(sort=TransactionSort.ID), ["connect-sink", "fl.t.Orders.0.0", "streams"]),
+        (TransactionQuery(search="oRD"), ["fl.t.Orders.0.0"]),
+        (TransactionQuery(states=frozenset({"PrepareAbort", "Empty"})), ["connect-sink"]),
+        (TransactionQuery(is_open=False), ["streams"]),
+        (TransactionQuery(min_open_ms=60 * S), ["connect-sink"]),
+    ],
+    ids=str,
+)
+def test_query_finds_what_it_says_in_its_order(query: TransactionQuery, expected: list[str]) -> None:
+    assert names(query) == expected
+
+
+def test_ours_are_told_from_foreign_ones() -> None:
+    ours = {"fl.t.Orders.0.0"}
+    assert names(TransactionQuery(owner=Owner.OURS), ours=ours) == ["fl.t.Orders.0.0"]
+    assert names(TransactionQuery(owner=Owner.FOREIGN), ours=ours) == ["connect-sink", "streams"]
+
+
+@given(
+    ages=st.lists(st.tuples(st.sampled_from(TransactionStatus), st.integers(0, 5)), max_size=25),
+    sort=st.sampled_from(TransactionSort),
+    limit=st.integers(1, 7),
+)
+def test_pages_have_each_id_once_and_in_order(
+    ages: list[tuple[TransactionStatus, int]], sort: TransactionSort, limit: int
+) -> None:
+    ids = some(*((f"id-{number}", status, age) for number, (status, age) in enumerate(ages)))
+    query = TransactionQuery(sort=sort)
+    whole = select(ids, query, ours=(), now_ms=NOW_MS, after=None, limit=500).items
+    found: list[LiveTransaction] = []
+    after: str | None = None
+    while True:
+        page = select(ids, query, ours=(), now_ms=NOW_MS, after=after, limit=limit)
+        assert page.matching == len(ids)
+        found += page.items
+        after = page.next_cursor
+        if after is None:
+            break
+    assert tuple(found) == whole
+    assert {one.transactional_id for one in found} == set(ids)
+
+
+def test_cursor_of_another_order_is_refused() -> None:
+    page = select(THREE, TransactionQuery(), ours=(), now_ms=NOW_MS, after=None, limit=1)
+    with pytest.raises(InvalidError, match="another list"):
+        select(
+            THREE,
+            TransactionQuery(sort=TransactionSort.CHANGED),
+            ours=(),
+            now_ms=NOW_MS,
+            after=page.next_cursor,
+            limit=1,
+        )

@@ -1,0 +1,85 @@
+"""Journals as an observer hears of them: batches of any partition, and a cluster's live model fed with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.domain.journals import group_records
+from app.domain.journals.group_records import GroupRecordKey, OffsetCommit, RecordType
+from app.domain.journals.live_transactions import LiveTransaction
+from app.domain.journals.record_batch import RecordBatch
+from app.domain.journals.transaction_state import (
+    TOPIC,
+    TopicPartitions,
+    TransactionState,
+    TransactionStatus,
+    encode_key,
+    encode_value,
+)
+from app.domain.observing.live_cluster import Folds, LiveCluster
+from tests.domain.journals.batches import batch_of
+
+NOW_MS = 1_800_000_000_000
+
+
+def state_of(
+    status: TransactionStatus = TransactionStatus.ONGOING,
+    *,
+    epoch: int = 0,
+    producer_id: int = 7,
+    start_ms: int = NOW_MS,
+    changed_ms: int = NOW_MS,
+) -> TransactionState:
+    return TransactionState(
+        producer_id,
+        epoch,
+        60_000,
+        status,
+        (TopicPartitions("orders", (0,)),),
+        last_update_ms=changed_ms,
+        start_ms=start_ms,
+    )
+
+
+def transaction_batch(name: str, state: TransactionState | None, *, at: int) -> RecordBatch:
+    """One record; None is a tombstone."""
+    return batch_of([(encode_key(name), None if state is None else encode_value(state))], base_offset=at)
+
+
+def offset_batch(group: str, offset: int, *, at: int, producer_id: int = -1) -> RecordBatch:
+    """A stored offset, pending when a producer id is given."""
+    key = group_records.encode_key(GroupRecordKey(group, "orders", 0, type=RecordType.OFFSET_COMMIT))
+    value = group_records.encode_value(RecordType.OFFSET_COMMIT, OffsetCommit(offset), 3)
+    return batch_of(
+        [(key, value)],
+        base_offset=at,
+        producer_id=producer_id,
+        producer_epoch=-1 if producer_id < 0 else 0,
+        is_transactional=producer_id >= 0,
+    )
+
+
+def live_transaction(name: str, state: TransactionState, *, partition: int = 0, offset: int = 0) -> LiveTransaction:
+    return LiveTransaction(name, state, partition, offset)
+
+
+def cluster(folds: Folds | None = None, *, partitions: Sequence[int] = (0,)) -> LiveCluster:
+    """One whose journals are followed, and nothing was heard of them."""
+    live = LiveCluster("c", folds or Folds(), is_wanted=lambda _: True, now_ms=NOW_MS)
+    for journal in (live.transactions, live.groups):
+        journal.progress.expect(partitions, now_ms=NOW_MS)
+    return live
+
+
+def hear(
+    live: LiveCluster,
+    *batches: RecordBatch,
+    topic: str = TOPIC,
+    partition: int = 0,
+    end: int | None = None,
+    now_ms: int = NOW_MS,
+) -> None:
+    """An answer of the partition's leader, whose log ends after these batches unless `end` is said."""
+    journal = live.journal(topic)
+    next_offset = batches[-1].last_offset + 1 if batches else journal.next_offset(partition)
+    journal.read(partition, batches, next_offset=next_offset, end=next_offset if end is None else end, now_ms=now_ms)

@@ -1,0 +1,179 @@
+"""What the brokers say, over HTTP: what is published is what is answered, with how good it is."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+from app.domain.access import Role
+from app.domain.clusters.cluster import Cluster
+from app.domain.journals import group_records
+from app.domain.journals.transaction_state import TransactionStatus
+from app.domain.observing.live_cluster import LiveCluster
+from app.domain.observing.snapshot import Phase
+from app.web.api.schemas.observing import StateWord
+from app.web.dependencies import Wiring
+from tests.support.observing import cluster, hear, live_transaction, offset_batch, state_of, transaction_batch
+from tests.web.api.conftest import AsRole
+
+BASE = "/api/v1/clusters/c"
+ODD = "a/b ?#%й🚀"
+
+
+@pytest.fixture
+async def live(wiring: Wiring) -> LiveCluster:
+    """A registered cluster whose journals were heard; `publish` again after hearing more."""
+    async with wiring.unit_of_work() as uow:
+        await uow.clusters.add(
+            Cluster(
+                name="c",
+                kafka_cluster_id="kafka-1",
+                bootstrap_servers="127.0.0.1:1",
+                created_at=datetime.now(UTC),
+                created_by="somebody",
+            )
+        )
+        await uow.commit()
+    made = cluster()
+    now_ms = int(wiring.clock.now().timestamp() * 1000)
+    hear(
+        made,
+        transaction_batch(ODD, state_of(start_ms=now_ms - 90_000, producer_id=7), at=0),
+        transaction_batch("done", state_of(TransactionStatus.COMPLETE_COMMIT, producer_id=8), at=1),
+        now_ms=now_ms,
+    )
+    hear(
+        made,
+        offset_batch("orders/copier", 5, at=0),
+        offset_batch("orders/copier", 9, at=1, producer_id=7),
+        topic=group_records.TOPIC,
+        now_ms=now_ms,
+    )
+    for journal in (made.transactions, made.groups):
+        made.enter(journal.topic, Phase.LIVE, now_ms=now_ms)
+    publish(wiring, made)
+    return made
+
+
+def publish(wiring: Wiring, live: LiveCluster) -> None:
+    wiring.observations.publish(live.snapshot(now_ms=int(wiring.clock.now().timestamp() * 1000)))
+
+
+@pytest.fixture
+async def viewer(as_role: AsRole) -> httpx.AsyncClient:
+    return await as_role(Role.VIEWER)
+
+
+async def test_ids_are_listed_with_how_good_the_list_is(live: LiveCluster, viewer: httpx.AsyncClient) -> None:
+    answer = (await viewer.get(f"{BASE}/transactions")).json()
+    assert [item["transactional_id"] for item in answer["items"]] == [ODD, "done"]
+    first = answer["items"][0]
+    assert first["owner"] is None
+    assert (first["state"], first["is_open"], first["source"]) == ("Ongoing", True, "journal")
+    assert first["open_ms"] >= 90_000
+    assert first["topics"] == [{"topic": "orders", "partitions": [0]}]
+    assert answer["matching"] == 2
+    reading = answer["reading"]
+    assert (reading["phase"], reading["source"], reading["is_whole"], reading["lag_records"]) == (
+        "live",
+        "journal",
+        True,
+        0,
+    )
+    assert 0 <= reading["age_ms"] < 60_000
+
+
+async def test_list_is_filtered_and_paged(live: LiveCluster, viewer: httpx.AsyncClient) -> None:
+    async def ids(**query: object) -> list[str]:
+        answer = await viewer.get(f"{BASE}/transactions", params={name: str(value) for name, value in query.items()})
+        assert answer.status_code == 200, answer.text
+        return [item["transactional_id"] for item in answer.json()["items"]]
+
+    assert await ids(is_open=False) == ["done"]
+    assert await ids(state="Ongoing") == [ODD]
+    assert await ids(min_open_s=60) == [ODD]
+    assert await ids(search="DON") == ["done"]
+    assert await ids(owner="ours") == []
+    assert await ids(owner="foreign") == [ODD, "done"]
+    page = (await viewer.get(f"{BASE}/transactions", params={"limit": 1})).json()
+    assert await ids(limit=1, after=page["next_cursor"]) == ["done"]
+
+
+async def test_one_id_has_its_steps_and_what_waits_for_it(live: LiveCluster, viewer: httpx.AsyncClient) -> None:
+    """Whatever characters are in it."""
+    answer = await viewer.get(f"{BASE}/transactions/{quote(ODD, safe='')}")
+    assert answer.status_code == 200, answer.text
+    body = answer.json()
+    assert [(step["kind"], step["producer_id"]) for step in body["steps"]] == [("first_seen", 7)]
+    assert body["pending_offsets"] == [
+        {"group": "orders/copier", "topic": "orders", "partition": 0, "offset": 9, "producer_epoch": 0}
+    ]
+
+
+async def test_groups_have_stored_and_pending_offsets_and_whose_they_are(
+    live: LiveCluster, viewer: httpx.AsyncClient
+) -> None:
+    (item,) = (await viewer.get(f"{BASE}/groups", params={"has_pending": "true"})).json()["items"]
+    assert (item["group"], item["kind"], item["stored_offsets"], item["pending_offsets"]) == (
+        "orders/copier",
+        "offsets_only",
+        1,
+        1,
+    )
+    body = (await viewer.get(f"{BASE}/groups/orders%2Fcopier")).json()
+    assert [(one["offset"], one["is_pending"], one["transactional_id"]) for one in body["offsets"]] == [
+        (5, False, None),
+        (9, True, ODD),
+    ]
+
+
+async def test_what_the_coordinators_said_is_marked_as_theirs(
+    wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient
+) -> None:
+    live.enter(live.transactions.topic, Phase.REFUSED, problem="may not be read", now_ms=0)
+    found = {"polled": live_transaction("polled", state_of(changed_ms=-1), partition=-1, offset=-1)}
+    live.transactions.polled(found, now_ms=int(wiring.clock.now().timestamp() * 1000))
+    publish(wiring, live)
+    answer = (await viewer.get(f"{BASE}/transactions")).json()
+    (item,) = answer["items"]
+    assert (item["source"], item["journal_offset"], item["changed_at"]) == ("admin_calls", None, None)
+    assert (answer["reading"]["source"], answer["reading"]["problem"]) == ("admin_calls", "may not be read")
+
+
+async def test_unknown_id_says_how_much_is_known(wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient) -> None:
+    answer = await viewer.get(f"{BASE}/transactions/nobody")
+    assert answer.status_code == 404
+    assert "no transactional id nobody is known on c" in answer.json()["detail"]
+    live.enter(live.groups.topic, Phase.LOST, problem="no broker answers", now_ms=0)
+    publish(wiring, live)
+    assert "no broker answers" in (await viewer.get(f"{BASE}/groups/nobody")).json()["detail"]
+
+
+async def test_cluster_that_is_not_read_yet_is_no_error(viewer: httpx.AsyncClient, wiring: Wiring) -> None:
+    assert (await viewer.get("/api/v1/clusters/none/transactions")).status_code == 404
+    assert (await viewer.get("/api/v1/clusters/none/observer")).status_code == 404
+
+
+async def test_observer_says_how_it_is(wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient) -> None:
+    body = (await viewer.get(f"{BASE}/observer")).json()
+    assert (body["transactional_ids"], body["open_transactions"], body["known_groups"]) == (2, 1, 1)
+    assert body["groups"]["records_read"] == 2
+    hear(live, transaction_batch("new", state_of(), at=2))
+    publish(wiring, live)
+    assert (await viewer.get(f"{BASE}/observer")).json()["number"] == body["number"] + 1
+
+
+async def test_metrics_have_lag_age_and_what_is_open(live: LiveCluster, viewer: httpx.AsyncClient) -> None:
+    text = (await viewer.get("/metrics")).text
+    assert 'fenceline_journal_lag_records{cluster="c",topic="__transaction_state"} 0.0' in text
+    assert 'fenceline_journal_records_total{cluster="c",topic="__consumer_offsets"} 2.0' in text
+    assert 'fenceline_open_transactions{cluster="c"} 1.0' in text
+    (oldest,) = [line for line in text.splitlines() if line.startswith("fenceline_oldest_transaction_seconds{")]
+    assert float(oldest.split()[-1]) >= 90
+
+
+def test_every_state_of_kafka_has_its_word() -> None:
+    assert set(StateWord.__args__) == {status.word for status in TransactionStatus}
