@@ -361,7 +361,7 @@ def _owner_link(asked: Asked, transactional_id: str) -> Link:
     if owner is None:
         return Link("whose owner is none of ours", Source.HEARTBEATS, asked.now_ms)
     heard = (
-        "which was never heard of"
+        "of which nothing is heard"
         if owner.heartbeat_ms is None
         else f"heard of {span(asked.now_ms - owner.heartbeat_ms)} ago"
     )

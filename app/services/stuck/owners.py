@@ -38,15 +38,19 @@ async def owners_of(uow: UnitOfWork, *, kafka_cluster_id: str, ids: Collection[s
     statuses = await uow.tasks.list_statuses(sorted(live.values())) if live else []
     by_place = {(status.run_id, status.ordinal, status.task): status for status in statuses}
     return {
-        one.transactional_id: _owner(one, by_place.get((live.get(one.pipeline, ""), one.ordinal, one.task)))
+        one.transactional_id: _owner(
+            one,
+            by_place.get((live.get(one.pipeline, ""), one.ordinal, one.task)),
+            has_run=one.pipeline in live,
+        )
         for one in owned
     }
 
 
-def _owner(owner: TransactionalIdOwner, status: TaskStatus | None) -> Owner:
+def _owner(owner: TransactionalIdOwner, status: TaskStatus | None, *, has_run: bool) -> Owner:
     place = f"{owner.pipeline}, instance {owner.ordinal}, task {owner.task}"
     if status is None:
-        return Owner(name=f"{place} (no run of it lives)", heartbeat_ms=None)
+        return Owner(name=place if has_run else f"{place} (no run of it lives)", heartbeat_ms=None)
     name = f"{place} on {status.last.host} ({status.last.state.replace('_', ' ')})"
     has_ended = status.last.state in _ENDED
     return Owner(name=name, heartbeat_ms=None if has_ended else int(status.received_at.timestamp() * 1000))

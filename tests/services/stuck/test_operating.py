@@ -1,0 +1,190 @@
+"""Ending transactions on a registered cluster: whose they are, who may, and what is kept of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import Producer
+
+from app.domain.access import Principal, Role, Verb
+from app.domain.clusters.cluster import Cluster
+from app.domain.command import Command
+from app.domain.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, PreconditionError
+from app.domain.runs.task import TaskState
+from app.domain.stuck.diagnosis import Diagnosis, Verdict
+from app.embedded.kafka import KafkaCluster
+from app.kafka.transactions.brokers import KafkaTransactions
+from app.services.access import command_log
+from app.services.stuck import operating
+from tests.conftest import MakeTopic
+from tests.support.control_plane import CLUSTER, KAFKA_CLUSTER_ID, ControlPlane, PlaneClock, task_heartbeat
+from tests.support.kafka_clients import QUIET
+from tests.support.topics import unique_name
+
+_DEADLINE_S = 20.0
+BROKERS = KafkaTransactions(environment={}, secrets_dir=None)
+OLIVIA = Principal(name="olivia", role=Role.OPERATOR)
+VICTOR = Principal(name="victor", role=Role.VIEWER)
+
+LeaveOpen = Callable[..., tuple[str, str]]
+
+
+@pytest.fixture
+async def registered(plane: ControlPlane, kafka: KafkaCluster) -> ControlPlane:
+    """The broker, under the name that pipelines of the control plane use."""
+    async with plane.uow() as uow:
+        await uow.clusters.add(
+            Cluster(
+                name=CLUSTER,
+                kafka_cluster_id=KAFKA_CLUSTER_ID,
+                bootstrap_servers=kafka.bootstrap_servers,
+                created_at=plane.now,
+                created_by="anna",
+            )
+        )
+        await uow.commit()
+    return plane
+
+
+@pytest.fixture
+def leave_open(kafka: KafkaCluster, make_topic: MakeTopic) -> LeaveOpen:
+    """A transactional id that holds readers up, and the topic where."""
+    kept: list[Producer] = []
+
+    def leave(transactional_id: str | None = None) -> tuple[str, str]:
+        topic, name = make_topic(), transactional_id or unique_name("tx")
+        producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, **QUIET, "transactional.id": name})
+        producer.init_transactions(_DEADLINE_S)
+        producer.begin_transaction()
+        producer.produce(topic, b"undecided", partition=0)
+        assert producer.flush(_DEADLINE_S) == 0
+        kept.append(producer)
+        return name, topic
+
+    return leave
+
+
+async def explained(plane: ControlPlane, topic: str) -> Diagnosis:
+    async with plane.uow() as uow:
+        found = await operating.explain(
+            uow, BROKERS, cluster=CLUSTER, target=f"{topic}:0", kind=None, clock=PlaneClock(plane)
+        )
+    (one,) = found.partitions
+    return one
+
+
+async def fence(plane: ControlPlane, name: str, *, by: Principal = OLIVIA, force: bool, why: str | None = None) -> None:
+    async with plane.uow() as uow:
+        await operating.fence(
+            uow,
+            BROKERS,
+            cluster=CLUSTER,
+            transactional_id=name,
+            force=force,
+            by=by,
+            why=why,
+            clock=PlaneClock(plane),
+        )
+        await uow.commit()
+
+
+async def log_of(plane: ControlPlane) -> list[Command]:
+    async with plane.uow() as uow:
+        return list((await command_log.list_commands(uow, target=f"cluster:{CLUSTER}")).items)
+
+
+async def test_owner_is_named_and_alive_while_it_heartbeats(registered: ControlPlane, leave_open: LeaveOpen) -> None:
+    pipeline = unique_name("p")
+    run = await registered.running(pipeline)
+    name, topic = leave_open(f"fl.t.{pipeline}.0.0")
+    silent = await explained(registered, topic)
+    assert f"whose owner is {pipeline}, instance 0, task 0, of which nothing is heard" in silent.links[-1].sentence
+    await registered.beat(task_heartbeat(run.id, state=TaskState.RUNNING))
+    alive = await explained(registered, topic)
+    assert alive.verdict is Verdict.OWNER
+    assert f"{pipeline}, instance 0, task 0 on w1 (running), heard of 0.0 s ago" in alive.links[-1].sentence
+    with pytest.raises(ConflictError, match="is alive: drain its run instead"):
+        await fence(registered, name, force=False)
+    registered.pass_time(10)
+    assert (await explained(registered, topic)).verdict is Verdict.FENCE
+
+
+async def test_foreign_id_says_that_it_is_none_of_ours(registered: ControlPlane, leave_open: LeaveOpen) -> None:
+    _, topic = leave_open()
+    assert (await explained(registered, topic)).links[-1].sentence == "whose owner is none of ours"
+
+
+async def test_fencing_leaves_a_row_with_who_why_and_what(registered: ControlPlane, leave_open: LeaveOpen) -> None:
+    name, topic = leave_open()
+    await fence(registered, name, force=True, why="its host is gone")
+    (row,) = await log_of(registered)
+    assert (row.who, row.verb, row.why, row.outcome) == (
+        "olivia",
+        Verb.FENCE_TRANSACTION,
+        "its host is gone",
+        f"fenced {name} by force",
+    )
+    assert row.details == {"transactional_id": name, "force": True}
+    assert (await explained(registered, topic)).verdict is Verdict.FREE
+
+
+async def test_what_is_refused_leaves_no_row_and_changes_nothing(
+    registered: ControlPlane, leave_open: LeaveOpen
+) -> None:
+    name, topic = leave_open()
+    with pytest.raises(ForbiddenError, match="takes the role operator"):
+        await fence(registered, name, by=VICTOR, force=True, why="because")
+    with pytest.raises(InvalidError, match="only with a reason"):
+        await fence(registered, name, force=True, why="  ")
+    with pytest.raises(ConflictError, match="living producer"):
+        await fence(registered, name, force=False)
+    with pytest.raises(NotFoundError):
+        async with registered.uow() as uow:
+            await operating.preview_fence(
+                uow, BROKERS, cluster="nobody", transactional_id=name, clock=PlaneClock(registered)
+            )
+    assert await log_of(registered) == []
+    assert (await explained(registered, topic)).verdict is not Verdict.FREE
+
+
+async def end(plane: ControlPlane, topic: str, expected: tuple[int, int, int], *, force: bool) -> None:
+    async with plane.uow() as uow:
+        await operating.end(
+            uow,
+            BROKERS,
+            cluster=CLUSTER,
+            topic=topic,
+            partition=0,
+            expected=expected,
+            force=force,
+            by=OLIVIA,
+            why="a drill",
+            clock=PlaneClock(plane),
+        )
+        await uow.commit()
+
+
+async def test_only_the_transaction_that_was_seen_is_ended(registered: ControlPlane, leave_open: LeaveOpen) -> None:
+    name, topic = leave_open()
+    async with registered.uow() as uow:
+        plan = await operating.preview_end(
+            uow,
+            BROKERS,
+            cluster=CLUSTER,
+            topic=topic,
+            partition=0,
+            start_offset=None,
+            clock=PlaneClock(registered),
+        )
+    assert plan.target is not None
+    producer_id, epoch, offset = plan.target.identity
+    with pytest.raises(PreconditionError, match="another transaction begins at offset 0"):
+        await end(registered, topic, (producer_id, epoch + 1, offset), force=True)
+    with pytest.raises(ConflictError, match=f"knows it as {name}"):
+        await end(registered, topic, plan.target.identity, force=False)
+    assert await log_of(registered) == []
+    await end(registered, topic, plan.target.identity, force=True)
+    (row,) = await log_of(registered)
+    assert row.outcome == f"ended the transaction of producer {producer_id} in {topic}-0 by force"
+    assert (await explained(registered, topic)).verdict is Verdict.FREE
