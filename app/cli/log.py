@@ -100,8 +100,8 @@ def log(
             empty="Nothing from there on." if found.bounds.high_watermark else "The partition is empty.",
         )
     )
-    if found.ids_unknown is not None:
-        say(found.ids_unknown)
+    if found.ids_note is not None:
+        say(found.ids_note)
     if not found.is_at_end:
         say(f"more: --from {found.next_offset}")
 

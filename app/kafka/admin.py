@@ -26,6 +26,7 @@ from app.ports.brokers import (
     GroupDescription,
     PartitionOffsets,
     TopicPartition,
+    TransactionalIds,
 )
 
 P = ParamSpec("P")
@@ -146,7 +147,7 @@ class KafkaBrokers:
 
     async def read_transactional_ids(
         self, connection: Connection, producer_ids: Collection[int], *, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> dict[int, str]:
+    ) -> TransactionalIds:
         resolved, attempt = await self._begin_in_reach(connection, timeout_s)
         return await _bounded(attempt, partition_log.read_transactional_ids, resolved, attempt, producer_ids)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from app.domain.errors import NotFoundError, UnavailableError
+from app.domain.errors import BrokerUnreachableError, NotFoundError, UnavailableError
 from app.domain.journals import transaction_state
 from app.domain.journals.record_batch import RecordBatch, UnreadableBatch, read_records
 from app.domain.journals.transaction_state import TransactionState
@@ -16,7 +16,8 @@ from app.domain.partition_log.look import AbortedTransaction, Landmark, LogBound
 from app.kafka.attempt import Attempt
 from app.kafka.raw_client import errors, failure
 from app.kafka.raw_fetch import EARLIEST, LATEST, Isolation, RawFetcher, read_logs
-from app.ports.brokers import TopicPartition
+from app.kafka.transactions.client import TransactionClient
+from app.ports.brokers import TopicPartition, TransactionalIds
 
 MAX_LOOK_BYTES = 32 << 20
 _MAX_WAIT_MS = 100
@@ -97,15 +98,29 @@ def _bounds(fetcher: RawFetcher, at: TopicPartition) -> LogBounds:
 
 def read_transactional_ids(
     resolved: Mapping[str, str], attempt: Attempt, producer_ids: Collection[int]
-) -> dict[int, str]:
-    """The transactional ids that had these producer ids, as `__transaction_state` tells.
+) -> TransactionalIds:
+    """The transactional ids that had these producer ids: as `__transaction_state` tells, else as the coordinators do.
 
-    Raises BrokerUnreachableError, or UnavailableError where the journal may not be read or is not read in time.
+    Raises BrokerUnreachableError, or UnavailableError where neither tells them.
     """
-    wanted = set(producer_ids)
+    try:
+        return TransactionalIds(_ids_in_journal(resolved, attempt.half(), set(producer_ids)))
+    except BrokerUnreachableError:
+        raise
+    except UnavailableError as refusal:
+        why = f"{transaction_state.TOPIC} could not be read: {refusal.message}"
+    try:
+        with TransactionClient(resolved, attempt) as client:
+            ids, refused = client.transactional_ids(producer_ids)
+    except errors.KafkaError as error:
+        raise failure(attempt, "list transactions", error) from error
+    if refused:
+        raise UnavailableError(f"{why}; {refused[0].sentence}")
+    return TransactionalIds(ids, f"transactional ids are those that ListTransactions tells now, since {why}")
+
+
+def _ids_in_journal(resolved: Mapping[str, str], attempt: Attempt, wanted: set[int]) -> dict[int, str]:
     found: dict[int, str] = {}
-    if not wanted:
-        return found
     for _, batch in read_logs(resolved, attempt, transaction_state.TOPIC):
         records = [] if isinstance(batch, UnreadableBatch) or batch.is_control else read_records(batch)
         for record in [] if isinstance(records, Undecodable) else records:

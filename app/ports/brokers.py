@@ -58,6 +58,13 @@ class PartitionOffsets(msgspec.Struct, frozen=True, kw_only=True):
     high_watermark: int
 
 
+class TransactionalIds(NamedTuple):
+    """Transactional ids by the producer ids that they have or had. `note`: a sentence where they may be fewer."""
+
+    ids: dict[int, str]
+    note: str | None = None
+
+
 class Brokers(Protocol):
     async def describe_cluster(
         self, connection: Connection, *, timeout_s: float = DEFAULT_TIMEOUT_S
@@ -132,6 +139,6 @@ class Brokers(Protocol):
 
     async def read_transactional_ids(
         self, connection: Connection, producer_ids: Collection[int], *, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> dict[int, str]:
-        """Whose producer ids these are or were; without those that `__transaction_state` does not tell."""
+    ) -> TransactionalIds:
+        """Whose producer ids these are or were, as `__transaction_state` tells, else as the coordinators do."""
         ...

@@ -8,7 +8,6 @@ import msgspec
 
 from app.domain.access import Principal, Verb
 from app.domain.errors import UnavailableError
-from app.domain.journals.transaction_state import TOPIC as JOURNAL
 from app.domain.page import checked_limit
 from app.domain.partition_log.entries import LogEntry, entries_of, named
 from app.domain.partition_log.look import Landmark, LogBounds
@@ -20,7 +19,7 @@ from app.services.access import command_log
 class PartitionLog(msgspec.Struct, frozen=True, kw_only=True):
     """A stretch of a log. `next_offset` is where the next look goes on, and `is_at_end` that nothing is there yet.
 
-    ids_unknown: why transactional ids are not known, where they are not.
+    ids_note: what should be known of the transactional ids, where they cannot be read or may be fewer.
     """
 
     topic: str
@@ -30,7 +29,7 @@ class PartitionLog(msgspec.Struct, frozen=True, kw_only=True):
     next_offset: int
     is_at_end: bool
     entries: tuple[LogEntry, ...]
-    ids_unknown: str | None = None
+    ids_note: str | None = None
 
 
 async def look_into_log(
@@ -57,13 +56,13 @@ async def look_into_log(
     )
     entries = entries_of(look, limit=limit, keys=keys, values=values)
     producer_ids = {entry.producer_id for entry in entries if entry.is_transactional and entry.producer_id is not None}
-    ids_unknown = None
+    ids_note = None
     try:
         if producer_ids:
-            ids = await brokers.read_transactional_ids(connection, producer_ids, timeout_s=ids_timeout_s)
+            ids, ids_note = await brokers.read_transactional_ids(connection, producer_ids, timeout_s=ids_timeout_s)
             entries = named(entries, ids)
     except UnavailableError as error:
-        ids_unknown = f"transactional ids are not known, since {JOURNAL} could not be read: {error.message}"
+        ids_note = f"transactional ids are not known: {error.message}"
     next_offset = entries[-1].last_offset + 1 if entries else look.next_offset
     return PartitionLog(
         topic=topic,
@@ -73,7 +72,7 @@ async def look_into_log(
         next_offset=next_offset,
         is_at_end=next_offset >= look.bounds.high_watermark,
         entries=entries,
-        ids_unknown=ids_unknown,
+        ids_note=ids_note,
     )
 
 

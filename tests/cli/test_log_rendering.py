@@ -61,7 +61,7 @@ def test_json_is_the_whole_look(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_not_known_and_where_to_go_on_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = msgspec.structs.replace(taken_over(), is_at_end=False, ids_unknown="nobody may read the journal")
+    found = msgspec.structs.replace(taken_over(), is_at_end=False, ids_note="nobody may read the journal")
     said = printed(monkeypatch, found)
     assert "nobody may read the journal" in said
     assert "more: --from 4" in said

@@ -85,4 +85,4 @@ class PartitionLog(Answer):
     next_offset: Annotated[int, Field(description="Where the next look goes on.")]
     is_at_end: bool
     entries: list[LogEntry]
-    ids_unknown: Annotated[str | None, Field(description="Why transactional ids are not known, if so.")] = None
+    ids_note: Annotated[str | None, Field(description="Why transactional ids are not known, or may be fewer.")] = None
