@@ -23,6 +23,7 @@ from app.fold_files import FoldFiles
 from app.kafka.admin import KafkaBrokers
 from app.kafka.journal_tail import KafkaJournals
 from app.kafka.transactions.brokers import KafkaTransactions
+from app.loops.fencing_recorder import FencingRecorder
 from app.loops.folder_retention import FolderRetention
 from app.loops.observer import Observer
 from app.loops.reconciler import Reconciler
@@ -74,6 +75,9 @@ class Server:
         self._clock = SystemClock()
         self._changes = ChangeFeed(database.url)
         self._observations = Observations(is_on=settings.observe, announce=self._changes.announce)
+        # Every server observes, and writes down what it saw: the lock of such a loop is its own.
+        self._where = f"{socket.gethostname()}:{settings.state_dir}"
+        self._fencing = FencingRecorder(unit_of_work=database.unit_of_work, clock=self._clock, where=self._where)
         self._observer = self._make_observer() if settings.observe else None
         self._supervisor = Supervisor(self._loops(workers_url), locks=AdvisoryLocks(database.url), clock=self._clock)
         self._health = Health(database, self._changes, self._supervisor)
@@ -111,12 +115,12 @@ class Server:
             StateFolders(settings.state_dir),
             unit_of_work=self._database.unit_of_work,
             clock=self._clock,
-            where=f"{host}:{settings.state_dir}",
+            where=self._where,
             kept_for=timedelta(days=settings.instance_files_days),
         )
         retention = Retention(unit_of_work=self._database.unit_of_work, clock=self._clock)
-        observer = [] if self._observer is None else [self._observer]
-        return [reconciler, retention, folders, *observer]
+        observing = [] if self._observer is None else [self._observer, self._fencing]
+        return [reconciler, retention, folders, *observing]
 
     def _make_observer(self) -> Observer:
         settings = self._settings
@@ -126,7 +130,8 @@ class Server:
             store=FoldFiles(settings.state_dir / "journals", groups=settings.observed_groups),
             observations=self._observations,
             clock=self._clock,
-            where=f"{socket.gethostname()}:{settings.state_dir}",
+            where=self._where,
+            on_steps=self._fencing.take,
             groups=settings.observed_groups,
             save_every_s=settings.observer_save_s,
         )
