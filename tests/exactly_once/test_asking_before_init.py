@@ -30,7 +30,7 @@ PATIENCE = Patience(20.0)
 def lose_at_commit(patch: pytest.MonkeyPatch, before: Callable[[], None]) -> None:
     """A commit is not answered any more; `before` happens first."""
 
-    def commit(_self: TransactionalProducer, *, patience: Patience) -> None:
+    def commit(_self: TransactionalProducer, *, patience: Patience, **_named: object) -> None:
         before()
         raise OutcomeUnknownError(f"not answered within {patience.bound_s:g} s, for the test")
 
@@ -109,7 +109,7 @@ def test_without_the_question_a_superseded_attempt_fences_the_rightful_one(
         rightful.begin()
         rightful.live.produce(pipeline.sink, b"fenced")
         with pytest.raises(FencedError):
-            rightful.commit(patience=PATIENCE)
+            rightful.commit(patience=PATIENCE, confirmed=lambda: None)
         task.drain()
     rightful.discard()
 
@@ -190,10 +190,10 @@ def test_without_an_id_nobody_is_asked(make_pipeline: MakePipeline, monkeypatch:
         made.append(self)
         init(self, timeout_s)
 
-    def lose_first(self: IdempotentProducer, *, patience: Patience) -> None:
+    def lose_first(self: IdempotentProducer, *, patience: Patience, confirmed: Callable[[], None]) -> None:
         if len(made) == 1:
             raise AbortableError("not answered, for the test", code=KafkaError._TIMED_OUT)
-        commit(self, patience=patience)
+        commit(self, patience=patience, confirmed=confirmed)
 
     monkeypatch.setattr(IdempotentProducer, "init", counted)
     monkeypatch.setattr(IdempotentProducer, "commit", lose_first)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 
 from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
 from app.embedded.kafka import KafkaCluster
@@ -26,11 +27,11 @@ def freeze_at_next_commit(monkeypatch: pytest.MonkeyPatch, kafka: KafkaCluster) 
     """The broker stops just before the next commit of offsets: all outputs are delivered by then."""
     frozen: list[bool] = []
 
-    def commit(self: IdempotentProducer, *, patience: Patience) -> None:
+    def commit(self: IdempotentProducer, *, patience: Patience, confirmed: Callable[[], None]) -> None:
         if not frozen:
             kafka.broker(1).pause()
             frozen.append(True)
-        real_commit(self, patience=patience)
+        real_commit(self, patience=patience, confirmed=confirmed)
 
     monkeypatch.setattr(IdempotentProducer, "commit", commit)
     return frozen
@@ -135,5 +136,39 @@ def test_refused_commit_is_heard_of_without_another_one_and_its_records_are_read
         task.drain()
     audit = pipeline.audit()
     assert refused
+    # What the broker refused was not done: it counts when it is, and only once.
+    assert task.control.last.counters.records_in == 40
     assert audit.duplicated
     assert not audit.lost
+
+
+def test_outputs_that_a_frozen_broker_does_not_take_cost_time_and_no_record(
+    kafka: KafkaCluster, make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record that was not delivered in time says nothing against the attempt."""
+    pipeline = primed(make_pipeline)
+    frozen: list[bool] = []
+    real_write = IdempotentProducer.write_messages
+
+    def write(self: IdempotentProducer, messages: Sequence[Message], *, topic: str, keep_partition: bool) -> None:
+        if not frozen:
+            kafka.broker(1).pause()
+            frozen.append(True)
+        real_write(self, messages, topic=topic, keep_partition=keep_partition)
+
+    with running(pipeline.specification(producer_overrides={"message.timeout.ms": "1500"})) as task:
+        pipeline.feed(10)
+        task.wait_for_records(20)
+        try:
+            monkeypatch.setattr(IdempotentProducer, "write_messages", write)
+            pipeline.feed(100)
+            task.wait_for_event(EventKind.ABORTED)
+        finally:
+            kafka.broker(1).resume()
+        task.wait_until(
+            lambda seen: len(seen.partitions) == 2 and all(p.committed == 110 for p in seen.partitions),
+            "everything committed",
+        )
+        task.drain()
+    assert any("Message timed out" in event.message for event in task.control.events)
+    assert not pipeline.audit().lost

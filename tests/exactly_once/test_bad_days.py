@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.embedded.kafka import KafkaCluster
-from app.wire.heartbeat import EventKind
+from app.wire.heartbeat import EventKind, TaskState
 from tests.exactly_once.conftest import MakePipeline
 from tests.support import verifier
 from tests.support.tasks import running
@@ -81,6 +81,8 @@ def test_half_a_batch_is_never_committed_by_the_revoke_of_a_closing_consumer(
             patch.setattr(TransactionalProducer, "write_messages", break_off)
             pipeline.feed(10)
             assert isinstance(task.join_error(), ArithmeticError)
+    last = task.control.last
+    assert (last.state, last.counters.records_in, last.counters.transactions_aborted) == (TaskState.FAILED, 10, 1)
     committed = verifier.committed_offsets(pipeline.bootstrap_servers, pipeline.definition.group_id)
     assert committed == {(pipeline.source, 0): 10}
     with running(pipeline.specification(attempt=1)) as task:

@@ -8,6 +8,7 @@ from confluent_kafka import Consumer, TopicPartition
 from app.domain.pipelines.pipeline import ErrorHandling, FailurePolicy
 from tests.exactly_once.conftest import MakePipeline, StartProcess
 from tests.support import verifier
+from tests.support.kafka_clients import Writer
 from tests.support.task_process import POISON
 from tests.support.tasks import TaskProcess, running
 from tests.support.topics import create_topic, delete_topics
@@ -71,6 +72,31 @@ def test_partition_under_suspicion_does_not_slow_the_others(make_pipeline: MakeP
     with running(pipeline.specification()) as task:
         task.wait_for_records(2_000)
         assert task.drain().counters.transactions_committed < 100
+    pipeline.assert_whole()
+
+
+def test_note_of_a_death_is_not_taken_away_before_it_was_heard(make_pipeline: MakePipeline) -> None:
+    """Aborted records move the position of a partition that has delivered nothing, and nobody has read its note yet."""
+    pipeline = make_pipeline(partitions=1)
+    connection = {"bootstrap.servers": pipeline.bootstrap_servers}
+    writer = Writer(connection)
+    writer.begin(pipeline.source, records=3)
+    writer.abort()
+    at = TopicPartition(pipeline.source, 0, 0, metadata=Trial(begun=1).note())
+    consumer = Consumer({**connection, "group.id": pipeline.definition.group_id})
+    try:
+        consumer.commit(offsets=[at], asynchronous=False)
+        with running(pipeline.specification()) as task:
+            task.wait_until(lambda seen: [(p.position, p.committed) for p in seen.partitions] == [(4, 0)], "the end")
+            published = len(task.control.snapshots)
+            task.wait_until(lambda _seen: len(task.control.snapshots) >= published + 5, "two more looks")
+            (found,) = consumer.committed([TopicPartition(pipeline.source, 0)], 10)
+            assert (found.offset, found.metadata) == (0, at.metadata)
+            pipeline.feed(10)
+            task.wait_for_records(10)
+            task.drain()
+    finally:
+        consumer.close()
     pipeline.assert_whole()
 
 

@@ -1,16 +1,21 @@
 """Rule 9, and what a pause is: partitions paused, membership kept, nothing open."""
 
 import time
+from collections.abc import Callable
 
 import pytest
 
 from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
+from app.embedded.kafka import KafkaCluster
 from app.wire.heartbeat import DesiredTaskState, TaskState
 from tests.exactly_once.conftest import MakePipeline, StartProcess
 from tests.support import verifier
 from tests.support.tasks import running
+from tests.support.topics import delete_topics
 from tests.support.waiting import wait_for
 from workers.transactional.control import TaskEnd
+from workers.transactional.producing.transactional_producer import TransactionalProducer
+from workers.transactional.slices import Patience
 
 
 @pytest.mark.parametrize("protocol", list(GroupProtocol))
@@ -41,6 +46,8 @@ def test_drain_commits_a_checkpoint_long_before_its_interval_is_over(make_pipeli
         task.drain()
         took_s = time.monotonic() - began_at
     assert took_s < 2.0
+    draining = next(seen for seen in task.control.snapshots if seen.state is TaskState.DRAINING)
+    assert draining.open_transaction_age_ms is not None
     pipeline.assert_whole()
 
 
@@ -134,3 +141,75 @@ def test_committed_offsets_reach_the_end_past_transaction_markers(make_pipeline:
         )
         task.drain()
     chained.assert_whole()
+
+
+def test_paused_task_does_not_mind_that_its_topic_is_deleted(make_pipeline: MakePipeline) -> None:
+    """What it asks for its heartbeat is refused then; nothing depends on that."""
+    pipeline = make_pipeline()
+    with running(pipeline.specification()) as task:
+        pipeline.feed(10)
+        task.wait_for_records(20)
+        task.control.wanted = DesiredTaskState.PAUSE
+        task.wait_until(lambda seen: seen.state is TaskState.PAUSED, "the pause")
+        delete_topics(pipeline.bootstrap_servers, [pipeline.source])
+        published = len(task.control.snapshots)
+        task.wait_until(lambda _seen: len(task.control.snapshots) >= published + 6, "six more snapshots")
+        assert task.drain().end is TaskEnd.DRAINED
+
+
+@pytest.mark.parametrize("protocol", list(GroupProtocol))
+def test_drain_that_a_frozen_broker_does_not_answer_ends_in_time_and_claims_nothing(
+    kafka: KafkaCluster, make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch, protocol: GroupProtocol
+) -> None:
+    pipeline = make_pipeline(group_protocol=protocol, transaction_timeout_ms=2_000)
+    real_commit = TransactionalProducer.commit
+    with running(pipeline.specification()) as task:
+        pipeline.feed(10)
+        task.wait_for_records(20)
+
+        def freeze_and_commit(
+            self: TransactionalProducer, *, patience: Patience, confirmed: Callable[[], None]
+        ) -> None:
+            kafka.broker(1).pause()
+            task.control.wanted = DesiredTaskState.DRAIN
+            real_commit(self, patience=patience, confirmed=confirmed)
+
+        try:
+            monkeypatch.setattr(TransactionalProducer, "commit", freeze_and_commit)
+            pipeline.feed(10)
+            wait_for(lambda: task.control.wanted is DesiredTaskState.DRAIN, 10, "the last commit")
+            began_at = time.monotonic()
+            result = task.join()
+            took_s = time.monotonic() - began_at
+        finally:
+            kafka.broker(1).resume()
+    assert "a transaction may be open" in result.message
+    assert result.counters.transactions_unknown == 1
+    assert took_s < 15, took_s
+    monkeypatch.undo()
+    with running(pipeline.specification(attempt=1)) as task:
+        task.wait_until(lambda seen: [p.committed for p in seen.partitions] == [20, 20], "everything committed")
+        assert task.drain().message == "drained: nothing is open, the group is left"
+    pipeline.assert_whole()
+
+
+def test_task_without_a_partition_waits_is_paused_and_takes_over(make_pipeline: MakePipeline) -> None:
+    """More tasks than partitions: the empty assignment is one like any other."""
+    pipeline = make_pipeline(partitions=1)
+    with running(pipeline.specification()) as first:
+        pipeline.feed(10)
+        first.wait_for_records(10)
+        with running(pipeline.specification(task=1)) as second:
+            second.wait_until(lambda seen: seen.generation is not None and seen.generation > 0, "a generation")
+            assert second.control.last.partitions == ()
+            second.control.wanted = DesiredTaskState.PAUSE
+            second.wait_until(lambda seen: seen.state is TaskState.PAUSED, "the pause")
+            pipeline.feed(10)
+            first.wait_for_records(20)
+            first.drain()
+            second.wait_for_partitions(1)
+            pipeline.feed(10)
+            second.control.wanted = DesiredTaskState.RUN
+            second.wait_for_records(10)
+            assert second.drain().counters.transactions_aborted == 0
+    pipeline.assert_whole()

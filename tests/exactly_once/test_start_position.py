@@ -36,6 +36,12 @@ def wait_for_committed(pipeline: TestPipeline, offsets: dict[int, int], task: Ta
     wait_for(lambda: committed(pipeline) == offsets, 25, lambda: f"{offsets} committed, not {committed(pipeline)}")
 
 
+def commit_offset(pipeline: TestPipeline, offset: int) -> None:
+    consumer = Consumer({"bootstrap.servers": pipeline.bootstrap_servers, "group.id": pipeline.definition.group_id})
+    consumer.commit(offsets=[TopicPartition(pipeline.source, 0, offset)], asynchronous=False)
+    consumer.close()
+
+
 def delete_records(pipeline: TestPipeline, *, before: int, partition: int = 0) -> None:
     admin = AdminClient({"bootstrap.servers": pipeline.bootstrap_servers})
     at = TopicPartition(pipeline.source, partition, before)
@@ -217,9 +223,7 @@ def test_loss_in_an_idle_partition_is_told_once_and_committed(
 def test_log_that_ends_before_the_committed_offset_stops_the_pipeline(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(partitions=1)
     pipeline.feed(100)
-    consumer = Consumer({"bootstrap.servers": pipeline.bootstrap_servers, "group.id": pipeline.definition.group_id})
-    consumer.commit(offsets=[TopicPartition(pipeline.source, 0, 500)], asynchronous=False)
-    consumer.close()
+    commit_offset(pipeline, 500)
     with running(pipeline.specification()) as task:
         error = task.join_error()
     assert isinstance(error, PipelineStopError)
@@ -227,6 +231,30 @@ def test_log_that_ends_before_the_committed_offset_stops_the_pipeline(make_pipel
     assert "500" in str(error)
     assert pipeline.audit().found == 0
     assert committed(pipeline) == {0: 500}
+
+
+def test_log_that_has_grown_again_before_anybody_looked_stops_the_pipeline(
+    make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client has met an end before the committed offset; by now the offset is in the log, but of other records."""
+    pipeline = make_pipeline(partitions=1)
+    pipeline.feed(100)
+    commit_offset(pipeline, 500)
+    real_step = Starting.step
+    looks: list[bool] = []
+
+    def grow_and_look(self: Starting) -> None:
+        if not looks:
+            looks.append(True)
+            pipeline.feed(900)
+        real_step(self)
+
+    monkeypatch.setattr(Starting, "step", grow_and_look)
+    with running(pipeline.specification()) as task:
+        error = task.join_error()
+    assert isinstance(error, PipelineStopError)
+    assert f"{pipeline.source}-0 ends at 1000, and has ended before 500" in str(error)
+    assert pipeline.audit().found == 0
 
 
 @pytest.mark.parametrize("protocol", list(GroupProtocol))
@@ -246,6 +274,7 @@ def test_topic_made_anew_while_running_is_read_from_its_beginning(
         task.wait_for_records(100)
         delete_topics(pipeline.bootstrap_servers, [pipeline.source])
         task.wait_for_partitions(0)
+        wait_for(lambda: any("there is no topic" in loss for loss in losses(task)), 25, "it to be missed")
         create_topic(pipeline.bootstrap_servers, pipeline.source)
         pipeline.feed(30)
         task.wait_for_records(130)

@@ -7,14 +7,15 @@ from collections.abc import Callable, Iterable
 import pytest
 from confluent_kafka import Producer
 
+from app.domain.pipelines.pipeline import GroupProtocol
 from app.embedded.kafka import KafkaCluster
-from app.wire.heartbeat import EventKind
+from app.wire.heartbeat import EventKind, TaskState
 from tests.exactly_once.conftest import MakePipeline
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import TaskThread, running
 from workers.transactional.checkpoints import Bounds
 from workers.transactional.client_config import transactional_producer_config
-from workers.transactional.errors import OutcomeUnknownError
+from workers.transactional.errors import OutcomeUnknownError, RetriableError
 from workers.transactional.group.membership import Committed, Membership
 from workers.transactional.group.ownership import Partition
 from workers.transactional.producing import transactional_producer
@@ -43,9 +44,11 @@ def test_commit_to_a_paused_broker_is_repeated_until_it_is_answered(
     pipeline = make_pipeline()
     slices: list[str] = []
 
-    def commit_to_paused_broker(self: TransactionalProducer, *, patience: Patience) -> None:
+    def commit_to_paused_broker(
+        self: TransactionalProducer, *, patience: Patience, confirmed: Callable[[], None]
+    ) -> None:
         if slices:
-            return real_commit(self, patience=patience)
+            return real_commit(self, patience=patience, confirmed=confirmed)
         slices.append("first")
         kafka.broker(1).pause()
 
@@ -55,7 +58,7 @@ def test_commit_to_a_paused_broker_is_repeated_until_it_is_answered(
                 kafka.broker(1).resume()
 
         try:
-            return real_commit(self, patience=Patience(patience.bound_s, between))
+            return real_commit(self, patience=Patience(patience.bound_s, between), confirmed=confirmed)
         finally:
             kafka.broker(1).resume()
 
@@ -76,12 +79,14 @@ def test_commit_that_a_paused_broker_does_not_answer_in_time_is_unknown_and_then
     pipeline = make_pipeline()
     paused: list[bool] = []
 
-    def commit_to_paused_broker(self: TransactionalProducer, *, patience: Patience) -> None:
+    def commit_to_paused_broker(
+        self: TransactionalProducer, *, patience: Patience, confirmed: Callable[[], None]
+    ) -> None:
         if paused:
-            return real_commit(self, patience=patience)
+            return real_commit(self, patience=patience, confirmed=confirmed)
         paused.append(True)
         kafka.broker(1).pause()
-        return real_commit(self, patience=Patience(1.5, patience.between))
+        return real_commit(self, patience=Patience(1.5, patience.between), confirmed=confirmed)
 
     with running(pipeline.specification()) as task:
         prime(pipeline, task)
@@ -89,8 +94,11 @@ def test_commit_that_a_paused_broker_does_not_answer_in_time_is_unknown_and_then
         try:
             pipeline.feed(300)
             task.wait_for_event(EventKind.OUTCOME_UNKNOWN)
+            # It does not say that it is running while it can do nothing.
+            task.wait_until(lambda seen: seen.state is TaskState.BACKING_OFF, "it to say so")
         finally:
             kafka.broker(1).resume()
+        task.wait_until(lambda seen: seen.state is TaskState.RUNNING, "it to run again")
         finish(pipeline, task)
     assert task.control.last.counters.transactions_unknown == 1
     pipeline.assert_whole()
@@ -100,12 +108,12 @@ def lose_one_answer(*, arrives: bool) -> Commit:
     """A commit whose answer is lost once, after it arrived at the broker or before."""
     lost: list[bool] = []
 
-    def commit(self: TransactionalProducer, *, patience: Patience) -> None:
+    def commit(self: TransactionalProducer, *, patience: Patience, confirmed: Callable[[], None]) -> None:
         if lost:
-            return real_commit(self, patience=patience)
+            return real_commit(self, patience=patience, confirmed=confirmed)
         lost.append(True)
         if arrives:
-            real_commit(self, patience=patience)
+            real_commit(self, patience=patience, confirmed=confirmed)
         raise OutcomeUnknownError("the answer was lost, for the test")
 
     return commit
@@ -185,11 +193,13 @@ def test_revoke_callback_returns_at_its_bound_and_the_outcome_is_decided_outside
     pipeline = make_pipeline()
     in_callback: list[bool] = []
 
-    def commit_to_paused_broker(self: TransactionalProducer, *, patience: Patience) -> None:
+    def commit_to_paused_broker(
+        self: TransactionalProducer, *, patience: Patience, confirmed: Callable[[], None]
+    ) -> None:
         if patience.bound_s <= 1.0 and not in_callback:
             in_callback.append(True)
             kafka.broker(1).pause()
-        real_commit(self, patience=patience)
+        real_commit(self, patience=patience, confirmed=confirmed)
 
     def one_second(_self: Bounds, *, since_poll_s: float) -> float:
         return 1.0
@@ -211,5 +221,43 @@ def test_revoke_callback_returns_at_its_bound_and_the_outcome_is_decided_outside
             second.drain()
         first.wait_for_partitions(2)
         finish(pipeline, first)
+    assert first.control.last.counters.transactions_unknown == 1
+    pipeline.assert_whole()
+
+
+@pytest.mark.parametrize("protocol", list(GroupProtocol))
+@pytest.mark.parametrize("arrives", [True, False], ids=["commit arrived", "commit did not arrive"])
+def test_partition_that_goes_and_comes_back_while_an_outcome_is_unknown(
+    make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch, arrives: bool, protocol: GroupProtocol
+) -> None:
+    """Rebalances are served while a producer is waited for, and what another has done meanwhile is not done again."""
+    pipeline = make_pipeline(group_protocol=protocol, transaction_timeout_ms=60_000)
+    real_init = TransactionalProducer.init
+    waits = True
+
+    with running(pipeline.specification()) as first:
+        prime(pipeline, first)
+
+        def init_later(self: TransactionalProducer, timeout_s: float) -> None:
+            if waits and first.is_this_thread:
+                raise RetriableError("no answer yet, for the test")
+            real_init(self, timeout_s)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(TransactionalProducer, "init", init_later)
+            patch.setattr(TransactionalProducer, "commit", lose_one_answer(arrives=arrives))
+            pipeline.feed(300)
+            first.wait_for_event(EventKind.OUTCOME_UNKNOWN)
+            with running(pipeline.specification(task=1)) as second:
+                second.wait_for_partitions(1)
+                first.wait_for_partitions(1)
+                pipeline.feed(300)
+                if arrives:
+                    # Else it waits for the undecided offsets, as it must.
+                    second.wait_for_records(300)
+                second.drain()
+            first.wait_for_partitions(2)
+            waits = False
+            finish(pipeline, first)
     assert first.control.last.counters.transactions_unknown == 1
     pipeline.assert_whole()

@@ -104,6 +104,11 @@ class TaskThread:
     def is_running(self) -> bool:
         return self._thread.is_alive()
 
+    @property
+    def is_this_thread(self) -> bool:
+        """For a patched method that must tell tasks apart."""
+        return threading.current_thread() is self._thread
+
     def wait_until(
         self, condition: Callable[[TaskSnapshot], bool], what: str, *, deadline_s: float = DEADLINE_S
     ) -> None:

@@ -102,13 +102,19 @@ class Checkpoint:
         self._for_others.update(starts)
 
     def commit(
-        self, consumer: Consumer, *, patience: Patience, metadata: Mapping[Partition, str] | None = None
+        self,
+        consumer: Consumer,
+        *,
+        patience: Patience,
+        metadata: Mapping[Partition, str] | None = None,
+        confirmed: Callable[[], None] = lambda: None,
     ) -> None:
         """See the class.
 
         Args:
             patience: for all steps together; the commit is asked for at least once.
             metadata: kept beside the offset of a partition; the empty text where it says nothing.
+            confirmed: called when the broker has said that it is committed; at_least_once does not wait for that.
 
         Raises:
             OwnershipChangedError: before anything was sent.
@@ -130,7 +136,7 @@ class Checkpoint:
         ]
         self._producer.send_offsets(offsets, consumer, patience=patience.until(deadline, clock=self._clock))
         try:
-            self._producer.commit(patience=patience.until(deadline, clock=self._clock))
+            self._producer.commit(patience=patience.until(deadline, clock=self._clock), confirmed=confirmed)
         except OutcomeUnknownError:
             self._move(CheckpointState.UNKNOWN)
             raise

@@ -14,7 +14,7 @@ from workers.transactional.records.failures import BadRecords
 from workers.transactional.records.suspicion import Suspicion
 from workers.transactional.slices import SLICE_S, Patience
 from workers.transactional.telling.progress import Progress
-from workers.transactional.telling.tally import Tally
+from workers.transactional.telling.tally import Tally, Work
 
 
 class Bounds:
@@ -62,6 +62,11 @@ class Checkpoints:
         return self._current
 
     @property
+    def opened_at(self) -> float | None:
+        """Since when a checkpoint is open; None: none is."""
+        return self._current.opened_at if self._current else None
+
+    @property
     def live_producer(self) -> TaskProducer:
         if self.producer is None:
             raise FatalError("there is no producer; this is a bug in the loop")
@@ -89,10 +94,12 @@ class Checkpoints:
         self._suspicion.marking(notes)
         if self._current is not None:
             self._current.commit(
-                self._membership.consumer, patience=Patience(self._bounds.usual_s, self.publish_if_due), metadata=notes
+                self._membership.consumer,
+                patience=Patience(self._bounds.usual_s, self.publish_if_due),
+                metadata=notes,
+                confirmed=lambda: self._confirm(starts, Work()),
             )
             self._current = None
-            self._tally.committed()
 
     def commit_starts(self, starts: Mapping[Partition, int], *, for_others: Mapping[Partition, int]) -> None:
         """Commit where partitions begin, in a transaction without outputs (see Starting)."""
@@ -101,11 +108,11 @@ class Checkpoints:
         if self._current is not None:
             self._current.add_for_others(for_others)
             self._current.commit(
-                self._membership.consumer, patience=Patience(self._bounds.usual_s, self.publish_if_due)
+                self._membership.consumer,
+                patience=Patience(self._bounds.usual_s, self.publish_if_due),
+                confirmed=lambda: self._confirm(starts, Work()),
             )
             self._current = None
-            self._progress.committed(starts)
-            self._tally.committed()
 
     def end_for_revoke(self) -> None:
         """Commit the whole open checkpoint from inside the revoke callback (rule 2).
@@ -154,21 +161,31 @@ class Checkpoints:
         """Say how things are, if it has not been said for a while. Touches nothing that could run a callback."""
         now = self._clock()
         if self._progress.is_due(now):
-            self._progress.publish(now=now, opened_at=self._current.opened_at if self._current else None)
+            self._progress.publish(now=now, opened_at=self.opened_at)
 
     def _commit(self, checkpoint: Checkpoint, bound_s: float) -> None:
-        began_at = self._clock()
+        began_at, work = self._clock(), self._tally.open
+
+        def confirmed() -> None:
+            self._progress.latency.add(self._clock() - began_at)
+            self._confirm(checkpoint.positions, work)
+
         checkpoint.commit(
             self._membership.consumer,
             patience=Patience(bound_s, self.publish_if_due),
             metadata=self._suspicion.notes(checkpoint.positions),
+            confirmed=confirmed,
         )
         self._current = None
-        self._progress.latency.add(self._clock() - began_at)
-        self._progress.committed(checkpoint.positions)
+        self._tally.begin()
         self._suspicion.committed(checkpoint.positions)
         self._bad_records.committed()
-        self._tally.committed()
+
+    def _confirm(self, positions: Mapping[Partition, int], work: Work) -> None:
+        """The broker has said that it is committed. It may have become somebody else's in the meantime."""
+        self._tally.committed(work)
+        owned = self._membership.ownership.owned
+        self._progress.committed({name: offset for name, offset in positions.items() if name in owned})
 
     def _abort(self, checkpoint: Checkpoint, bound_s: float) -> None:
         try:

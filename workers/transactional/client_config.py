@@ -114,6 +114,11 @@ def reader_config(specification: TaskSpecification) -> Config:
     }
 
 
+def admin_config(specification: TaskSpecification) -> Config:
+    """A client that only asks."""
+    return {**specification.client_config, "client.id": _client_id(specification)}
+
+
 def _client_id(specification: TaskSpecification) -> str:
     return (
         f"fenceline-{specification.pipeline}-{specification.ordinal}-{specification.task}"

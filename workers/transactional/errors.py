@@ -38,6 +38,8 @@ _REFUSED = frozenset(
         KafkaError.RECORD_LIST_TOO_LARGE,
         KafkaError.INVALID_RECORD,
         KafkaError.INVALID_TIMESTAMP,
+        # Another record of the same batch is the invalid one.
+        KafkaError._INVALID_DIFFERENT_RECORD,
     }
 )
 _MEMBERSHIP = frozenset(
@@ -57,10 +59,13 @@ _ABORTABLE = _MEMBERSHIP | frozenset(
         KafkaError._INCONSISTENT,
     }
 )
+# Where librdkafka does not repeat by itself, it hands on plain numbers, of which it does not know that they pass.
 _RETRIABLE = frozenset(
     {
         KafkaError._TIMED_OUT,
         KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._MSG_TIMED_OUT,
+        KafkaError._RESOLVE,
         KafkaError._TRANSPORT,
         KafkaError._ALL_BROKERS_DOWN,
         KafkaError._WAIT_COORD,
@@ -73,6 +78,17 @@ _RETRIABLE = frozenset(
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.NOT_LEADER_FOR_PARTITION,
         KafkaError.NETWORK_EXCEPTION,
+        # While a partition's leader or its replicas change.
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.NOT_ENOUGH_REPLICAS,
+        KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.CONCURRENT_TRANSACTIONS,
+        KafkaError.THROTTLING_QUOTA_EXCEEDED,
     }
 )
 

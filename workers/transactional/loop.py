@@ -11,29 +11,26 @@ from app.wire.heartbeat import DesiredTaskState, EventKind, TaskState
 from workers.transactional.checkpoint import Checkpoint, CheckpointState
 from workers.transactional.checkpoints import Checkpoints
 from workers.transactional.control import Control
-from workers.transactional.errors import LoopError, RetriableError, TaskFailedError, translated
+from workers.transactional.errors import FencedError, LoopError, TaskFailedError, translated
 from workers.transactional.garbage import Collector
 from workers.transactional.group.membership import Hold, Membership
 from workers.transactional.group.ownership import Partition
+from workers.transactional.group.source_topics import SourceTopics
 from workers.transactional.group.starting import Starting
 from workers.transactional.records.batching import BatchSize
 from workers.transactional.records.processing import Processing
 from workers.transactional.records.suspicion import Suspicion
 from workers.transactional.records.trials import MAX_CHECKPOINT_RECORDS
-from workers.transactional.recovery import Recovery
+from workers.transactional.recovery import VISIBLE_WAIT_S, Recovery
 from workers.transactional.settling import Settling
+from workers.transactional.telling.idle_look import IdleLook
 from workers.transactional.telling.progress import Progress
 from workers.transactional.telling.tally import Tally
 
 _IDLE_POLL_S = 0.1
 _LONGEST_POLL_S = 0.2
 _SETTLING_POLL_S = 0.02
-_IDLE_LOOK_S = 1.0
 _READ_COMMITTED_S = 5.0
-_LEARN_COMMITTED_S = 0.2
-_LEARN_ENDS_S = 0.2
-# Their words name the topic; what other errors say changes with every try (addresses, durations).
-_ABOUT_A_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED})
 
 
 class TaskLoop:
@@ -54,6 +51,7 @@ class TaskLoop:
         checkpoints: Checkpoints,
         suspicion: Suspicion,
         starting: Starting,
+        source_topics: SourceTopics,
         processing: Processing,
         settling: Settling,
         recovery: Recovery,
@@ -70,6 +68,7 @@ class TaskLoop:
         self._checkpoints = checkpoints
         self._suspicion = suspicion
         self._starting = starting
+        self._source_topics = source_topics
         self._processing = processing
         self._settling = settling
         self._recovery = recovery
@@ -82,11 +81,17 @@ class TaskLoop:
         self._clock = clock
         self._sleep = sleep
         self._positions: dict[Partition, tuple[int, int]] = {}
-        self._owned: frozenset[Partition] = frozenset()
+        self._numbers: dict[Partition, int] = {}
         self._changes_seen = 0
-        self._looked_when_idle_at = clock()
+        self._idle_look = IdleLook(membership, suspicion=suspicion, progress=progress, clock=clock)
         self._garbage = Collector(clock=clock)
         self._client_errors_told: set[tuple[int, str]] = set()
+        self._may_have_left_open = False
+
+    @property
+    def may_have_left_open(self) -> bool:
+        """Whether, after `run`, a transaction may be open that could be neither committed nor aborted."""
+        return self._may_have_left_open
 
     def run(self, topics: Sequence[str]) -> None:
         """Init, subscribe, and turn until drained.
@@ -109,10 +114,11 @@ class TaskLoop:
                 self._subscribe(topics)
             while not self._is_drain_wanted():
                 self._recovery.guarded(self._turn)
-            self._progress.enter(TaskState.DRAINING, now=self._clock())
+            self._progress.enter(TaskState.DRAINING, now=self._clock(), opened_at=self._checkpoints.opened_at)
             self._drain()
         finally:
             # Before the consumer is closed: its last revoke callback would commit what is open, half a batch included.
+            self._may_have_left_open = self._settling.is_undecided
             self._settling.give_up()
             self._end_what_is_open()
 
@@ -134,6 +140,7 @@ class TaskLoop:
             # Records that came with it follow on some that are not committed: they are all read again.
             self._settling.require_rewind()
             raise trouble
+        self._source_topics.look()
         for error in errors:
             self._heed_client_error(error)
         if self._settling.is_needed:
@@ -143,8 +150,11 @@ class TaskLoop:
             self._settle()
         elif messages:
             self._process(messages)
-        elif self._clock() - self._looked_when_idle_at >= _IDLE_LOOK_S:
-            self._look_when_idle()
+        elif self._idle_look.is_due():
+            moved = self._idle_look.committable(self._moved())
+            if moved:
+                self._add(moved, records=0)
+            self._idle_look.learn()
         if self._is_commit_due(self._checkpoints.current):
             self._commit()
         if self._starting.is_due and not self._settling.is_needed:
@@ -211,13 +221,13 @@ class TaskLoop:
             self._starting.step()
 
     def _note_changes(self) -> None:
-        """After callbacks: forget what was known of partitions that are gone."""
+        """After callbacks: forget what was known of partitions that are gone, or were and are back."""
         ownership = self._membership.ownership
         if ownership.changes == self._changes_seen:
             return
         self._changes_seen = ownership.changes
-        gone = self._owned - ownership.owned
-        self._owned = ownership.owned
+        gone = ownership.changed_among(self._numbers)
+        self._numbers = {partition: ownership.number(partition) for partition in ownership.owned}
         self._suspicion.forget(gone)
         self._progress.forget(gone)
         self._processing.look_up_again()
@@ -250,37 +260,6 @@ class TaskLoop:
         self._checkpoints.add(positions, records=records)
         number = self._membership.ownership.number
         self._positions.update({name: (number(name), offset) for name, offset in positions.items()})
-
-    def _look_when_idle(self) -> None:
-        """Nothing came, but positions may have moved past transaction markers and aborted records: commit that."""
-        self._looked_when_idle_at = self._clock()
-        moved = self._moved()
-        if moved:
-            self._add(moved, records=0)
-        self._learn_committed()
-        if self._membership.is_held:
-            self._learn_ends()
-
-    def _learn_committed(self) -> None:
-        """For the heartbeat: where partitions stand that have delivered nothing since they were assigned."""
-        unknown = self._progress.unknown(self._membership.ownership.owned)
-        if not unknown:
-            return
-        try:
-            found = self._membership.committed(unknown, timeout_s=_LEARN_COMMITTED_S)
-        except RetriableError:
-            # Undecided offsets of a transaction, or a broker that is slow: not known yet, and nothing depends on it.
-            return
-        for partition, committed in found.items():
-            self._progress.learned(partition, committed.offset)
-
-    def _learn_ends(self) -> None:
-        """For the heartbeat: fetches say where logs end, and held partitions are not fetched."""
-        try:
-            found = self._membership.bounds(self._membership.ownership.owned, timeout_s=_LEARN_ENDS_S)
-        except RetriableError:
-            return
-        self._progress.ends({partition: log.end for partition, log in found.items()})
 
     def _may_process(self, messages: list[Message], moved: Mapping[Partition, int]) -> bool:
         """Commit the notes that must stand before this batch is processed (rule 7); False: poll it again, smaller."""
@@ -315,6 +294,8 @@ class TaskLoop:
             self._checkpoints.producer = fresh
         if self._settling.obstacle is not None:
             self._progress.last_error = self._settling.obstacle
+        if self._settling.lasts_s >= VISIBLE_WAIT_S and self._progress.state in (TaskState.RUNNING, TaskState.PAUSED):
+            self._progress.enter(TaskState.BACKING_OFF, now=self._clock())
         if not self._settling.is_needed:
             self._positions.clear()
 
@@ -322,8 +303,10 @@ class TaskLoop:
         if error.fatal():
             raise translated(error, "read from the source topics")
         self._progress.last_error = f"{error.name()}: {error.str()}"
-        told = error.code(), error.str() if error.code() in _ABOUT_A_TOPIC else ""
-        if told not in self._client_errors_told:
+        # Its words name the topic; what other errors say changes with every try (addresses, durations).
+        told = error.code(), error.str() if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED else ""
+        # A topic that is missing is told by SourceTopics, whatever the group's protocol.
+        if told not in self._client_errors_told and error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
             self._client_errors_told.add(told)
             self._control.event(EventKind.ERROR, self._progress.last_error)
 
@@ -352,12 +335,16 @@ class TaskLoop:
 
     def _end_what_is_open(self) -> None:
         checkpoint = self._checkpoints.current
-        if checkpoint is not None and checkpoint.state is not CheckpointState.UNKNOWN:
+        is_unknown = checkpoint is not None and checkpoint.state is CheckpointState.UNKNOWN
+        if not is_unknown:
             try:
                 self._checkpoints.abort()
             except LoopError as error:
                 self._progress.last_error = str(error)
-        self._checkpoints.abandon(outcome_unknown=False)
+                # Whoever is fenced has nothing open any more.
+                self._may_have_left_open |= not isinstance(error, FencedError)
+        self._may_have_left_open |= is_unknown
+        self._checkpoints.abandon(outcome_unknown=is_unknown)
 
 
 def _first_offsets(messages: Sequence[Message]) -> dict[Partition, int]:

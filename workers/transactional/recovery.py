@@ -28,7 +28,8 @@ from workers.transactional.telling.progress import Progress
 from workers.transactional.telling.tally import Tally
 
 _IDENTITY_S = 2.0
-_VISIBLE_WAIT_S = 1.0
+VISIBLE_WAIT_S = 1.0
+"""Who waits longer for the next try says so: nothing is processed meanwhile."""
 
 
 class Recovery:
@@ -98,7 +99,7 @@ class Recovery:
                 if isinstance(error, AbortableError) and not error.keeps_producer:
                     self.replace_producer()
         self._settling.require_rewind()
-        if self._settling.back_off() >= _VISIBLE_WAIT_S:
+        if self._settling.back_off() >= VISIBLE_WAIT_S and self._progress.state is not TaskState.DRAINING:
             self._progress.enter(TaskState.BACKING_OFF, now=self._clock())
 
     def _abort(self, error: LoopError) -> None:

@@ -71,6 +71,7 @@ class Settling:
         self._looks = 0
         self._failures_in_a_row = 0
         self._not_before = 0.0
+        self._since: float | None = None
         self._fresh: TaskProducer | None = None
 
     @property
@@ -78,9 +79,14 @@ class Settling:
         return self._needs_producer or self._needs_rewind
 
     @property
+    def lasts_s(self) -> float:
+        """For how long something has been needed; 0 when nothing is."""
+        return 0.0 if self._since is None else self._clock() - self._since
+
+    @property
     def is_undecided(self) -> bool:
         """True while a transaction of ours may be open that only an init would end."""
-        return self._needs_producer and self._has_held_id
+        return self._needs_producer and self._has_held_id and self._inquiry is not None
 
     @property
     def wait_s(self) -> float:
@@ -91,12 +97,12 @@ class Settling:
         """Ask for a new one; from here on nothing is read until `step` has brought it."""
         self._needs_producer = True
         self._is_fenced |= is_fenced
-        self._membership.hold(Hold.SETTLING)
+        self._begin()
 
     def require_rewind(self) -> None:
         """Ask to go back to the committed offsets; from here on nothing is read until `step` has done it."""
         self._needs_rewind = True
-        self._membership.hold(Hold.SETTLING)
+        self._begin()
 
     def remember(self, identity: ProducerIdentity | None) -> None:
         """Who the producer was that is let go of: the journal is judged by it."""
@@ -187,8 +193,12 @@ class Settling:
         self.obstacle = obstacle
         self._not_before = self._clock() + wait_s
 
+    def _begin(self) -> None:
+        self._since = self._clock() if self._since is None else self._since
+        self._membership.hold(Hold.SETTLING)
+
     def _go_on(self) -> None:
-        self.obstacle = None
+        self.obstacle = self._since = None
         self._membership.release(Hold.SETTLING)
 
     def _rewind(self) -> None:

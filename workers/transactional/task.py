@@ -11,6 +11,7 @@ from workers.transactional.checkpoints import Bounds, Checkpoints
 from workers.transactional.claim.inquiry import Inquiry
 from workers.transactional.claim.journal import IdJournal
 from workers.transactional.client_config import (
+    admin_config,
     consumer_config,
     idempotent_producer_config,
     reader_config,
@@ -22,6 +23,7 @@ from workers.transactional.garbage import quiet_garbage_collector
 from workers.transactional.group.membership import Membership
 from workers.transactional.group.offset_commits import OffsetCommits
 from workers.transactional.group.ownership import Ownership
+from workers.transactional.group.source_topics import SourceTopics, asker
 from workers.transactional.group.starting import Starting
 from workers.transactional.loop import TaskLoop
 from workers.transactional.producing.idempotent_producer import IdempotentProducer
@@ -57,15 +59,35 @@ def run_task(specification: TaskSpecification, control: Control, *, transform: T
         attempt = Attempt(specification, control, transform=transform, tally=tally, progress=progress)
         try:
             attempt.loop.run(specification.definition.source_topics)
-            end, message = TaskEnd.DRAINED, "drained: nothing is open, the group is left"
+            end, message = TaskEnd.DRAINED, ""
         except SupersededError as superseded:
             end, message = TaskEnd.SUPERSEDED, str(superseded)
             control.event(EventKind.SUPERSEDED, message)
+        except Exception as error:
+            # What was done since the last snapshot counts too; whoever hears of the error adds what it means.
+            progress.last_error = str(error)
+            progress.enter(TaskState.FAILED, now=time.monotonic())
+            raise
         finally:
-            attempt.commits.close()
+            attempt.source_topics.close()
+            has_left = attempt.commits.close()
+        if end is TaskEnd.DRAINED:
+            message = _drained(may_be_open=attempt.loop.may_have_left_open, has_left=has_left)
         state = TaskState.DRAINED if end is TaskEnd.DRAINED else TaskState.SUPERSEDED
         progress.enter(state, now=time.monotonic())
     return TaskResult(end=end, message=message, counters=tally.counters())
+
+
+def _drained(*, may_be_open: bool, has_left: bool) -> str:
+    """What is known of how it was drained, and no more."""
+    if may_be_open:
+        return "drained, but a transaction may be open: its coordinator did not answer, and ends it at its timeout"
+    if not has_left:
+        return (
+            "drained, but the group's coordinator did not answer: the last records may be processed again, and the "
+            "partitions are free when the session is over"
+        )
+    return "drained: nothing is open, the group is left"
 
 
 class Attempt:
@@ -82,15 +104,14 @@ class Attempt:
     ) -> None:
         definition = specification.definition
         transaction_timeout_s = definition.transaction_timeout_ms / 1000
-        max_poll_ms = definition.consumer_overrides.get("max.poll.interval.ms", _DEFAULT_MAX_POLL_INTERVAL_MS)
+        consuming = consumer_config(specification)
+        max_poll_ms = consuming.get("max.poll.interval.ms", _DEFAULT_MAX_POLL_INTERVAL_MS)
         commit_interval_s = definition.commit_interval_ms / 1000
         batch_size = BatchSize(target_s=commit_interval_s)
         ownership = Ownership()
         suspicion = Suspicion(ownership)
         bad_records = BadRecords(definition.errors, announce=control.event)
-        self.commits = OffsetCommits(
-            consumer_config(specification), trouble=lambda error: self.membership.keep_trouble(error)
-        )
+        self.commits = OffsetCommits(consuming, trouble=lambda error: self.membership.keep_trouble(error))
         self.membership = Membership(
             self.commits.consumer,
             ownership=ownership,
@@ -104,6 +125,12 @@ class Attempt:
             tally=tally,
             progress=progress,
             bounds=Bounds(transaction_timeout_s=transaction_timeout_s, max_poll_interval_s=int(max_poll_ms) / 1000),
+        )
+        self.source_topics = SourceTopics(
+            definition.source_topics,
+            ask=asker(admin_config(specification)),
+            ownership=ownership,
+            announce=control.event,
         )
         settling = Settling(
             self.membership,
@@ -123,6 +150,7 @@ class Attempt:
                 commit_starts=self.checkpoints.commit_starts,
                 announce=control.event,
             ),
+            source_topics=self.source_topics,
             processing=Processing(
                 transform,
                 source_topics=definition.source_topics,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -59,9 +59,10 @@ class ScriptedProducer:
         self.bounds_s.append(patience.bound_s)
         self._called("send_offsets")
 
-    def commit(self, *, patience: Patience) -> None:
+    def commit(self, *, patience: Patience, confirmed: Callable[[], None]) -> None:
         self.bounds_s.append(patience.bound_s)
         self._called("commit")
+        confirmed()
 
     def abort(self, *, patience: Patience) -> None:
         self._called("abort")

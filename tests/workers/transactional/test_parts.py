@@ -140,6 +140,10 @@ class TestErrors:
             (KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, txn_requires_abort=True), Severity.ABORTABLE),
             (KafkaError(KafkaError._TIMED_OUT, retriable=True), Severity.RETRIABLE),
             (KafkaError(KafkaError._TIMED_OUT), Severity.RETRIABLE),
+            (KafkaError(KafkaError._MSG_TIMED_OUT), Severity.RETRIABLE),
+            (KafkaError(KafkaError.OFFSET_NOT_AVAILABLE), Severity.RETRIABLE),
+            (KafkaError(KafkaError.NOT_ENOUGH_REPLICAS), Severity.RETRIABLE),
+            (KafkaError(KafkaError._INVALID_DIFFERENT_RECORD), Severity.REFUSED),
             (KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), Severity.FATAL),
             (KafkaError(KafkaError._STATE), Severity.FATAL),
         ],
@@ -231,8 +235,11 @@ class TestLatencyAndTally:
         tally.open.records_in = 5
         tally.aborted()
         tally.open.records_in = 7
-        tally.committed()
+        sent = tally.open
+        tally.begin()
         tally.open.records_in = 9
+        assert tally.counters().records_in == 0
+        tally.committed(sent)
         counters = tally.counters()
         assert (counters.records_in, counters.transactions_committed, counters.transactions_aborted) == (7, 1, 1)
 

@@ -69,3 +69,13 @@ def test_question_is_asked_less_often_the_longer_it_is_not_answered() -> None:
         clock[0] += whole.wait_s + 1e-6
     assert waits[0] < 0.1
     assert 1.9 < waits[-1] < 2.1
+
+
+def test_it_is_known_for_how_long_something_has_been_needed() -> None:
+    clock = [5.0]
+    whole = settling(clock)
+    assert whole.lasts_s == 0.0
+    whole.require_rewind()
+    clock[0] = 7.0
+    whole.require_producer()
+    assert whole.lasts_s == 2.0

@@ -83,7 +83,7 @@ class Membership:
         self._end_checkpoint = end_checkpoint
         self._announce = announce
         self._holds: set[Hold] = set()
-        self._stopped: set[Partition] = set()
+        self._stopped: dict[Partition, int | None] = {}
         self._trouble: BaseException | None = None
 
     def subscribe(self, topics: Sequence[str]) -> None:
@@ -107,7 +107,10 @@ class Membership:
             if error is None:
                 continue
             if error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001 - librdkafka's public name begins so
-                self._stopped.add((message.topic() or "", message.partition() or 0))
+                at = message.offset()
+                self._stopped[message.topic() or "", message.partition() or 0] = (
+                    at if at is not None and at >= 0 else None
+                )
             else:
                 errors.append(error)
         return [message for message in messages if message.error() is None], errors
@@ -115,7 +118,11 @@ class Membership:
     @property
     def stopped(self) -> frozenset[Partition]:
         """Owned partitions that deliver nothing until `restart`: what is committed is nothing, or not in the log."""
-        return self.ownership.owned & self._stopped
+        return self.ownership.owned & self._stopped.keys()
+
+    def stopped_at(self, partition: Partition) -> int | None:
+        """The offset that the log of a stopped partition did not hold; None: it had none to begin at."""
+        return self._stopped.get(partition)
 
     def take_trouble(self) -> BaseException | None:
         """What went wrong inside a callback since the last call."""
@@ -181,7 +188,7 @@ class Membership:
             # Not by seek: the client refuses it for a partition that it has stopped.
             self.consumer.incremental_unassign(_list(again))
             self._take(self.consumer, _list(again))
-        self._stopped.difference_update(again)
+        self._forget_stops(again)
         self.ownership.assigned(again)
 
     def seek(self, partition: Partition, offset: int) -> None:
@@ -194,7 +201,7 @@ class Membership:
             if error.code != KafkaError._STATE:  # noqa: SLF001 - librdkafka's public name begins so
                 raise
             # The client has stopped there, and what it says of it has not been polled yet.
-            self._stopped.add(partition)
+            self._stopped.setdefault(partition, None)
 
     def hold(self, reason: Hold) -> None:
         """Read nothing from now on, newly assigned partitions included, and stay a member."""
@@ -222,7 +229,7 @@ class Membership:
     def on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         with self._keeping_trouble():
             self._take(consumer, partitions)
-        self._stopped.difference_update(_keys(partitions))
+        self._forget_stops(_keys(partitions))
         self.ownership.assigned(_keys(partitions))
         with self._keeping_trouble():
             self._tell(EventKind.ASSIGNED, "assigned", partitions)
@@ -246,6 +253,10 @@ class Membership:
             consumer.pause(partitions)
         else:
             consumer.resume(partitions)
+
+    def _forget_stops(self, partitions: Iterable[Partition]) -> None:
+        for partition in partitions:
+            self._stopped.pop(partition, None)
 
     @contextmanager
     def _keeping_trouble(self) -> Generator[None]:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
@@ -14,6 +15,13 @@ from workers.transactional.errors import AbortableError, LoopError, RetriableErr
 
 _DOING = "commit the input offsets"
 _CLOSE_S = 2.0
+
+
+class _Sent(NamedTuple):
+    """A commit without an answer: since when, and what to do when it is taken. `confirmed` must not raise."""
+
+    at: float
+    confirmed: Callable[[], None]
 
 
 class OffsetCommits:
@@ -28,24 +36,28 @@ class OffsetCommits:
     def __init__(self, config: Config, *, trouble: Callable[[LoopError], None]) -> None:
         self.consumer = Consumer({**config, "on_commit": self._heard})
         self._trouble = trouble
-        self._sent_at: deque[float] = deque()
+        self._sent: deque[_Sent] = deque()
 
-    def commit(self, offsets: list[TopicPartition], *, bound_s: float) -> None:
-        """Send them. AbortableError when an earlier commit has not been answered for `bound_s`."""
+    def commit(self, offsets: list[TopicPartition], *, bound_s: float, confirmed: Callable[[], None]) -> None:
+        """Send them. AbortableError when an earlier commit has not been answered for `bound_s`.
+
+        Args:
+            confirmed: called by the poll in which the coordinator's yes is heard.
+        """
         now = time.monotonic()
-        if self._sent_at and now - self._sent_at[0] > bound_s:
+        if self._sent and now - self._sent[0].at > bound_s:
             raise AbortableError(
-                f"could not {_DOING}: the group's coordinator has not answered for {now - self._sent_at[0]:.1f} s"
+                f"could not {_DOING}: the group's coordinator has not answered for {now - self._sent[0].at:.1f} s"
             )
         try:
             with kafka_call(_DOING):
                 self.consumer.commit(offsets=offsets, asynchronous=True)
         except RetriableError as error:
             raise AbortableError(str(error)) from error
-        self._sent_at.append(now)
+        self._sent.append(_Sent(now, confirmed))
 
-    def close(self) -> None:
-        """Leave the group and close the consumer, after its last commits were answered.
+    def close(self) -> bool:
+        """Leave the group and close the consumer, after its last commits were answered; False if they were not.
 
         `Consumer.close` waits for them without a bound. Where the coordinator is silent, that wait is left to a thread
         that ends with the process; the group learns of its end by the session then.
@@ -53,20 +65,22 @@ class OffsetCommits:
         deadline = time.monotonic() + _CLOSE_S
         with kafka_call("hear of the last commits"):
             self.consumer.pause(self.consumer.assignment())
-            while self._sent_at and time.monotonic() < deadline:
+            while self._sent and time.monotonic() < deadline:
                 # Should a record come after all: nothing of it is committed.
                 self.consumer.consume(1, 0.05)
-        if self._sent_at:
+        if self._sent:
             threading.Thread(target=self.consumer.close, name="close-consumer", daemon=True).start()
-        else:
-            self.consumer.close()
+            return False
+        self.consumer.close()
+        return True
 
     def _heard(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
         """Called by a poll, in the order of sending. Never raises: it runs inside `consume`."""
-        if self._sent_at:
-            self._sent_at.popleft()
+        sent = self._sent.popleft() if self._sent else None
         refused = error or next((entry.error for entry in partitions if entry.error is not None), None)
         if refused is not None:
             problem = translated(refused, _DOING)
             is_sorted = isinstance(problem, AbortableError) or refused.fatal()
             self._trouble(problem if is_sorted else AbortableError(str(problem)))
+        elif sent is not None:
+            sent.confirmed()

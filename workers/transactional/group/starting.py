@@ -40,7 +40,8 @@ class Starting:
       committed before the log's beginning         the beginning, and an event that says what is gone unread: stopping
                                                    would bring nothing back, and more would go meanwhile
       committed behind the log's end               the pipeline stops: the log was cut or made anew, and whether its
-                                                   records have been processed is not to be known
+                                                   records have been processed is not to be known; so too when it was
+                                                   behind the end as the client stopped, and the log has grown since
 
     `latest` is resolved once, for all partitions together, when no partition of any source topic has a committed
     offset. One task does it, the owner of the first partition of the first topic (by name), in one transaction that
@@ -140,6 +141,7 @@ class Starting:
     def _start(self, partition: Partition, committed: int | None, log: LogBounds) -> int | None:
         """The offset to commit before reading goes on; None: what is committed is good."""
         name = f"{partition[0]}-{partition[1]}"
+        at = self._membership.stopped_at(partition)
         if committed is None:
             if self._start_position is StartPosition.LATEST:
                 self._announce(
@@ -149,11 +151,14 @@ class Starting:
                     partitions=(name,),
                 )
             return log.start
-        if committed > log.end:
+        if committed > log.end or (at is not None and at >= log.start):
+            # The log's beginning only moves on: what it did not hold then, and is not before its beginning now, was
+            # behind its end.
             raise PipelineStopError(
-                f"the log of {name} ends at {log.end}, but the group has committed {committed}: the topic was deleted "
-                "and created anew, or its log was cut, and which of its records have been processed is not to be "
-                f"known. Stop the pipeline and reset its offset there, to {log.start} to process all that is there now"
+                f"the log of {name} ends at {log.end}, and has ended before {max(committed, at or 0)}, where reading "
+                "was to go on: the topic was deleted and created anew, or its log was cut, and which of its records "
+                f"have been processed is not to be known. Stop the pipeline and reset its offset there, to {log.start} "
+                "to process all that is there now"
             )
         if committed >= log.start:
             return None

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from workers.transactional.client_config import Config
@@ -57,10 +59,10 @@ class IdempotentProducer(QueueingProducer):
         """Keep them for `commit`: there is no transaction that they could join."""
         self._offsets = offsets
 
-    def commit(self, *, patience: Patience) -> None:
+    def commit(self, *, patience: Patience, confirmed: Callable[[], None]) -> None:
         """Send the offsets off; AbortableError when those before them are not answered within the bound."""
         if self._offsets:
-            self._commits.commit(self._offsets, bound_s=max(SLICE_S, patience.bound_s))
+            self._commits.commit(self._offsets, bound_s=max(SLICE_S, patience.bound_s), confirmed=confirmed)
 
     def abort(self, *, patience: Patience) -> None:
         """What was written stays written; it will be written again."""

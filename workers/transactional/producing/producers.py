@@ -6,14 +6,15 @@ Both promise the same to a checkpoint, so that the rules of ownership are writte
   write_…         enqueue
   flush           nothing is in doubt any more
   send_offsets    the input offsets join the outputs
-  commit          both become visible; after an error its outcome may be unknown
+  commit          both become visible; after an error its outcome may be unknown. `confirmed` is called once the broker
+                  has said that they are: before it returns (transactional), or in a later poll (at least once)
   abort           neither does (transactional), or it is simply not committed (at least once)
   discard         let go of it at once, whatever it still holds
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -34,7 +35,7 @@ class TaskProducer(Protocol):
     def write_outputs(self, outputs: Sequence[Output], *, topic: str) -> None: ...
     def flush(self, *, patience: Patience) -> None: ...
     def send_offsets(self, offsets: list[TopicPartition], consumer: Consumer, *, patience: Patience) -> None: ...
-    def commit(self, *, patience: Patience) -> None: ...
+    def commit(self, *, patience: Patience, confirmed: Callable[[], None]) -> None: ...
     def abort(self, *, patience: Patience) -> None: ...
     def discard(self) -> None: ...
     def partition_count(self, topic: str, timeout_s: float) -> int: ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -118,7 +118,7 @@ class TransactionalProducer(QueueingProducer):
                 f"could not send the input offsets within {patience.bound_s:.1f} s: {error}", code=error.code
             ) from error
 
-    def commit(self, *, patience: Patience) -> None:
+    def commit(self, *, patience: Patience, confirmed: Callable[[], None]) -> None:
         """Commit; OutcomeUnknownError when the coordinator does not say in time what became of it.
 
         Who is fenced here has an unknown outcome too: the client repeats a commit whose answer was lost, and what it
@@ -138,6 +138,7 @@ class TransactionalProducer(QueueingProducer):
         except FencedError as error:
             error.outcome_unknown = True
             raise
+        confirmed()
 
     def abort(self, *, patience: Patience) -> None:
         """Abort what is open; raises RetriableError when the coordinator does not answer in time."""

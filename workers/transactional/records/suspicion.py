@@ -103,8 +103,12 @@ class Suspicion:
 
     def refused(self, positions: Mapping[Partition, int], *, records: int, reason: Exception) -> None:
         """A checkpoint of `records` records up to `positions` was not taken by the broker."""
+        mine = {name: position for name, position in positions.items() if name in self._ownership.owned}
+        if not mine:
+            # Refused inside a revoke callback, and all of it is somebody else's now.
+            return
         self._is_hunting_refused = True
-        for partition, position in positions.items():
+        for partition, position in mine.items():
             if records > 1:
                 self._trials[partition] = trials.after_refusal(records=records, until=position)
             else:

@@ -57,6 +57,11 @@ def read_note(metadata: str) -> Trial:
     return Trial(limit=limit, begun=begun, until=until)
 
 
+def tells_of_a_trial(metadata: str) -> bool:
+    """Whether a committed offset's metadata is a note that somebody began there."""
+    return _NOTE.fullmatch(metadata) is not None
+
+
 def after_deaths(found: Trial, *, offset: int) -> Trial:
     """What to do at `offset` when its note says `found`: the same, or something smaller.
 

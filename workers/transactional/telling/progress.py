@@ -37,11 +37,11 @@ class Progress:
     def state(self) -> TaskState:
         return self._state
 
-    def enter(self, state: TaskState, *, now: float) -> None:
-        """Change the state and say so at once."""
+    def enter(self, state: TaskState, *, now: float, opened_at: float | None = None) -> None:
+        """Change the state and say so at once; `opened_at` as in `publish`."""
         if state is not self._state:
             self._state = state
-            self.publish(now=now, opened_at=None)
+            self.publish(now=now, opened_at=opened_at)
 
     def committed(self, positions: Mapping[Partition, int]) -> None:
         self._committed.update(positions)

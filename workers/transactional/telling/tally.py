@@ -29,11 +29,15 @@ class Tally:
         self._aborted = 0
         self._unknown = 0
 
-    def committed(self) -> None:
+    def begin(self) -> None:
+        """What follows is work of another checkpoint."""
+        self.open = Work()
+
+    def committed(self, work: Work) -> None:
+        """A checkpoint with this work is committed, as the broker says."""
         self._committed += 1
         for name in Work.__struct_fields__:
-            setattr(self._done, name, getattr(self._done, name) + getattr(self.open, name))
-        self.open = Work()
+            setattr(self._done, name, getattr(self._done, name) + getattr(work, name))
 
     def aborted(self) -> None:
         self._aborted += 1

@@ -116,6 +116,20 @@ def test_partition_that_comes_back_is_vetted_again() -> None:
     assert suspicion.unvetted([P]) == [P]
 
 
+def test_refusal_heard_inside_a_revoke_leaves_no_suspicion_of_what_is_gone() -> None:
+    """Nobody would ever end it: the task would read a few records at a time for as long as it lives."""
+    ownership = Ownership()
+    other: Partition = ("t", 1)
+    ownership.assigned([P, other])
+    suspicion = Suspicion(ownership)
+    ownership.given_up([P])
+    suspicion.refused({P: 100}, records=100, reason=RuntimeError("too large"))
+    assert not suspicion.is_active
+    suspicion.refused({P: 100, other: 50}, records=80, reason=RuntimeError("too large"))
+    suspicion.committed({other: 50})
+    assert not suspicion.is_active
+
+
 @given(st.text(max_size=60))
 def test_foreign_metadata_is_no_note(metadata: str) -> None:
     assert read_note(metadata) == Trial()

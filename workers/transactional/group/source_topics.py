@@ -1,0 +1,142 @@
+"""Whether the source topics are there, and whether they are still the ones that this task has been reading."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, Protocol
+
+import msgspec
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient
+
+from app.wire.heartbeat import EventKind
+from workers.transactional.client_config import Config
+from workers.transactional.errors import PipelineStopError
+from workers.transactional.group.membership import Announce
+from workers.transactional.group.ownership import Ownership, Partition
+
+_EVERY_S = 5.0
+_ANSWER_S = 5.0
+_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+"""The zero id, as base64: brokers before 2.8 know topics by name only."""
+
+
+class Described(Protocol):
+    """What is used of librdkafka's description of a topic. Its ids have no equality, their text has."""
+
+    topic_id: object
+
+
+Ask = Callable[[Sequence[str]], Mapping[str, "Future[Described]"]]
+"""Asks the brokers for topics; answers at once, with futures."""
+
+
+class Known(msgspec.Struct, frozen=True):
+    """The topic that a name stood for at the last look, and the numbers of what was owned before it was asked."""
+
+    topic_id: str
+    numbers: dict[Partition, int]
+
+
+class SourceTopics:
+    """Looks at the topics after every rebalance and every few seconds. Nobody waits for the answers.
+
+    Consumers know topics by name. One that is deleted and created again before they hear of it is read on at the old
+    position: what it got below that is skipped in silence, and the old one's offsets are committed for the new one. A
+    topic's id tells the two apart. Which records of the new one have been processed is not to be known then, so the
+    pipeline stops. A KIP-848 group takes the partitions away and gives them anew, but with the old one's offsets, where
+    those are not cleaned away yet; so that is no better.
+
+    Where the topic was seen to be missing in between, and its partitions are gone, nothing of the old one is left: the
+    broker takes no offsets for a topic that it does not have. Then the new one is begun as any other (see Starting).
+
+    A topic that is missing is told, since a KIP-848 group takes its partitions away without a word.
+    """
+
+    def __init__(
+        self,
+        topics: Sequence[str],
+        *,
+        ask: Ask,
+        ownership: Ownership,
+        announce: Announce,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._topics = tuple(topics)
+        self._ask = ask
+        self._ownership = ownership
+        self._announce = announce
+        self._clock = clock
+        self._pending: Mapping[str, Future[Described]] = {}
+        self._changes = -1
+        self._asked_at = 0.0
+        self._numbers: dict[Partition, int] = {}
+        self._known: dict[str, Known] = {}
+        self._missing: set[str] = set()
+
+    def look(self) -> None:
+        """Take an answer that has come, or ask if it is time; call it often.
+
+        Raises:
+            PipelineStopError: a topic was made anew, and offsets of the old one may be taken for the new one's.
+        """
+        if self._pending:
+            if all(answer.done() for answer in self._pending.values()):
+                pending, self._pending = self._pending, {}
+                for topic, answer in pending.items():
+                    self._judge(topic, answer)
+        elif self._changes != self._ownership.changes or self._clock() - self._asked_at >= _EVERY_S:
+            self._changes, self._asked_at = self._ownership.changes, self._clock()
+            # As of now: a rebalance that comes before the answer may have brought another topic.
+            self._numbers = {name: self._ownership.number(name) for name in self._ownership.owned}
+            self._pending = self._ask(self._topics)
+
+    def close(self) -> None:
+        """Let go of the client."""
+        self._ask = _nobody
+        self._pending = {}
+
+    def _judge(self, topic: str, answer: Future[Described]) -> None:
+        try:
+            topic_id = str(answer.result().topic_id)
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART and topic not in self._missing:
+                self._missing.add(topic)
+                self._announce(
+                    EventKind.ERROR,
+                    f"there is no topic {topic}: nothing of it is read. Create it, or take it out of the source topics",
+                )
+            # A broker that does not answer is told by those who depend on it.
+            return
+        was_missing = topic in self._missing
+        self._missing.discard(topic)
+        if topic_id == _NO_ID:
+            return
+        before, self._known[topic] = self._known.get(topic), Known(topic_id, self._numbers)
+        if before is None or before.topic_id == topic_id:
+            return
+        is_kept = any(
+            name[0] == topic and self._ownership.is_unchanged(name, number) for name, number in before.numbers.items()
+        )
+        if is_kept or not was_missing:
+            raise PipelineStopError(
+                f"{topic} was deleted and created anew while the pipeline was reading it: what lies below the old "
+                "positions may have been skipped, and which of its records have been processed is not to be known. "
+                "Stop the pipeline and reset its offsets, to 0 to process all that is there now"
+            )
+
+
+def _nobody(_topics: Sequence[str]) -> Mapping[str, Future[Described]]:
+    return {}
+
+
+def asker(config: Config) -> Ask:
+    """Asks through a client of its own: a consumer does not tell the ids of topics."""
+    client: Any = AdminClient({**config})
+
+    def ask(topics: Sequence[str]) -> Mapping[str, Future[Described]]:
+        return client.describe_topics(TopicCollection(list(topics)), request_timeout=_ANSWER_S)
+
+    return ask
