@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from app.domain.access import Principal, Verb, require
+from app.domain.clusters.cluster import Cluster
 from app.domain.command import Command
 from app.domain.errors import InvalidError, PreconditionError
 from app.domain.fencing_events.cases import case_of_command
@@ -13,7 +14,7 @@ from app.domain.stuck.diagnosis import Explanation, Kind
 from app.domain.stuck.ending import EndPlan, Plan
 from app.ports.clock import Clock
 from app.ports.transactions import TransactionBrokers
-from app.ports.unit_of_work import UnitOfWork
+from app.ports.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from app.services.access import command_log
 from app.services.fencing_events import record_cases
 from app.services.stuck import ending, explaining
@@ -22,7 +23,7 @@ from app.services.stuck.owners import ask_of
 
 
 async def explain(
-    uow: UnitOfWork,
+    unit_of_work: UnitOfWorkFactory,
     brokers: TransactionBrokers,
     *,
     cluster: str,
@@ -31,20 +32,21 @@ async def explain(
     clock: Clock,
 ) -> Explanation:
     """Why a group, or the readers of a topic or partition, do not get on. Raises NotFoundError."""
-    entry = await uow.clusters.get(cluster)
-    return await explaining.explain(brokers, entry.connection(), target, ask_of(uow, entry, clock), kind=kind)
+    entry = await _entry(unit_of_work, cluster)
+    return await explaining.explain(brokers, entry.connection(), target, ask_of(unit_of_work, entry, clock), kind=kind)
 
 
 async def preview_fence(
-    uow: UnitOfWork, brokers: TransactionBrokers, *, cluster: str, transactional_id: str, clock: Clock
+    unit_of_work: UnitOfWorkFactory, brokers: TransactionBrokers, *, cluster: str, transactional_id: str, clock: Clock
 ) -> Plan:
     """What `fence` would do now."""
-    entry = await uow.clusters.get(cluster)
-    return await ending.plan_fencing(brokers, entry.connection(), transactional_id, ask_of(uow, entry, clock))
+    entry = await _entry(unit_of_work, cluster)
+    return await ending.plan_fencing(brokers, entry.connection(), transactional_id, ask_of(unit_of_work, entry, clock))
 
 
 async def fence(
     uow: UnitOfWork,
+    unit_of_work: UnitOfWorkFactory,
     brokers: TransactionBrokers,
     *,
     cluster: str,
@@ -69,7 +71,9 @@ async def fence(
         details={"transactional_id": transactional_id, "force": force},
     )
     # Last, since a broker cannot be rolled back: the row is there when this returns, or nothing was done.
-    fenced = await ending.fence(brokers, entry.connection(), transactional_id, ask_of(uow, entry, clock), force=force)
+    fenced = await ending.fence(
+        brokers, entry.connection(), transactional_id, ask_of(unit_of_work, entry, clock), force=force
+    )
     if fenced.plan.known is not None:
         word = _word(command, CommandVerb.FENCE, producer_id=fenced.producer_id, producer_epoch=fenced.producer_epoch)
         case = case_of_command(
@@ -84,7 +88,7 @@ async def fence(
 
 
 async def preview_end(
-    uow: UnitOfWork,
+    unit_of_work: UnitOfWorkFactory,
     brokers: TransactionBrokers,
     *,
     cluster: str,
@@ -94,13 +98,14 @@ async def preview_end(
     clock: Clock,
 ) -> EndPlan:
     """What `end` would do now; without `start_offset` to the transaction that holds readers up."""
-    entry = await uow.clusters.get(cluster)
-    ask = ask_of(uow, entry, clock)
+    entry = await _entry(unit_of_work, cluster)
+    ask = ask_of(unit_of_work, entry, clock)
     return await ending.plan_ending(brokers, entry.connection(), topic, partition, ask, start_offset=start_offset)
 
 
 async def end(
     uow: UnitOfWork,
+    unit_of_work: UnitOfWorkFactory,
     brokers: TransactionBrokers,
     *,
     cluster: str,
@@ -120,7 +125,7 @@ async def end(
     require(by, Verb.END_TRANSACTION)
     _needs_reason(force=force, why=why)
     entry = await uow.clusters.get(cluster)
-    ask = ask_of(uow, entry, clock)
+    ask = ask_of(unit_of_work, entry, clock)
     planned = await ending.plan_ending(brokers, entry.connection(), topic, partition, ask, start_offset=expected[2])
     if planned.target is not None and planned.target.identity != expected:
         raise PreconditionError(
@@ -175,6 +180,12 @@ def _word(command: Command, verb: CommandVerb, **answer: Any) -> CommandWord:
         why=command.why,
         **answer,
     )
+
+
+async def _entry(unit_of_work: UnitOfWorkFactory, cluster: str) -> Cluster:
+    """Asked for and let go: brokers may be long in answering, and connections to the database are few."""
+    async with unit_of_work() as uow:
+        return await uow.clusters.get(cluster)
 
 
 def _needs_reason(*, force: bool, why: str | None) -> None:

@@ -10,17 +10,18 @@ from app.domain.stuck.diagnosis import Asked
 from app.domain.stuck.facts import Owner
 from app.domain.transactions.mapping import TransactionalIdOwner
 from app.ports.clock import Clock
-from app.ports.unit_of_work import UnitOfWork
+from app.ports.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from app.services.stuck.explaining import Ask
 
 _ENDED = frozenset({TaskState.DRAINED, TaskState.SUPERSEDED, TaskState.FAILED})
 
 
-def ask_of(uow: UnitOfWork, cluster: Cluster, clock: Clock) -> Ask:
+def ask_of(unit_of_work: UnitOfWorkFactory, cluster: Cluster, clock: Clock) -> Ask:
     """Who asks about a registered cluster: this server, which knows whose the ids of its pipelines are."""
 
     async def ask(ids: Collection[str]) -> Asked:
-        owners = await owners_of(uow, kafka_cluster_id=cluster.kafka_cluster_id, ids=ids)
+        async with unit_of_work() as uow:
+            owners = await owners_of(uow, kafka_cluster_id=cluster.kafka_cluster_id, ids=ids)
         return Asked(
             bootstrap_servers=cluster.bootstrap_servers,
             now_ms=int(clock.now().timestamp() * 1000),

@@ -42,14 +42,13 @@ Target = Annotated[
 async def explain_stuck(
     name: NameInPath,
     target: Target,
-    uow: Uow,
     wiring: WiringDep,
     _: Annotated[Principal, may(Verb.VIEW)],
     kind: Annotated[Kind | None, Query(description="What `target` is, where a group and a topic share a name.")] = None,
 ) -> Explanation:
     """Why a group, or the readers of a topic or partition, do not get on: the brokers are asked now."""
     found = await operating.explain(
-        uow, wiring.transactions, cluster=name, target=target, kind=kind, clock=wiring.clock
+        wiring.unit_of_work, wiring.transactions, cluster=name, target=target, kind=kind, clock=wiring.clock
     )
     return Explanation.of(found)
 
@@ -58,13 +57,16 @@ async def explain_stuck(
 async def preview_fence(
     name: NameInPath,
     body: FenceTarget,
-    uow: Uow,
     wiring: WiringDep,
     _: Annotated[Principal, may(Verb.FENCE_TRANSACTION)],
 ) -> Plan:
     """What fencing the id would do now, and what speaks against it. Nothing is changed."""
     plan = await operating.preview_fence(
-        uow, wiring.transactions, cluster=name, transactional_id=body.transactional_id, clock=wiring.clock
+        wiring.unit_of_work,
+        wiring.transactions,
+        cluster=name,
+        transactional_id=body.transactional_id,
+        clock=wiring.clock,
     )
     return Plan.of(plan)
 
@@ -84,6 +86,7 @@ async def fence(
         return Fenced.of(
             await operating.fence(
                 uow,
+                wiring.unit_of_work,
                 wiring.transactions,
                 cluster=name,
                 transactional_id=body.transactional_id,
@@ -99,11 +102,11 @@ async def fence(
 
 @router.post("/transactions/preview-end", responses=refusals(404, 413))
 async def preview_end(
-    name: NameInPath, body: EndTarget, uow: Uow, wiring: WiringDep, _: Annotated[Principal, may(Verb.END_TRANSACTION)]
+    name: NameInPath, body: EndTarget, wiring: WiringDep, _: Annotated[Principal, may(Verb.END_TRANSACTION)]
 ) -> EndPlan:
     """What an abort marker in this partition would do now, and what speaks against it. Nothing is changed."""
     plan = await operating.preview_end(
-        uow,
+        wiring.unit_of_work,
         wiring.transactions,
         cluster=name,
         topic=body.topic,
@@ -129,6 +132,7 @@ async def end(
         return Ended.of(
             await operating.end(
                 uow,
+                wiring.unit_of_work,
                 wiring.transactions,
                 cluster=name,
                 topic=body.topic,

@@ -33,14 +33,21 @@ _QUIET = (Verdict.FREE, Verdict.ONLY_MARKERS)
 
 def looking_at(wiring: Wiring, *, cluster: str, target: str, kind: Kind | None) -> Look:
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
-        del principal, now
-        registered = [one.name for one in await clusters.list_clusters(uow)]
+        del principal, now, uow
+        # A unit of its own, and gone before the brokers are asked: the look's would keep its connection meanwhile.
+        async with wiring.unit_of_work() as fresh:
+            registered = [one.name for one in await clusters.list_clusters(fresh)]
         found: Explanation | None = None
         problem: str | None = None
         if cluster and target:
             try:
                 found = await operating.explain(
-                    uow, wiring.transactions, cluster=cluster, target=target, kind=kind, clock=wiring.clock
+                    wiring.unit_of_work,
+                    wiring.transactions,
+                    cluster=cluster,
+                    target=target,
+                    kind=kind,
+                    clock=wiring.clock,
                 )
             except FencelineError as error:
                 # The form stays, with what was typed; a broker that is away may be back for the next look.
@@ -133,9 +140,13 @@ async def show_fence(
 
 def _fence_look(wiring: Wiring, cluster: str, transactional_id: str, target: str) -> Look:
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
-        del principal, now
+        del principal, now, uow
         plan = await operating.preview_fence(
-            uow, wiring.transactions, cluster=cluster, transactional_id=transactional_id, clock=wiring.clock
+            wiring.unit_of_work,
+            wiring.transactions,
+            cluster=cluster,
+            transactional_id=transactional_id,
+            clock=wiring.clock,
         )
         fields = {"cluster": cluster, "id": transactional_id, "target": target}
         context = {"verb": "Fence", "subject": transactional_id, "plan": plan, "action": "/stuck/fence"}
@@ -159,6 +170,7 @@ async def fence(
     try:
         await operating.fence(
             uow,
+            wiring.unit_of_work,
             wiring.transactions,
             cluster=cluster,
             transactional_id=transactional_id,
@@ -192,9 +204,9 @@ async def show_end(
 
 def _end_look(wiring: Wiring, cluster: str, topic: str, partition: int, start_offset: int | None, target: str) -> Look:
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
-        del principal, now
+        del principal, now, uow
         plan = await operating.preview_end(
-            uow,
+            wiring.unit_of_work,
             wiring.transactions,
             cluster=cluster,
             topic=topic,
@@ -234,6 +246,7 @@ async def end(
     try:
         await operating.end(
             uow,
+            wiring.unit_of_work,
             wiring.transactions,
             cluster=cluster,
             topic=topic,

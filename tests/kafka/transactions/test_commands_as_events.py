@@ -73,6 +73,7 @@ async def test_fence_is_an_event_that_the_journal_joins(database: Database, scen
     async with database.unit_of_work() as uow:
         await operating.fence(
             uow,
+            database.unit_of_work,
             scene.brokers,
             cluster="prod",
             transactional_id=name,
@@ -104,11 +105,18 @@ async def test_end_is_an_event_that_says_what_the_coordinator_knew(
         scene.leave_open(topic, transactional_id=name)
     async with database.unit_of_work() as uow:
         plan = await operating.preview_end(
-            uow, scene.brokers, cluster="prod", topic=topic, partition=0, start_offset=None, clock=SystemClock()
+            database.unit_of_work,
+            scene.brokers,
+            cluster="prod",
+            topic=topic,
+            partition=0,
+            start_offset=None,
+            clock=SystemClock(),
         )
         assert plan.target is not None
         await operating.end(
             uow,
+            database.unit_of_work,
             scene.brokers,
             cluster="prod",
             topic=topic,

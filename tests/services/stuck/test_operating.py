@@ -66,10 +66,9 @@ def leave_open(kafka: KafkaCluster, make_topic: MakeTopic) -> LeaveOpen:
 
 
 async def explained(plane: ControlPlane, topic: str) -> Diagnosis:
-    async with plane.uow() as uow:
-        found = await operating.explain(
-            uow, BROKERS, cluster=CLUSTER, target=f"{topic}:0", kind=None, clock=PlaneClock(plane)
-        )
+    found = await operating.explain(
+        plane.uow, BROKERS, cluster=CLUSTER, target=f"{topic}:0", kind=None, clock=PlaneClock(plane)
+    )
     (one,) = found.partitions
     return one
 
@@ -78,6 +77,7 @@ async def fence(plane: ControlPlane, name: str, *, by: Principal = OLIVIA, force
     async with plane.uow() as uow:
         await operating.fence(
             uow,
+            plane.uow,
             BROKERS,
             cluster=CLUSTER,
             transactional_id=name,
@@ -140,10 +140,9 @@ async def test_what_is_refused_leaves_no_row_and_changes_nothing(
     with pytest.raises(ConflictError, match="living producer"):
         await fence(registered, name, force=False)
     with pytest.raises(NotFoundError):
-        async with registered.uow() as uow:
-            await operating.preview_fence(
-                uow, BROKERS, cluster="nobody", transactional_id=name, clock=PlaneClock(registered)
-            )
+        await operating.preview_fence(
+            registered.uow, BROKERS, cluster="nobody", transactional_id=name, clock=PlaneClock(registered)
+        )
     assert await log_of(registered) == []
     assert (await explained(registered, topic)).verdict is not Verdict.FREE
 
@@ -152,6 +151,7 @@ async def end(plane: ControlPlane, topic: str, expected: tuple[int, int, int], *
     async with plane.uow() as uow:
         await operating.end(
             uow,
+            plane.uow,
             BROKERS,
             cluster=CLUSTER,
             topic=topic,
@@ -167,16 +167,15 @@ async def end(plane: ControlPlane, topic: str, expected: tuple[int, int, int], *
 
 async def test_only_the_transaction_that_was_seen_is_ended(registered: ControlPlane, leave_open: LeaveOpen) -> None:
     name, topic = leave_open()
-    async with registered.uow() as uow:
-        plan = await operating.preview_end(
-            uow,
-            BROKERS,
-            cluster=CLUSTER,
-            topic=topic,
-            partition=0,
-            start_offset=None,
-            clock=PlaneClock(registered),
-        )
+    plan = await operating.preview_end(
+        registered.uow,
+        BROKERS,
+        cluster=CLUSTER,
+        topic=topic,
+        partition=0,
+        start_offset=None,
+        clock=PlaneClock(registered),
+    )
     assert plan.target is not None
     producer_id, epoch, offset = plan.target.identity
     with pytest.raises(PreconditionError, match="another transaction begins at offset 0"):
