@@ -79,6 +79,7 @@ def log(
             lambda brokers: look_into_log(
                 brokers,
                 connection,
+                ask_ids=lambda wanted: brokers.read_transactional_ids(connection, wanted, timeout_s=_IDS_TIMEOUT_S),
                 topic=topic,
                 partition=partition,
                 start=begin,
@@ -86,7 +87,6 @@ def log(
                 keys=keys,
                 values=values,
                 timeout_s=_TIMEOUT_S,
-                ids_timeout_s=_IDS_TIMEOUT_S,
             )
         )
     if as_json:

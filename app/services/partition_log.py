@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Collection
 from datetime import datetime
 
 import msgspec
@@ -11,7 +12,7 @@ from app.domain.errors import UnavailableError
 from app.domain.page import checked_limit
 from app.domain.partition_log.entries import LogEntry, entries_of, named
 from app.domain.partition_log.look import Landmark, LogBounds
-from app.ports.brokers import DEFAULT_TIMEOUT_S, Brokers, Connection, TopicPartition
+from app.ports.brokers import DEFAULT_TIMEOUT_S, Brokers, Connection, TopicPartition, TransactionalIds
 from app.ports.unit_of_work import UnitOfWork
 from app.services.access import command_log
 
@@ -32,10 +33,14 @@ class PartitionLog(msgspec.Struct, frozen=True, kw_only=True):
     ids_note: str | None = None
 
 
+AskIds = Callable[[Collection[int]], Awaitable[TransactionalIds]]
+
+
 async def look_into_log(
     brokers: Brokers,
     connection: Connection,
     *,
+    ask_ids: AskIds,
     topic: str,
     partition: int,
     start: int | Landmark,
@@ -43,12 +48,12 @@ async def look_into_log(
     keys: bool = False,
     values: bool = False,
     timeout_s: float = DEFAULT_TIMEOUT_S,
-    ids_timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> PartitionLog:
     """At most `limit` batches from `start` on, with their outcomes and the ids of their producers.
 
+    ask_ids: whose producer ids these are; what it cannot tell is no error, the answer says so.
+
     Raises NotFoundError, InvalidError for an offset that the log does not have, and what app/ports/brokers.py says.
-    Transactional ids that cannot be read are no error: the answer says so.
     """
     at = TopicPartition(topic, partition)
     look = await brokers.read_partition_log(
@@ -59,7 +64,7 @@ async def look_into_log(
     ids_note = None
     try:
         if producer_ids:
-            ids, ids_note = await brokers.read_transactional_ids(connection, producer_ids, timeout_s=ids_timeout_s)
+            ids, ids_note = await ask_ids(producer_ids)
             entries = named(entries, ids)
     except UnavailableError as error:
         ids_note = f"transactional ids are not known: {error.message}"

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from app.domain.access import Principal, Verb, require
 from app.domain.partition_log.look import Landmark
+from app.ports.brokers import TransactionalIds
 from app.services.defining.clusters import get_cluster
+from app.services.observing.transactional_ids import transactional_ids_of
 from app.services.partition_log import PartitionLog, look_into_log, note_look_at_records
 from app.web.dependencies import Wiring
 
@@ -33,9 +37,20 @@ async def look_for(
         require(by, Verb.READ_RECORDS)
     async with wiring.unit_of_work() as uow:
         connection = (await get_cluster(uow, cluster)).connection()
+
+    async def ask_ids(producer_ids: Collection[int]) -> TransactionalIds:
+        now_ms = int(wiring.clock.now().timestamp() * 1000)
+        followed = await transactional_ids_of(
+            wiring.observations, cluster=cluster, producer_ids=producer_ids, as_of_ms=now_ms
+        )
+        if followed is not None:
+            return TransactionalIds(followed)
+        return await wiring.brokers.read_transactional_ids(connection, producer_ids)
+
     found = await look_into_log(
         wiring.brokers,
         connection,
+        ask_ids=ask_ids,
         topic=topic,
         partition=partition,
         start=start,

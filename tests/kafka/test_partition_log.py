@@ -48,19 +48,20 @@ async def look(
     *,
     start: int | Landmark = 0,
     limit: int = 100,
+    partition: int = 0,
     values: bool = False,
 ) -> PartitionLog:
     return await look_into_log(
         brokers,
         connection,
+        ask_ids=lambda wanted: brokers.read_transactional_ids(connection, wanted, timeout_s=_TIMEOUT_S),
         topic=topic,
-        partition=0,
+        partition=partition,
         start=start,
         limit=limit,
         keys=values,
         values=values,
         timeout_s=_TIMEOUT_S,
-        ids_timeout_s=_TIMEOUT_S,
     )
 
 
@@ -214,7 +215,7 @@ async def test_what_is_not_there_is_named(brokers: KafkaBrokers, connection: Con
     with pytest.raises(NotFoundError, match="no topic no-such-topic"):
         await look(brokers, connection, "no-such-topic")
     with pytest.raises(NotFoundError, match=f"{topic} has partitions 0 to 1, no partition 7"):
-        await look_into_log(brokers, connection, topic=topic, partition=7, start=0, limit=1)
+        await look(brokers, connection, topic, partition=7)
     with pytest.raises(InvalidError, match=r"out of range: .* is empty; its next record gets offset 0"):
         await look(brokers, connection, topic, start=1)
     assert (await look(brokers, connection, topic)).entries == ()
