@@ -5,10 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.domain.fencing_events.cases import (
-    case_of_command,
-    case_of_marker,
     case_of_word,
-    generations_of,
     joined,
     told,
 )
@@ -16,97 +13,25 @@ from app.domain.fencing_events.evidence import (
     ClientWord,
     CommandVerb,
     CommandWord,
-    CoordinatorRecord,
     Evidence,
-    GroupRecord,
-    MarkerRecord,
 )
-from app.domain.fencing_events.fencing_event import Case, Cause, Confidence, FencingEvent, FencingKey, FencingKind
+from app.domain.fencing_events.fencing_event import Case, Cause, Confidence, FencingKey, FencingKind
 from app.domain.fencing_events.steps import cases_of
-from app.domain.journals.live_groups import LiveGroup, LiveGroups
-from app.domain.journals.live_transactions import LiveTransaction, LiveTransactions
-from app.domain.journals.record_batch import Marker, MarkerType, RecordBatch, read_marker, read_records, split_batches
 from app.domain.journals.transaction_state import TransactionStatus
 from app.domain.runs.task import EventKind
 from tests.domain.fencing_events.coordinator import CLUSTER, ID, TIMEOUT_MS, Client, Coordinator
-from tests.support.recordings import GROUPS, SINK, TRANSACTIONS, VERSION_NAMES, recorded_bytes
-
-both_versions = pytest.mark.parametrize("version", VERSION_NAMES)
-before_kip_890 = pytest.mark.parametrize("client", [Client.BEFORE_V1, Client.TV_0])
-every_client = pytest.mark.parametrize("client", list(Client))
-NEW = VERSION_NAMES[0]
-
-
-def recorded_ids(version: str) -> dict[str, LiveTransaction]:
-    live = LiveTransactions()
-    for batch in split_batches(recorded_bytes(version, TRANSACTIONS)):
-        live.apply(0, batch)
-    return live.ids
-
-
-def recorded_group(version: str, group: str) -> LiveGroup:
-    """As of before its deletion."""
-    live, found = LiveGroups(), None
-    for batch in split_batches(recorded_bytes(version, GROUPS)):
-        live.apply(0, batch)
-        found = live.groups.get(group, found)
-    assert found is not None
-    return found
-
-
-def events(live: LiveTransaction, *more: Case | None) -> dict[tuple[int, FencingKind], FencingEvent]:
-    """By the epoch that ended and what was taken."""
-    cases = [*cases_of(live, kafka_cluster_id=CLUSTER), *(case for case in more if case is not None)]
-    found = [event for case in joined(cases) if (event := told(case)) is not None]
-    return {(event.key.producer_epoch, event.key.kind): event for event in found}
-
-
-def epoch_event(live: LiveTransaction, epoch: int, *more: Case | None) -> FencingEvent:
-    return events(live, *more)[epoch, FencingKind.EPOCH]
-
-
-def word(
-    kind: EventKind = EventKind.FENCED,
-    *,
-    error: str | None = None,
-    generation: int | None = 1,
-    group: str = "flights",
-) -> ClientWord:
-    return ClientWord(
-        event_id=f"event-{kind}",
-        kind=kind,
-        at_ms=2_000_000,
-        message="could not commit",
-        run_id="run",
-        ordinal=0,
-        lease=1,
-        task=1,
-        attempt=2,
-        host="w1",
-        group=group,
-        error=error,
-        generation=generation,
-        partitions=("flights-0",),
-    )
-
-
-def felt(live: LiveTransaction, said: ClientWord, *, epoch: int, producer_id: int | None = None) -> Case:
-    case = case_of_word(
-        said,
-        kafka_cluster_id=CLUSTER,
-        transactional_id=live.transactional_id,
-        producer_id=live.state.producer_id if producer_id is None else producer_id,
-        producer_epoch=epoch,
-    )
-    assert case is not None
-    return case
-
-
-def records(event: FencingEvent) -> list[tuple[TransactionStatus, int]]:
-    return [
-        (one.record.status, one.record.producer_epoch) for one in event.evidence if isinstance(one, CoordinatorRecord)
-    ]
-
+from tests.domain.fencing_events.scenes import (
+    before_kip_890,
+    both_versions,
+    commanded,
+    epoch_event,
+    events,
+    every_client,
+    felt,
+    recorded_ids,
+    records,
+    word,
+)
 
 # Takeover
 
@@ -197,12 +122,6 @@ def test_takeover_after_the_timeout_was_over_may_be_either(client: Client) -> No
 
 
 # Operator's fence
-
-
-def commanded(command: CommandWord, *, transactional_id: str = ID) -> Case:
-    return case_of_command(
-        command, kafka_cluster_id=CLUSTER, transactional_id=transactional_id, producer_id=7, producer_epoch=0
-    )
 
 
 def fence_command(coordinator: Coordinator, *, answered: bool = True) -> CommandWord:
@@ -305,157 +224,6 @@ def test_refusal_of_which_the_journal_shows_nothing_is_unexplained() -> None:
     live = Coordinator().live
     verdict = epoch_event(live, 0, felt(live, word(), epoch=0)).verdict
     assert (verdict.cause, verdict.confidence) == (Cause.UNEXPLAINED, Confidence.OPEN)
-
-
-# Membership
-
-
-@both_versions
-@pytest.mark.parametrize("error", ["ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID"])
-def test_stale_generation_is_joined_with_the_group(version: str, error: str) -> None:
-    group = recorded_group(version, "classic")
-    reached = generations_of(group, partition=0)
-    said = word(EventKind.ABORTED, error=error, generation=reached[0].number, group="classic")
-    event = membership_event(said, reached)
-    assert (event.verdict.cause, event.verdict.confidence) == (Cause.STALE_GENERATION, Confidence.CERTAIN)
-    assert [one.number for one in event.evidence if isinstance(one, GroupRecord)] == [reached[1].number]
-    assert f"at generation {reached[0].number}, the group reached {reached[1].number}" in event.verdict.sentence
-
-
-@both_versions
-def test_stale_member_epoch_is_joined_with_the_group(version: str) -> None:
-    reached = generations_of(recorded_group(version, "modern"), partition=0)
-    said = word(EventKind.ABORTED, error="STALE_MEMBER_EPOCH", generation=reached[0].number, group="modern")
-    event = membership_event(said, reached)
-    assert (event.verdict.cause, event.verdict.confidence) == (Cause.STALE_MEMBER_EPOCH, Confidence.CERTAIN)
-
-
-def test_stale_generation_without_the_groups_journal_is_likely() -> None:
-    event = membership_event(word(EventKind.ABORTED, error="UNKNOWN_MEMBER_ID"), ())
-    assert (event.verdict.cause, event.verdict.confidence) == (Cause.STALE_GENERATION, Confidence.LIKELY)
-
-
-def test_member_that_lost_its_partitions() -> None:
-    event = membership_event(word(EventKind.LOST), ())
-    assert event.verdict.cause is Cause.STALE_GENERATION
-    assert "went on without instance 0 task 1 attempt 2 on w1 and lost flights-0" in event.verdict.sentence
-
-
-def test_rebalance_in_progress_is_no_fencing() -> None:
-    assert membership_case(word(EventKind.ABORTED, error="REBALANCE_IN_PROGRESS"), ()) is None
-    assert membership_case(word(EventKind.REVOKED), ()) is None
-
-
-def membership_case(said: ClientWord, reached: tuple[GroupRecord, ...]) -> Case | None:
-    return case_of_word(
-        said, kafka_cluster_id=CLUSTER, transactional_id=ID, producer_id=7, producer_epoch=0, generations=reached
-    )
-
-
-def membership_event(said: ClientWord, reached: tuple[GroupRecord, ...]) -> FencingEvent:
-    case = membership_case(said, reached)
-    assert case is not None
-    event = told(case)
-    assert event is not None
-    assert event.key.kind is FencingKind.MEMBERSHIP
-    return event
-
-
-# Markers that no coordinator decided
-
-
-def marker(*, at_ms: int, partition: int = 0, kind: MarkerType = MarkerType.ABORT) -> MarkerRecord:
-    return MarkerRecord(topic="delayed", partition=partition, offset=40, at_ms=at_ms, type=kind, coordinator_epoch=0)
-
-
-def marker_event(found: MarkerRecord, live: LiveTransaction | None, *more: Case) -> FencingEvent | None:
-    case = case_of_marker(found, kafka_cluster_id=CLUSTER, producer_id=7, producer_epoch=0, live=live)
-    cases = joined([*([case] if case else ()), *more])
-    assert len(cases) <= 1
-    return told(cases[0]) if cases else None
-
-
-@every_client
-def test_operator_abort_of_a_transaction_that_its_coordinator_has_open(client: Client) -> None:
-    coordinator = Coordinator(client)
-    coordinator.begin()
-    event = marker_event(marker(at_ms=coordinator.now_ms + 500), coordinator.live)
-    assert event is not None
-    assert (event.verdict.cause, event.verdict.confidence) == (Cause.OPERATOR_ABORT, Confidence.LIKELY)
-    assert event.key.transactional_id == ID
-
-
-@before_kip_890
-def test_hanging_transaction_ended(client: Client) -> None:
-    """A late write opened a partition again after the transaction was over; only an operator can end that."""
-    coordinator = Coordinator(client)
-    coordinator.begin()
-    coordinator.commit()
-    ended = marker(at_ms=coordinator.now_ms + 60_000)
-    for _ in range(2):
-        # Whether the id has stood still since, or gone on.
-        event = marker_event(ended, coordinator.live)
-        assert event is not None
-        assert (event.verdict.cause, event.verdict.confidence) == (Cause.HANGING_ENDED, Confidence.CERTAIN)
-        coordinator.init(after_ms=1_000)
-
-
-def test_hanging_transaction_of_an_id_that_is_gone() -> None:
-    event = marker_event(marker(at_ms=1), None)
-    assert event is not None
-    assert (event.verdict.cause, event.verdict.confidence) == (Cause.HANGING_ENDED, Confidence.LIKELY)
-    assert event.key.transactional_id == ""
-
-
-def test_end_by_our_command_says_whose() -> None:
-    command = CommandWord(
-        command_id=9, verb=CommandVerb.END, at_ms=1, who="ann", why="readers wait", partitions=("delayed-0",)
-    )
-    case = commanded(command, transactional_id="")
-    alone, joined_event = told(case), marker_event(marker(at_ms=1), None, case)
-    assert alone is not None
-    assert joined_event is not None
-    assert alone.verdict == joined_event.verdict
-    assert alone.verdict.confidence is Confidence.CERTAIN
-    assert alone.verdict.sentence.startswith("ann ended the hanging transaction of producer 7 epoch 0")
-
-
-@both_versions
-def test_markers_that_the_coordinator_decided_are_no_events(version: str) -> None:
-    """Every marker that was recorded, of own aborts, takeovers, timeouts and commits."""
-    ids = {live.state.producer_id: live for live in recorded_ids(version).values()}
-    seen = 0
-    for batch in split_batches(recorded_bytes(version, SINK)):
-        assert isinstance(batch, RecordBatch)
-        if not batch.is_control:
-            continue
-        decided, (record,) = read_marker(batch), _control(batch)
-        assert isinstance(decided, Marker)
-        seen += 1
-        found = MarkerRecord(
-            topic=SINK,
-            partition=0,
-            offset=record[0],
-            at_ms=record[1],
-            type=decided.type,
-            coordinator_epoch=decided.coordinator_epoch,
-        )
-        live = ids[batch.producer_id]
-        case = case_of_marker(
-            found,
-            kafka_cluster_id=CLUSTER,
-            producer_id=batch.producer_id,
-            producer_epoch=batch.producer_epoch,
-            live=live,
-        )
-        assert case is None
-    assert seen > 8
-
-
-def _control(batch: RecordBatch) -> list[tuple[int, int]]:
-    found = read_records(batch)
-    assert isinstance(found, list)
-    return [(record.offset, record.timestamp_ms) for record in found]
 
 
 # What is not fencing
