@@ -19,12 +19,14 @@ from app.domain.transactions.mapping import PartitionMapping, PartitionOwnership
 class LeaseContext(msgspec.Struct, frozen=True, kw_only=True):
     """All that a worker's message is judged by, read in one statement.
 
+    cluster: its name here; kafka_cluster_id: as the brokers report it.
     lease: the asked one; instance_state and application_id are its. current_lease: the highest of the ordinal.
     newest: the highest (lease, attempt) that was ever heard of this task; own: the last word of the asked attempt.
     """
 
     pipeline: str
     group: str
+    cluster: str
     kafka_cluster_id: str
     desired: DesiredRunState
     run_has_ended: bool

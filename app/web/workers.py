@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -17,6 +18,7 @@ from app.domain.access import RunTokenScope
 from app.domain.errors import UnauthenticatedError, UnavailableError
 from app.ports.unit_of_work import UnitOfWork
 from app.services.access import tokens
+from app.services.observing import groups
 from app.services.running import heartbeats, instances, specifications
 from app.web import errors
 from app.web.bugs import BugBarrier
@@ -119,7 +121,13 @@ async def get_specification(request: Request, wiring: WiringDep, scope: Scope) -
 async def heartbeat(request: Request, wiring: WiringDep, scope: Scope) -> Response:
     message = await _read(request, TaskHeartbeat)
     async with _bounded_unit(wiring) as uow:
-        answer = await heartbeats.receive_heartbeat(uow, message, scope=scope, now=wiring.clock.now())
+        answer = await heartbeats.receive_heartbeat(
+            uow,
+            message,
+            scope=scope,
+            now=wiring.clock.now(),
+            generations=partial(groups.generations, wiring.observations),
+        )
         await uow.commit()
     return _answer(answer)
 

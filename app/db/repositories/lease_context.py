@@ -18,6 +18,7 @@ LEASE_CONTEXT = sa.text(
     SELECT pipelines.name AS pipeline,
            -- The group of the revision that this instance runs: the pipeline's own may have moved on.
            revisions.definition->>'group_id' AS group_id,
+           pipelines.cluster,
            pipelines.kafka_cluster_id,
            runs.desired,
            runs.ended_at IS NOT NULL AS run_has_ended,
@@ -65,6 +66,7 @@ def lease_context(row: sa.Row[Any]) -> LeaseContext:
     return LeaseContext(
         pipeline=row.pipeline,
         group=row.group_id,
+        cluster=row.cluster,
         kafka_cluster_id=row.kafka_cluster_id,
         desired=DesiredRunState(row.desired),
         run_has_ended=row.run_has_ended,

@@ -87,15 +87,15 @@ _ABOUT_THE_EPOCH = frozenset({EventKind.FENCED, EventKind.SUPERSEDED, EventKind.
 """The latter two say what the task did then. Alone they are no event."""
 
 
-def generations_of(group: LiveGroup, *, partition: int) -> tuple[GroupRecord, ...]:
-    """What the group reached, as its `partition` of the journal has it."""
+def generations_of(group: LiveGroup) -> tuple[GroupRecord, ...]:
+    """What the group reached, as far as its journal is remembered."""
     return tuple(
         GroupRecord(
             group=group.group,
             number=reached.number,
             is_epoch=group.kind is GroupKind.CONSUMER,
             members=reached.members,
-            partition=partition,
+            partition=group.partition,
             offset=reached.journal_offset,
             at_ms=reached.at_ms,
         )

@@ -7,6 +7,8 @@ import asyncio
 import msgspec
 
 from app.domain.errors import NotFoundError
+from app.domain.fencing_events.cases import generations_of
+from app.domain.fencing_events.evidence import GroupRecord
 from app.domain.journals.live_groups import LiveGroup
 from app.domain.observing import group_list
 from app.domain.observing.group_list import GroupQuery
@@ -63,3 +65,9 @@ async def get_group(uow: UnitOfWork, observations: Observations, *, cluster: str
         if producers and one.state.producer_id in producers
     }
     return GroupDetail(group=live, transactional_ids=names, journal=snapshot.group_journal)
+
+
+def generations(observations: Observations, cluster: str, group: str) -> tuple[GroupRecord, ...]:
+    """Those that a group reached, as this server has read of it; none where it is not observed."""
+    live = observations.of(cluster).groups.get(group)
+    return () if live is None else generations_of(live)

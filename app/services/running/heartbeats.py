@@ -6,6 +6,7 @@ counts. Nothing here waits for the disk unless an event or a change of state mus
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 
 from msgspec.structs import replace
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 from app.domain.access import RunTokenScope
 from app.domain.errors import ForbiddenError, NotFoundError
 from app.domain.fencing_events.cases import case_of_word
-from app.domain.fencing_events.evidence import ClientWord
+from app.domain.fencing_events.evidence import ClientWord, GroupRecord
 from app.domain.fencing_events.fencing_event import Case
 from app.domain.runs.instance import ENDED, InstanceOutcome, InstanceState
 from app.domain.runs.run import desired_of_tasks
@@ -49,9 +50,16 @@ _REPORT_FIELDS = TaskReport.__struct_fields__
 
 
 async def receive_heartbeat(
-    uow: UnitOfWork, heartbeat: TaskHeartbeat, *, scope: RunTokenScope, now: datetime
+    uow: UnitOfWork,
+    heartbeat: TaskHeartbeat,
+    *,
+    scope: RunTokenScope,
+    now: datetime,
+    generations: Callable[[str, str], Iterable[GroupRecord]] = lambda _, __: (),
 ) -> HeartbeatAnswer:
     """Keep what a task says and tell it what is wanted of it, and whether its (lease, attempt) is the current one.
+
+    generations: those that the journal shows of a group (cluster's name, group), as far as this server reads it.
 
     Raises ForbiddenError when the token is another lease's, NotFoundError when the lease is not in this database.
     """
@@ -88,7 +96,7 @@ async def receive_heartbeat(
             await _follow_ownership(uow, context, report, now=now)
     sampled = await uow.tasks.sample(report.run_id, now=now, fresh_for=FRESH_FOR)
     # Last, because its rows are locked after all others.
-    await record_cases(uow, fencing_cases(heartbeat, context), now=now)
+    await record_cases(uow, fencing_cases(heartbeat, context, generations), now=now)
     if sampled or state_changed or events:
         uow.notify("run", report.run_id)
         uow.notify("pipeline", context.pipeline)
@@ -197,8 +205,11 @@ def _event(heartbeat: TaskHeartbeat, index: int, now: datetime) -> TaskEventReco
     )
 
 
-def fencing_cases(heartbeat: TaskHeartbeat, context: LeaseContext) -> list[Case]:
+def fencing_cases(
+    heartbeat: TaskHeartbeat, context: LeaseContext, generations: Callable[[str, str], Iterable[GroupRecord]]
+) -> list[Case]:
     """What its events tell of fencing, each of the producer that the task had then."""
+    reached = tuple(generations(context.cluster, context.group)) if heartbeat.events else ()
     cases = [
         case_of_word(
             ClientWord(
@@ -222,6 +233,7 @@ def fencing_cases(heartbeat: TaskHeartbeat, context: LeaseContext) -> list[Case]
             transactional_id=heartbeat.transactional_id,
             producer_id=event.producer_id,
             producer_epoch=event.producer_epoch,
+            generations=reached,
         )
         for event in heartbeat.events
     ]

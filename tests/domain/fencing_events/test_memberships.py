@@ -23,7 +23,7 @@ from tests.domain.fencing_events.scenes import both_versions, recorded_group, wo
 @pytest.mark.parametrize("error", ["ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID"])
 def test_stale_generation_is_joined_with_the_group(version: str, error: str) -> None:
     group = recorded_group(version, "classic")
-    reached = generations_of(group, partition=0)
+    reached = generations_of(group)
     said = word(EventKind.ABORTED, error=error, generation=reached[0].number, group="classic")
     event = membership_event(said, reached)
     assert (event.verdict.cause, event.verdict.confidence) == (Cause.STALE_GENERATION, Confidence.CERTAIN)
@@ -33,7 +33,7 @@ def test_stale_generation_is_joined_with_the_group(version: str, error: str) -> 
 
 @both_versions
 def test_stale_member_epoch_is_joined_with_the_group(version: str) -> None:
-    reached = generations_of(recorded_group(version, "modern"), partition=0)
+    reached = generations_of(recorded_group(version, "modern"))
     said = word(EventKind.ABORTED, error="STALE_MEMBER_EPOCH", generation=reached[0].number, group="modern")
     event = membership_event(said, reached)
     assert (event.verdict.cause, event.verdict.confidence) == (Cause.STALE_MEMBER_EPOCH, Confidence.CERTAIN)

@@ -9,14 +9,15 @@ from msgspec.structs import replace
 
 from app.domain.access import RunTokenScope
 from app.domain.errors import ForbiddenError
-from app.domain.fencing_events.fencing_event import Cause
+from app.domain.fencing_events.evidence import GroupRecord
+from app.domain.fencing_events.fencing_event import Cause, Confidence
 from app.domain.fencing_events.record import FencingFilter
 from app.domain.runs.instance import InstanceState
 from app.domain.runs.run import DesiredRunState, RunState
 from app.domain.runs.task import DesiredTaskState, EventKind, OutcomeKind, TaskState
 from app.services.running import heartbeats
 from app.wire.heartbeat import TaskEvent
-from tests.support.control_plane import ControlPlane, driver_heartbeat, task_heartbeat
+from tests.support.control_plane import CLUSTER, ControlPlane, driver_heartbeat, task_heartbeat
 
 
 def event(event_id: str, kind: EventKind = EventKind.ABORTED) -> TaskEvent:
@@ -346,3 +347,33 @@ async def test_lost_partitions_are_an_event_of_the_membership(plane: ControlPlan
         (record,) = (await uow.fencing.list(FencingFilter(), after=None, limit=10)).items
     assert record.event.verdict.cause is Cause.STALE_GENERATION
     assert record.place.partitions == ("in-0",)
+
+
+async def test_refused_offsets_are_joined_with_the_groups_generations(plane: ControlPlane) -> None:
+    run = await plane.running()
+    asked: list[tuple[str, str]] = []
+
+    def generations(cluster: str, group: str) -> list[GroupRecord]:
+        asked.append((cluster, group))
+        return [
+            GroupRecord(
+                group=group, number=5, is_epoch=False, members=1, partition=0, offset=9, at_ms=1_767_225_600_000
+            )
+        ]
+
+    refused = replace(event("refused"), producer_id=7, producer_epoch=2, generation=4, error="ILLEGAL_GENERATION")
+    beat = task_heartbeat(run.id, events=[refused])
+    scope = RunTokenScope(run_id=run.id, ordinal=0, lease=1)
+    async with plane.uow() as uow:
+        await heartbeats.receive_heartbeat(uow, beat, scope=scope, now=plane.now, generations=generations)
+        await heartbeats.receive_heartbeat(
+            uow, task_heartbeat(run.id), scope=scope, now=plane.now, generations=generations
+        )
+        await uow.commit()
+    async with plane.uow() as uow:
+        (record,) = (await uow.fencing.list(FencingFilter(), after=None, limit=10)).items
+        group = (await uow.pipelines.get(run.pipeline)).definition.group_id
+    verdict = record.event.verdict
+    assert (verdict.cause, verdict.confidence) == (Cause.STALE_GENERATION, Confidence.CERTAIN)
+    assert "at generation 4, the group reached 5" in verdict.sentence
+    assert asked == [(CLUSTER, group)], "only for events"
