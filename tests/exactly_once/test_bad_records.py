@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Message
 
-from app.domain.pipelines.pipeline import ErrorHandling, FailurePolicy
+from app.domain.pipelines.pipeline import ErrorHandling, FailurePolicy, ProcessingGuarantee
 from app.wire.heartbeat import EventKind
 from tests.exactly_once.conftest import MakePipeline
 from tests.support import verifier
@@ -162,6 +162,25 @@ def test_record_that_the_broker_refuses_is_found_and_treated_by_the_policy(
         assert dict(letter.headers)["fenceline.offset"] == b"300"
         assert "MSG_SIZE_TOO_LARGE" in (dict(letter.headers)["fenceline.error"] or b"").decode()
         delete_topics(pipeline.bootstrap_servers, [errors.dead_letter_topic])
+
+
+@pytest.mark.parametrize("guarantee", [ProcessingGuarantee.EXACTLY_ONCE_V2, ProcessingGuarantee.AT_LEAST_ONCE])
+def test_record_that_is_invalid_for_the_sink_is_found_among_its_batch(
+    make_pipeline: MakePipeline, guarantee: ProcessingGuarantee
+) -> None:
+    """A compacted topic takes nothing without a key. Its neighbours fail too, for no reason of their own."""
+    errors = ErrorHandling(policy=FailurePolicy.SKIP)
+    pipeline = make_pipeline(
+        partitions=1, sink_config={"cleanup.policy": "compact"}, errors=errors, processing_guarantee=guarantee
+    )
+    for number in range(40):
+        pipeline.feed_value(b"0:%08d" % number, key=None if number == 20 else b"%d" % number)
+    with running(pipeline.specification()) as task:
+        finish(pipeline, task)
+    assert task.control.last.counters.records_skipped == 1
+    audit = pipeline.audit(f"0:{number:08d}" for number in range(40) if number != 20)
+    assert not audit.lost
+    assert not audit.unexpected
 
 
 def test_refused_dead_letter_stops_the_pipeline(make_pipeline: MakePipeline) -> None:
