@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,7 +52,7 @@ def write_private(file: Path, text: str) -> None:
 def write_private_parts(file: Path, parts: Iterable[bytes]) -> None:
     """The same of a file that is written as it is made: whole or not at all. Raises StateFileError."""
     prepare_folder(file.parent)
-    beside = file.with_name(f".{file.name}.{os.getpid()}")
+    beside = file.with_name(f".{file.name}.{os.getpid()}.{threading.get_native_id()}")
     try:
         with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as opened:
             opened.writelines(parts)

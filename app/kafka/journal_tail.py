@@ -68,7 +68,7 @@ class KafkaJournals:
 
 
 class JournalTail(RawFetcher):
-    """The Tail port. Used by one thread; leave it as a context manager does."""
+    """The Tail port. Leave it as a context manager does."""
 
     def __init__(
         self, resolved: Mapping[str, str], attempt: Attempt, topics: Collection[str], *, timeout_s: float
@@ -142,15 +142,22 @@ class JournalTail(RawFetcher):
             )
 
     def ask_coordinators(self, *, is_only_open: bool) -> Polled:
-        self._attempt = Attempt(self._attempt.address, self._timeout_s)
         broker_ids = sorted(broker.node_id for broker in self._cluster.brokers())
-        described = describe_all(self, broker_ids, is_only_open=is_only_open)
+        described = describe_all(self._bounded, broker_ids, is_only_open=is_only_open)
         partitions = len(self._cluster.partitions_for_topic(transaction_state.TOPIC) or ())
         found = {
             name: LiveTransaction(name, state, transaction_log_partition(name, partitions) if partitions else -1, -1)
             for name, state in described.states.items()
         }
         return Polled(found, described.missing)
+
+    def _bounded(self, request: Any, broker_id: int) -> Any:
+        """Each question has its own time: one broker that is frozen does not use up that of the others."""
+
+        async def sent() -> Any:
+            return await self._manager.send(request, node_id=broker_id, request_timeout_ms=self._timeout_s * 1000)
+
+        return self._manager.run(sent)
 
     def _others(self) -> list[_Answer]:
         found: list[_Answer] = []

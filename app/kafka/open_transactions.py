@@ -6,7 +6,7 @@ silence, costs its own answer only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from kafka.protocol.admin.transactions import (  # pyright: ignore[reportMissingTypeStubs]
@@ -15,7 +15,7 @@ from kafka.protocol.admin.transactions import (  # pyright: ignore[reportMissing
 )
 
 from app.domain.journals.transaction_state import TopicPartitions, TransactionState, TransactionStatus
-from app.kafka.raw_client import RawClient, error_of, errors
+from app.kafka.raw_client import error_of, errors
 
 _OPEN = [status.word for status in TransactionStatus if status.is_open]
 _STATUS_OF = {status.word: status for status in TransactionStatus}
@@ -32,19 +32,23 @@ class Described(NamedTuple):
     missing: tuple[str, ...]
 
 
-def describe_all(client: RawClient, broker_ids: Sequence[int], *, is_only_open: bool) -> Described:
-    """Every id that may be described, or only those that are open. Blocks for the client's time a broker at most."""
+def describe_all(send: Callable[[Any, int], Any], broker_ids: Sequence[int], *, is_only_open: bool) -> Described:
+    """Every id that may be described, or only those that are open.
+
+    Args:
+        send: gives a broker's answer to a request, or raises a KafkaError of the library's in bounded time.
+    """
     states: dict[str, TransactionState] = {}
     missing: list[str] = []
     for broker_id in broker_ids:
         try:
             request = ListMessage(state_filters=_OPEN if is_only_open else [], producer_id_filters=[], max_version=0)
-            listed = client.send(request, broker_id)
+            listed = send(request, broker_id)
             if listed.error_code != 0:
                 raise error_of(listed.error_code, "ListTransactions")
             names = [one.transactional_id for one in listed.transaction_states]
             for some in _in_parts(names):
-                described = client.send(DescribeMessage(transactional_ids=some), broker_id)
+                described = send(DescribeMessage(transactional_ids=some), broker_id)
                 # One that expired or whose coordinator moved meanwhile is told by the next answer.
                 found = [one for one in described.transaction_states if one.error_code == 0]
                 states |= {one.transactional_id: _state(one) for one in found if one.transaction_state in _STATUS_OF}

@@ -9,6 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 
 import msgspec
 
@@ -18,7 +19,7 @@ from app.domain.journals import transaction_state
 from app.domain.journals.live_transactions import LiveTransaction
 from app.domain.observing.live_cluster import JOURNALS, LiveCluster
 from app.domain.observing.snapshot import Phase, Snapshot
-from app.ports.journals import FoldStore, Heard, Journals, LogAnswer, Tail
+from app.ports.journals import FoldStore, Heard, Journals, LogAnswer, Polled, Tail
 from app.services.defining.clusters import refuse_other_cluster
 
 log = logging.getLogger(__name__)
@@ -69,6 +70,8 @@ class ClusterObserver:
         self._thread = threading.Thread(target=self._run, name=f"observer of {cluster.name}", daemon=True)
         self._retry_at: dict[str, float] = {}
         self._poll_at = 0.0
+        self._asked: Future[Polled] | None = None
+        self._asked_ms = -1
         self._published_at = 0.0
         self._saved_at = 0.0
         self._note = ""
@@ -114,11 +117,21 @@ class ClusterObserver:
         """Until the server stops, or an error."""
         self._retry_at = dict.fromkeys(JOURNALS, 0.0)
         self._poll_at = 0.0
+        self._asked = None
+        # A coordinator that is frozen must not hold up what the others write.
+        asker = ThreadPoolExecutor(1, thread_name_prefix="asking coordinators")
+        try:
+            self._follow_on(tail, live, asker)
+        finally:
+            # What it is asking ends with the connection.
+            asker.shutdown(wait=False, cancel_futures=True)
+
+    def _follow_on(self, tail: Tail, live: LiveCluster, asker: Executor) -> None:
         is_untold = False
         while not self._stopping.is_set():
             for topic in JOURNALS:
                 self._look_for(topic, tail, live)
-            self._ask_coordinators(tail, live)
+            self._ask_coordinators(tail, live, asker)
             answers = tail.poll(timeout_s=self._until_told_s() if is_untold else _LOOK_S)
             for answer in answers:
                 self._take(answer, tail, live)
@@ -191,17 +204,19 @@ class ClusterObserver:
             phase = Phase.LIVE if journal.progress.is_caught_up_everywhere else Phase.CATCHING_UP
             live.enter(answer.topic, phase, now_ms=self._now_ms())
 
-    def _ask_coordinators(self, tail: Tail, live: LiveCluster) -> None:
+    def _ask_coordinators(self, tail: Tail, live: LiveCluster, asker: Executor) -> None:
         """What is open now, while the journal does not say it."""
-        journal = live.transactions
-        phase = journal.progress.phase
-        if phase in (Phase.LIVE, Phase.ABSENT) or time.monotonic() < self._poll_at:
-            return
-        polled = tail.ask_coordinators(is_only_open=phase is not Phase.REFUSED)
-        if polled.missing:
-            log.warning("the observer of %s: not every coordinator answered: %s", self.cluster.name, polled.missing)
-        journal.polled(polled.found, missing=polled.missing, now_ms=self._now_ms())
-        self._poll_at = time.monotonic() + _POLL_EVERY_S
+        if self._asked is not None and self._asked.done():
+            asked, self._asked = self._asked, None
+            polled = asked.result()
+            live.transactions.polled(polled.found, missing=polled.missing, now_ms=self._asked_ms)
+            self._poll_at = min(self._poll_at, time.monotonic() + _POLL_EVERY_S)
+        phase = live.transactions.progress.phase
+        is_needed = phase not in (Phase.LIVE, Phase.ABSENT)
+        if is_needed and self._asked is None and time.monotonic() >= self._poll_at:
+            self._asked_ms = self._now_ms()
+            self._asked = asker.submit(tail.ask_coordinators, is_only_open=phase is not Phase.REFUSED)
+            self._poll_at = time.monotonic() + _POLL_EVERY_S
 
     def _tell(self, live: LiveCluster) -> None:
         snapshot = live.snapshot(now_ms=self._now_ms())

@@ -55,7 +55,8 @@ class Polled(NamedTuple):
 class Tail(Protocol):
     """One connection that follows partitions of journals, read_uncommitted, one long poll at a time for each leader.
 
-    Every method raises BrokerUnreachableError or UnavailableError for what a new connection may mend.
+    Used by one thread; `ask_coordinators`, which takes long where brokers are silent, may be asked in another. Every
+    method raises BrokerUnreachableError or UnavailableError for what a new connection may mend.
     """
 
     @property

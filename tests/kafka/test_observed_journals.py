@@ -160,6 +160,31 @@ def test_frozen_leader_holds_up_its_own_partitions_only(kafka_cluster3: KafkaClu
 
 
 @pytest.mark.slow
+def test_frozen_coordinator_is_named_and_the_others_say_what_they_know(kafka_cluster3: KafkaCluster) -> None:
+    topic, names = unique_name(), [unique_name("open") for _ in range(6)]
+    create_topic(kafka_cluster3.bootstrap_servers, topic, partitions=1)
+    still_open = [produce(kafka_cluster3.bootstrap_servers, topic, ["x"], transactional_id=name) for name in names]
+    with tail_of(kafka_cluster3, TRANSACTIONS) as tail:
+        everybody = tail.ask_coordinators(is_only_open=True)
+        assert set(names) <= set(everybody.found)
+        leaders = AdminClient({"bootstrap.servers": kafka_cluster3.bootstrap_servers}).list_topics(timeout=_TIMEOUT_S)
+        led = {number for number, at in leaders.topics[TRANSACTIONS].partitions.items() if at.leader == 1}
+        # The first of those that are asked, so that the others come after it.
+        frozen = kafka_cluster3.broker(1)
+        frozen.pause()
+        try:
+            others = tail.ask_coordinators(is_only_open=True)
+        finally:
+            frozen.resume()
+    kafka_cluster3.wait_until_complete()
+    (missing,) = others.missing
+    assert missing.startswith("broker 1:")
+    assert {name for name in names if everybody.found[name].partition not in led} <= set(others.found)
+    for producer in still_open:
+        producer.abort_transaction(_TIMEOUT_S)
+
+
+@pytest.mark.slow
 def test_leaders_that_move_leave_no_record_out_and_none_twice(kafka_cluster3: KafkaCluster, tmp_path: Path) -> None:
     topic, name = unique_name(), unique_name("mover")
     create_topic(kafka_cluster3.bootstrap_servers, topic, partitions=1)

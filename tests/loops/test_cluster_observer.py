@@ -128,6 +128,19 @@ def test_coordinators_say_what_is_open_before_the_journal_is_read(store: Store, 
         assert watched.observer.stop()
 
 
+def test_silent_coordinator_holds_up_nothing(store: Store, script: Script) -> None:
+    script.coordinators_answer.clear()
+    script.logs[TRANSACTIONS].append(open_id())
+    watched = watched_of(script, store)
+    watched.observer.start()
+    try:
+        watched.until(lambda seen: seen.transactions, "the id by the journal")
+        assert script.asked
+    finally:
+        assert watched.observer.stop()
+        script.coordinators_answer.set()
+
+
 def test_log_that_begins_later_than_we_are_is_read_from_there(watched: Watched, script: Script) -> None:
     script.logs[TRANSACTIONS].append(open_id())
     watched.until(lambda seen: seen.transactions, "the id")

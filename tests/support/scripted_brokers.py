@@ -26,6 +26,8 @@ class Script:
         self.failure: Exception | None = None
         self.gone_below = 0
         self.coordinators = Polled({}, ())
+        self.coordinators_answer = threading.Event()
+        self.coordinators_answer.set()
         self.asked: list[bool] = []
         self.followed: list[tuple[str, int]] = []
         self.opened = 0
@@ -78,6 +80,7 @@ class ScriptTail:
 
     def ask_coordinators(self, *, is_only_open: bool) -> Polled:
         self._script.asked.append(is_only_open)
+        self._script.coordinators_answer.wait()
         return self._script.coordinators
 
 

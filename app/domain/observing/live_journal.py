@@ -88,7 +88,7 @@ class LiveJournal(Generic[T]):
             self._release(partition)
 
     def polled(self, found: Mapping[str, T], *, missing: Collection[str] = (), now_ms: int) -> None:
-        """The admin calls' whole answer. `missing`: a sentence for each coordinator that did not answer."""
+        """The admin calls' whole answer, as of `now_ms`. `missing`: a sentence for each coordinator without one."""
         was, self._stand_ins = self._stand_ins, dict(found)
         self._changed.update(name for name in was.keys() | found.keys() if was.get(name) != found.get(name))
         self.progress.note_polled(missing, now_ms=now_ms)
