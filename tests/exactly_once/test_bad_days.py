@@ -58,6 +58,8 @@ def test_broker_that_is_away_for_a_while_costs_time_and_no_record(
             published = len(task.control.snapshots)
             # It goes on reporting; two seconds of snapshots are more than the transaction timeout.
             task.wait_until(lambda _seen: len(task.control.snapshots) >= published + 6, "six more snapshots")
+            # Whether it has something to commit or not.
+            task.wait_until(lambda seen: seen.last_error is not None, "it to say that something is wrong")
         finally:
             kafka.broker(1).resume()
         task.wait_until(lambda seen: [p.committed for p in seen.partitions] == [20_500, 20_500], "everything committed")

@@ -141,6 +141,8 @@ class TaskLoop:
             self._settling.require_rewind()
             raise trouble
         self._source_topics.look()
+        if self._source_topics.obstacle is not None:
+            self._progress.last_error = self._source_topics.obstacle
         for error in errors:
             self._heed_client_error(error)
         if self._settling.is_needed:

@@ -143,9 +143,11 @@ def test_broker_that_does_not_answer_says_nothing_of_topics(scene: Scene) -> Non
     scene.look()
     scene.brokers.topic_id, scene.brokers.error = None, KafkaError._TIMED_OUT
     scene.look()
+    assert scene.topics.obstacle == "cannot ask for the source topic t: Local: Timed out"
     scene.brokers.topic_id = "second"
     with pytest.raises(PipelineStopError):
         scene.look()
+    assert scene.topics.obstacle is None
     assert scene.control.events == []
 
 

@@ -52,7 +52,8 @@ class SourceTopics:
     Where the topic was seen to be missing in between, and its partitions are gone, nothing of the old one is left: the
     broker takes no offsets for a topic that it does not have. Then the new one is begun as any other (see Starting).
 
-    A topic that is missing is told, since a KIP-848 group takes its partitions away without a word.
+    A topic that is missing is told, since a KIP-848 group takes its partitions away without a word. `obstacle` says why
+    the last look saw nothing: an idle task hears of brokers that are away from nobody else.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class SourceTopics:
         announce: Announce,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.obstacle: str | None = None
         self._topics = tuple(topics)
         self._ask = ask
         self._ownership = ownership
@@ -84,6 +86,7 @@ class SourceTopics:
         """
         if self._pending:
             if all(answer.done() for answer in self._pending.values()):
+                self.obstacle = None
                 pending, self._pending = self._pending, {}
                 for topic, answer in pending.items():
                     self._judge(topic, answer)
@@ -91,7 +94,10 @@ class SourceTopics:
             self._changes, self._asked_at = self._ownership.changes, self._clock()
             # As of now: a rebalance that comes before the answer may have brought another topic.
             self._numbers = {name: self._ownership.number(name) for name in self._ownership.owned}
-            self._pending = self._ask(self._topics)
+            try:
+                self._pending = self._ask(self._topics)
+            except KafkaException as error:
+                self.obstacle = f"cannot ask for the source topics: {error.args[0].str()}"
 
     def close(self) -> None:
         """Let go of the client."""
@@ -108,7 +114,8 @@ class SourceTopics:
                     EventKind.ERROR,
                     f"there is no topic {topic}: nothing of it is read. Create it, or take it out of the source topics",
                 )
-            # A broker that does not answer is told by those who depend on it.
+            elif error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                self.obstacle = f"cannot ask for the source topic {topic}: {error.args[0].str()}"
             return
         was_missing = topic in self._missing
         self._missing.discard(topic)
