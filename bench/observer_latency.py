@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import tempfile
 import time
@@ -33,7 +34,7 @@ from app.domain.journals.transaction_state import (
 from app.domain.observing.live_cluster import JOURNALS
 from app.domain.observing.snapshot import Phase, Snapshot
 from app.domain.transactions.transactional_id import transaction_log_partition
-from app.embedded.kafka import KafkaCluster
+from app.embedded.kafka import Jvm, KafkaCluster
 from app.fold_files import FoldFiles
 from app.kafka.journal_tail import KafkaJournals
 from app.loops.cluster_observer import ClusterObserver
@@ -140,6 +141,8 @@ async def measure(kafka: KafkaCluster, folder: Path) -> dict[str, object]:
         "cores_used": round((used.user + used.system - cpu.user - cpu.system) / (SECONDS + WARM_UP_S), 2),
         "records_read": status.records_read,
         "lag_records_at_the_end": status.lag_records,
+        # Of all processes of the machine: with more than it has cores, it is the others that are measured.
+        "load_average": round(os.getloadavg()[0], 1),
     }
 
 
@@ -168,7 +171,7 @@ def main() -> None:
         return
     with (
         tempfile.TemporaryDirectory(prefix="fenceline-bench-") as folder,
-        KafkaCluster.start(overrides=TEST_BROKER_SETTINGS) as kafka,
+        KafkaCluster.start(overrides=TEST_BROKER_SETTINGS, jvm=Jvm(heap_mb=512, quick_start=False)) as kafka,
     ):
         figures = asyncio.run(measure(kafka, Path(folder)))
     print(json.dumps(figures))

@@ -41,11 +41,11 @@ def test_transaction_of_a_stranger_is_known_before_and_after_a_restart(
     with Serving.start(tmp_path) as server, server.client() as client:
         body = {"name": "local", "bootstrap_servers": kafka.bootstrap_servers}
         assert client.post("/api/v1/clusters", json=body).is_success
-        found = until(client, f"/transactions/{name}", lambda one: one["is_open"], "the stranger's transaction")
+        found = until(client, f"/transactional-ids/{name}", lambda one: one["is_open"], "the stranger's transaction")
         assert found["owner"] is None
         assert found["topics"] == [{"topic": topic, "partitions": [0]}]
         still_open.commit_transaction(_TIMEOUT_S)
-        until(client, f"/transactions/{name}", lambda one: one["state"] == "CompleteCommit", "its commit")
+        until(client, f"/transactional-ids/{name}", lambda one: one["state"] == "CompleteCommit", "its commit")
         until(client, "/observer", lambda one: one["transactions"]["phase"] == "live", "the journal is read")
         assert 'fenceline_journal_phase{cluster="local",phase="live",topic="__transaction_state"} 1.0' in (
             client.get("/metrics").text
@@ -55,5 +55,5 @@ def test_transaction_of_a_stranger_is_known_before_and_after_a_restart(
     assert saved.suffix == ".journals"
     with Serving.start(tmp_path) as server, server.client() as client:
         after = until(client, "/observer", lambda one: one["transactions"]["phase"] == "live", "the journal again")
-        assert client.get(f"/api/v1/clusters/local/transactions/{name}").json()["commits"] == 1
+        assert client.get(f"/api/v1/clusters/local/transactional-ids/{name}").json()["commits"] == 1
         assert after["note"] == ""

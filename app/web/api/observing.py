@@ -79,7 +79,8 @@ async def list_transactions(
     )
 
 
-@router.get("/transactions/{transactional_id:path}", responses=refusals(404))
+# Not below /transactions: an id may be called like a command there.
+@router.get("/transactional-ids/{transactional_id:path}", responses=refusals(404))
 async def get_transaction(
     name: NameInPath, transactional_id: IdPath, uow: Uow, wiring: WiringDep, _: Annotated[Principal, may(Verb.VIEW)]
 ) -> TransactionDetail:

@@ -104,7 +104,7 @@ async def test_list_is_filtered_and_paged(live: LiveCluster, viewer: httpx.Async
 
 async def test_one_id_has_its_steps_and_what_waits_for_it(live: LiveCluster, viewer: httpx.AsyncClient) -> None:
     """Whatever characters are in it."""
-    answer = await viewer.get(f"{BASE}/transactions/{quote(ODD, safe='')}")
+    answer = await viewer.get(f"{BASE}/transactional-ids/{quote(ODD, safe='')}")
     assert answer.status_code == 200, answer.text
     body = answer.json()
     assert [(step["kind"], step["producer_id"]) for step in body["steps"]] == [("first_seen", 7)]
@@ -144,7 +144,7 @@ async def test_what_the_coordinators_said_is_marked_as_theirs(
 
 
 async def test_unknown_id_says_how_much_is_known(wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient) -> None:
-    answer = await viewer.get(f"{BASE}/transactions/nobody")
+    answer = await viewer.get(f"{BASE}/transactional-ids/nobody")
     assert answer.status_code == 404
     assert "no transactional id nobody is known on c" in answer.json()["detail"]
     live.enter(live.groups.topic, Phase.LOST, problem="no broker answers", now_ms=0)
