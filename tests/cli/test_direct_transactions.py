@@ -100,11 +100,13 @@ def test_ending_what_lives_is_refused_and_force_needs_a_reason(scene: Scene, fen
 
 
 def test_fence_is_shown_then_done(scene: Scene, fenceline: Command) -> None:
+    idle, committed = scene.leave_open(scene.topic())
+    committed.commit_transaction(20)
+    shown = document(fenceline("fence", idle, "--json"))
+    assert shown["is_done"] is False
+    assert "it has nothing open" in shown["refusal"]
     topic = scene.topic()
     name, producer = scene.leave_open(topic)
-    shown = document(fenceline("fence", name, "--json"))
-    assert shown["is_done"] is False
-    assert "living producer" in shown["refusal"]
     done = document(fenceline("fence", name, "--execute", "--yes", "--force", "--why", "its host is gone", "--json"))
     assert (done["is_done"], done["state"]) == (True, "Empty")
     assert document(fenceline("stuck", topic, "--json"))["verdict"] == "free"

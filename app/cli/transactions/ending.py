@@ -11,9 +11,9 @@ from rich.text import Text
 from app.cli.client import CommandError, ExitCode
 from app.cli.direct import BootstrapServer, ClientConfig
 from app.cli.output import AsJson, Why, Yes, confirm_or_exit, console, print_json, say
-from app.cli.transactions.cluster import DirectCluster, as_document
+from app.cli.transactions.cluster import as_document
+from app.cli.transactions.operations import RegisteredCluster, operations_of
 from app.domain.stuck.ending import Plan
-from app.services.stuck import ending
 
 Execute = Annotated[bool, typer.Option("--execute", help="Do it; without, it is only shown.")]
 Force = Annotated[bool, typer.Option("--force", help="Do it although something speaks against it; say why with --why.")]
@@ -28,19 +28,16 @@ def fence(
     yes: Yes = False,
     bootstrap_server: BootstrapServer = None,
     config: ClientConfig = None,
+    cluster: RegisteredCluster = None,
     as_json: AsJson = False,
 ) -> None:
     """Abort what a transactional id has open, and refuse whoever uses the id now (InitProducerId)."""
-    cluster = DirectCluster(bootstrap_server, config)
-    plan = cluster.run(
-        lambda: ending.plan_fencing(cluster.brokers, cluster.connection, transactional_id, cluster.asked)
-    )
+    operations = operations_of(bootstrap_server, config, cluster)
+    plan = operations.plan_fence(transactional_id)
     if not _may_begin(plan, execute=execute, force=force, why=why, as_json=as_json):
         return
     confirm_or_exit(f"Fence {transactional_id}?", is_confirmed=yes)
-    done = cluster.run(
-        lambda: ending.fence(cluster.brokers, cluster.connection, transactional_id, cluster.asked, force=force)
-    )
+    done = operations.fence(transactional_id, force=force, why=why)
     if as_json:
         print_json({"is_done": True, "why": why, **as_document(done)})
         return
@@ -62,23 +59,16 @@ def end(
     yes: Yes = False,
     bootstrap_server: BootstrapServer = None,
     config: ClientConfig = None,
+    cluster: RegisteredCluster = None,
     as_json: AsJson = False,
 ) -> None:
     """End a hanging transaction in one partition by an abort marker (WriteTxnMarkers)."""
-    cluster = DirectCluster(bootstrap_server, config)
-    plan = cluster.run(
-        lambda: ending.plan_ending(
-            cluster.brokers, cluster.connection, topic, partition, cluster.asked, start_offset=start_offset
-        )
-    )
+    operations = operations_of(bootstrap_server, config, cluster)
+    plan = operations.plan_end(topic, partition, start_offset)
     if not _may_begin(plan, execute=execute, force=force, why=why, as_json=as_json):
         return
     confirm_or_exit(f"End it in {topic}-{partition}?", is_confirmed=yes)
-    done = cluster.run(
-        lambda: ending.end(
-            cluster.brokers, cluster.connection, topic, partition, cluster.asked, planned=plan, force=force
-        )
-    )
+    done = operations.end(topic, partition, plan, force=force, why=why)
     if as_json:
         print_json({"is_done": True, "why": why, **as_document(done)})
         return

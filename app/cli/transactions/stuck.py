@@ -10,11 +10,11 @@ from rich.text import Text
 
 from app.cli.direct import BootstrapServer, ClientConfig
 from app.cli.output import AsJson, Watch, present
-from app.cli.transactions.cluster import DirectCluster, as_document, now_ms
+from app.cli.transactions.cluster import as_document, now_ms
+from app.cli.transactions.operations import RegisteredCluster, operations_of
 from app.domain.stuck.chain import clause
 from app.domain.stuck.diagnosis import Diagnosis, Explanation, Kind, Link, Verdict
 from app.domain.stuck.wording import count, span
-from app.services.stuck.explaining import explain
 
 _STYLES = {
     Verdict.END: "red",
@@ -39,14 +39,15 @@ def stuck(
     ] = None,
     bootstrap_server: BootstrapServer = None,
     config: ClientConfig = None,
+    cluster: RegisteredCluster = None,
     as_json: AsJson = False,
     watch_it: Watch = False,
 ) -> None:
     """Why readers wait: which transaction holds them, whose it is, when it ends, and what to do."""
-    cluster = DirectCluster(bootstrap_server, config)
+    operations = operations_of(bootstrap_server, config, cluster)
 
     def ask() -> Explanation:
-        return cluster.run(lambda: explain(cluster.brokers, cluster.connection, target, cluster.asked, kind=kind))
+        return operations.explain(target, kind)
 
     present(
         lambda: {"looked_at_ms": now_ms(), **as_document(ask())},

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from app.domain.errors import ConflictError
-from app.domain.stuck.diagnosis import Verdict
+from app.domain.stuck.diagnosis import Asked, Verdict
 from app.domain.stuck.facts import KnownTransaction
 from app.ports.brokers import TopicPartition
 from app.services.stuck import ending
@@ -66,8 +68,15 @@ async def test_fencing_aborts_what_is_open_and_refuses_its_producer(scene: Scene
     topic = scene.topic()
     name, producer = scene.leave_open(topic, timeout_ms=900_000)
     scene.write(topic)
+    begun = await scene.brokers.describe_transaction(scene.connection, name)
+    assert isinstance(begun, KnownTransaction)
+    began_ms = begun.start_ms
+
+    async def just_after(_: Collection[str]) -> Asked:
+        return Asked(bootstrap_servers=scene.bootstrap_servers, now_ms=began_ms + 2_000)
+
     with pytest.raises(ConflictError, match="as those of a living producer do"):
-        await ending.fence(scene.brokers, scene.connection, name, scene.asked, force=False)
+        await ending.fence(scene.brokers, scene.connection, name, just_after, force=False)
     done = await ending.fence(scene.brokers, scene.connection, name, scene.asked, force=True)
     assert done.state == "Empty"
     known = await scene.brokers.describe_transaction(scene.connection, name)

@@ -1,0 +1,38 @@
+"""`stuck` and `fence` by the server: owners are known, and what was done stands in the command log."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.embedded.kafka import KafkaCluster
+from tests.cli.conftest import Fenceline, json_of
+from tests.conftest import MakeTopic
+from tests.kafka.transactions.conftest import Scene
+from tests.support.serving import Serving
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_transaction_is_explained_and_fenced_by_the_server(
+    fenceline: Fenceline, served: Serving, cluster: str, kafka: KafkaCluster, make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
+    name, producer = Scene(kafka.bootstrap_servers).leave_open(topic)
+    found = json_of(fenceline("stuck", f"{topic}:0", "--cluster", cluster, "--json"))
+    assert found["partitions"][0]["links"][-1]["sentence"] == "whose owner is none of ours"
+    shown = json_of(fenceline("end", topic, "0", "--cluster", cluster, "--json"))
+    assert f"knows it as {name}" in shown["refusal"]
+    idle, committed = Scene(kafka.bootstrap_servers).leave_open(make_topic())
+    committed.commit_transaction(20)
+    refused = fenceline("fence", idle, "--cluster", cluster, "--execute", "--yes")
+    assert refused.returncode == 1
+    assert "it has nothing open" in refused.stderr
+    forced = ("--execute", "--yes", "--force", "--why", "its host is gone", "--json")
+    assert json_of(fenceline("fence", name, "--cluster", cluster, *forced))["state"] == "Empty"
+    assert json_of(fenceline("stuck", f"{topic}:0", "--cluster", cluster, "--json"))["verdict"] == "free"
+    with served.client() as client:
+        row = client.get("/api/v1/commands", params={"target": f"cluster:{cluster}"}).json()["items"][0]
+    assert (row["verb"], row["why"]) == ("fence_transaction", "its host is gone")
+    both = fenceline("stuck", topic, "--cluster", cluster, "--bootstrap-server", kafka.bootstrap_servers)
+    assert both.returncode == 2
+    del producer
