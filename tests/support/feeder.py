@@ -36,7 +36,16 @@ class Feeder:
         return list(self._pipeline.fed)
 
     def _run(self) -> None:
-        producer = Producer({"bootstrap.servers": self._pipeline.bootstrap_servers, "linger.ms": 1})
+        producer = Producer(
+            {
+                "bootstrap.servers": self._pipeline.bootstrap_servers,
+                "linger.ms": 1,
+                # A batch that is sent again is written once, also when its first broker died or hangs.
+                "enable.idempotence": True,
+                "request.timeout.ms": 3_000,
+                "socket.timeout.ms": 3_000,
+            }
+        )
         due = time.monotonic()
         while not self._stopping.is_set():
             ids: list[str] = []

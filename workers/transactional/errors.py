@@ -160,7 +160,7 @@ class OutcomeUnknownError(LoopError):
 
 
 class ProducerLostError(LoopError):
-    """An abort was not answered: the producer can be neither used nor asked, only replaced."""
+    """An abort was not answered, or a call did not come back: the producer can only be replaced."""
 
 
 class FatalError(LoopError):

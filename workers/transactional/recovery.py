@@ -91,6 +91,8 @@ class Recovery:
                 self._announce(EventKind.OUTCOME_UNKNOWN, str(error))
                 self.replace_producer(outcome_unknown=True)
             case ProducerLostError():
+                if checkpoint is not None:
+                    self._announce(EventKind.ABORTED, str(error), producer=self._identity(timeout_s=0))
                 self.replace_producer()
             case RefusedError() if checkpoint is not None:
                 self._heed_refusal(error, checkpoint)

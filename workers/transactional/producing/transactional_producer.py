@@ -16,14 +16,18 @@ from workers.transactional.errors import (
     FencedError,
     LoopError,
     OutcomeUnknownError,
+    ProducerLostError,
     RetriableError,
     kafka_call,
     translated,
 )
+from workers.transactional.producing.overdue import ends_within
 from workers.transactional.producing.producers import QueueingProducer
 from workers.transactional.slices import Patience, in_slices
 from workers.transforms import Output
 
+_OVERDUE_S = 2.0
+"""A call comes back a little later than it was told to; after this it is not waited for any more."""
 _REASON_IS_ELSEWHERE = (KafkaError._STATE, KafkaError._FATAL)  # noqa: SLF001 - librdkafka's public names begin so
 
 
@@ -96,6 +100,9 @@ class TransactionalProducer(QueueingProducer):
 
         After REBALANCE_IN_PROGRESS it is tried once more with metadata read again; the caller has just seen that the
         ownership stands, and no callback can run in between.
+
+        Raises:
+            ProducerLostError: the client did not come back; it may be stuck in this call for ever.
         """
         try:
             self._send_offsets(offsets, consumer, patience)
@@ -105,11 +112,22 @@ class TransactionalProducer(QueueingProducer):
             self._send_offsets(offsets, consumer, patience)
 
     def _send_offsets(self, offsets: list[TopicPartition], consumer: Consumer, patience: Patience) -> None:
-        metadata = consumer.consumer_group_metadata()
+        metadata, live = consumer.consumer_group_metadata(), self.live
+        overdue_s = patience.bound_s + _OVERDUE_S
+        deadline = time.monotonic() + overdue_s
 
         def send_once(timeout_s: float) -> None:
+            # This one call may ignore its timeout for ever: it waits for a group coordinator that is gone
+            # (librdkafka #5456, #5511). Whoever waited with it would neither poll nor drain.
             with kafka_call("send the input offsets"):
-                self.live.send_offsets_to_transaction(offsets, metadata, timeout_s)
+                is_over = ends_within(
+                    lambda: live.send_offsets_to_transaction(offsets, metadata, timeout_s), patience.until(deadline)
+                )
+            if not is_over:
+                raise ProducerLostError(
+                    f"the client did not come back from sending the input offsets for {overdue_s:.1f} s; "
+                    "does the group's coordinator answer?"
+                )
 
         try:
             in_slices(send_once, patience)

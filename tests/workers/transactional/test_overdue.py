@@ -1,0 +1,61 @@
+"""A call of the client that never comes back keeps nobody waiting for longer than patience lasts."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import Consumer
+
+from workers.transactional.errors import ProducerLostError
+from workers.transactional.producing import transactional_producer
+from workers.transactional.producing.overdue import ends_within
+from workers.transactional.producing.transactional_producer import TransactionalProducer
+from workers.transactional.slices import Patience
+
+LONG_S = 30.0
+
+
+class StuckClient:
+    """As librdkafka while it waits for a coordinator that is gone."""
+
+    def __init__(self) -> None:
+        self.thawed = threading.Event()
+        self.came_back = threading.Event()
+
+    def send_offsets_to_transaction(self, *_arguments: object) -> None:
+        self.thawed.wait(LONG_S)
+        self.came_back.set()
+
+
+class Member:
+    def consumer_group_metadata(self) -> object:
+        return object()
+
+
+def test_what_the_call_raises_is_raised() -> None:
+    def fail() -> None:
+        raise ArithmeticError("in the other thread")
+
+    with pytest.raises(ArithmeticError, match="in the other thread"):
+        ends_within(fail, Patience(LONG_S))
+
+
+def test_a_call_that_returns_is_not_waited_for_any_longer() -> None:
+    called: list[str] = []
+    assert ends_within(lambda: called.append("yes"), Patience(LONG_S))
+    assert called == ["yes"]
+
+
+def test_a_producer_whose_client_does_not_come_back_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transactional_producer, "_OVERDUE_S", 0.1)
+    producer = TransactionalProducer({"bootstrap.servers": "127.0.0.1:9", "transactional.id": "stuck"})
+    client = StuckClient()
+    monkeypatch.setattr(producer, "_producer", client)
+    with pytest.raises(ProducerLostError, match=r"did not come back from sending the input offsets for 0\.3 s"):
+        producer.send_offsets([], cast(Consumer, cast(Any, Member())), patience=Patience(0.2))
+    assert not client.came_back.is_set()
+    # It goes on by itself, and what it says then is heard by nobody.
+    client.thawed.set()
+    assert client.came_back.wait(LONG_S)
