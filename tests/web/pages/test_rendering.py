@@ -136,3 +136,7 @@ def test_a_zombie_is_shown_as_evidence() -> None:
 def test_addresses_escape_whatever_a_name_is() -> None:
     assert screen.url_of("pipelines", "a/b?c", "edit") == "/pipelines/a%2Fb%3Fc/edit"
     assert screen.url_of("commands", target="pipeline:x y", after=None) == "/commands?target=pipeline%3Ax+y"
+
+
+def test_a_pipeline_leads_to_what_holds_its_group_up() -> None:
+    assert 'href="/stuck?cluster=demo&amp;target=delayed-flights&amp;kind=group"' in pipeline_page(run())
