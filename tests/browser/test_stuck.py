@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 
 from tests.conftest import MakeTopic
 from tests.support.browser import NARROW, Site, assert_accessible
-from tests.support.kafka_clients import QUIET
+from tests.support.kafka_clients import QUIET, initialise
 from tests.support.topics import unique_name
 from tests.support.waiting import wait_for
 
@@ -19,7 +19,7 @@ def leave_open(bootstrap_servers: str, topic: str) -> tuple[str, Producer]:
     name = unique_name("tx")
     settings = {"transactional.id": name, "transaction.timeout.ms": 600_000, "linger.ms": 0}
     producer = Producer({"bootstrap.servers": bootstrap_servers, **QUIET, **settings})
-    producer.init_transactions(_DEADLINE_S)
+    initialise(producer)
     producer.begin_transaction()
     producer.produce(topic, b"undecided", partition=0)
     assert producer.flush(_DEADLINE_S) == 0

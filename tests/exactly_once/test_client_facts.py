@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from app.embedded.kafka import KafkaCluster
 from tests.conftest import MakeTopic
+from tests.support.kafka_clients import initialise
 from tests.support.messages import a_message
 from tests.support.pipelines import TestPipeline
 from tests.support.topics import unique_name
@@ -25,7 +26,7 @@ def make_producer(kafka: KafkaCluster) -> Callable[..., Producer]:
     def make(**settings: Any) -> Producer:
         chosen = {"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": unique_name("id"), "linger.ms": 5}
         producer = Producer({**chosen, **{key.replace("_", "."): value for key, value in settings.items()}})
-        producer.init_transactions(20)
+        initialise(producer)
         return producer
 
     return make

@@ -8,6 +8,7 @@ from confluent_kafka import Producer
 from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
 from tests.exactly_once.conftest import MakePipeline
 from tests.support import verifier
+from tests.support.kafka_clients import initialise
 from tests.support.tasks import running
 from tests.support.topics import create_topic, delete_topics
 from tests.support.verifier import Found
@@ -70,7 +71,7 @@ def test_aborted_records_of_the_source_are_not_processed(make_pipeline: MakePipe
     upstream = Producer(
         {"bootstrap.servers": pipeline.bootstrap_servers, "transactional.id": f"{pipeline.source}.upstream"}
     )
-    upstream.init_transactions(20)
+    initialise(upstream)
     for is_committed in (False, True, False):
         upstream.begin_transaction()
         for sequence in range(50):

@@ -18,6 +18,7 @@ from app.kafka.attempt import Attempt
 from app.kafka.raw_fetch import RawFetcher, read_logs
 from app.ports.brokers import TopicPartition as PortPartition
 from tests.conftest import MakeTopic
+from tests.support.kafka_clients import initialise
 from tests.support.kafka_tools import run_tool
 from tests.support.recordings import parse_dump
 from tests.support.topics import create_topic, unique_name
@@ -39,7 +40,7 @@ def produce(bootstrap_servers: str, topic: str, values: list[str], *, transactio
     settings: dict[str, str | int] = {"bootstrap.servers": bootstrap_servers, "linger.ms": 0}
     producer = Producer(settings | ({"transactional.id": transactional_id} if transactional_id else {}))
     if transactional_id:
-        producer.init_transactions(_TIMEOUT_S)
+        initialise(producer)
         producer.begin_transaction()
     for value in values:
         producer.produce(topic, value, partition=0)

@@ -13,7 +13,7 @@ from app.domain.stuck.facts import KnownTransaction
 from app.kafka.attempt import Attempt
 from app.kafka.transactions.client import TransactionClient
 from app.ports.brokers import TopicPartition
-from tests.support.kafka_clients import QUIET
+from tests.support.kafka_clients import QUIET, initialise
 
 UNVERIFIED = {"transaction.partition.verification.enable": "false"}
 """The setting of a broker that takes such records, as all did before 3.6."""
@@ -27,7 +27,7 @@ def make_hanging(bootstrap_servers: str, at: TopicPartition, transactional_id: s
     producer = Producer(
         {"bootstrap.servers": bootstrap_servers, "transactional.id": transactional_id, "linger.ms": 0, **QUIET}
     )
-    producer.init_transactions(_DEADLINE_S)
+    initialise(producer)
     producer.begin_transaction()
     producer.produce(at.topic, b"committed", partition=at.partition)
     producer.commit_transaction(_DEADLINE_S)

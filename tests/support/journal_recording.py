@@ -24,6 +24,7 @@ from app.embedded.kafka import KafkaCluster
 from app.embedded.maven import KAFKA_JARS, KAFKA_VERSION, OLD_KAFKA_JARS, OLD_KAFKA_VERSION
 from app.kafka.transaction_journal import read_transaction_journal
 from tests.support.brokers import TEST_BROKER_SETTINGS
+from tests.support.kafka_clients import initialise
 from tests.support.kafka_tools import run_tool
 from tests.support.topics import create_topic
 from tests.support.waiting import wait_for
@@ -102,7 +103,7 @@ class Stage:
                 "message.timeout.ms": timeout_ms,
             }
         )
-        producer.init_transactions(_DEADLINE_S)
+        initialise(producer)
         return producer
 
     @contextmanager

@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 
 from app.ports.brokers import Connection, TopicPartition
@@ -14,13 +14,28 @@ Protocol = Literal["classic", "consumer"]
 QUIET: dict[str, Any] = {"log_level": 0}
 
 
+def initialise(producer: Producer, *, timeout_s: float = 30) -> None:
+    """As the client's documentation asks for: called again while the journal's partitions get their coordinators."""
+
+    def is_done() -> bool:
+        try:
+            producer.init_transactions(timeout_s)
+        except KafkaException as error:
+            if not error.args[0].retriable():
+                raise
+            return False
+        return True
+
+    wait_for(is_done, timeout_s, "a coordinator for the transactional id")
+
+
 class Writer:
     """A producer whose transactions a test opens and ends by hand."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._producer = Producer({**connection, **QUIET, "transactional.id": unique_name("tx")})
-        self._producer.init_transactions(10)
+        initialise(self._producer)
 
     def begin(self, topic: str, *, records: int) -> None:
         self._producer.begin_transaction()

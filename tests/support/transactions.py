@@ -7,7 +7,7 @@ from typing import Any
 from confluent_kafka import Producer
 
 from app.ports.brokers import Connection
-from tests.support.kafka_clients import QUIET
+from tests.support.kafka_clients import QUIET, initialise
 
 _TIMEOUT_S = 30.0
 
@@ -17,7 +17,7 @@ def producer(connection: Connection, transactional_id: str | None = None, **sett
     given: dict[str, Any] = {**connection, **QUIET, "linger.ms": 0, **settings}
     made = Producer(given | ({"transactional.id": transactional_id} if transactional_id else {}))
     if transactional_id:
-        made.init_transactions(_TIMEOUT_S)
+        initialise(made)
     return made
 
 

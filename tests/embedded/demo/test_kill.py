@@ -19,6 +19,7 @@ from app.embedded.errors import EmbeddedError
 from app.embedded.kafka import KafkaCluster
 from app.kafka.transaction_journal import read_transaction_journal
 from tests.conftest import MakeTopic
+from tests.support.kafka_clients import initialise
 from tests.support.waiting import wait_for
 
 HOLDER = str(Path(__file__).with_name("transaction_holder.py"))
@@ -26,7 +27,7 @@ HOLDER = str(Path(__file__).with_name("transaction_holder.py"))
 
 def transactional_producer(bootstrap_servers: str, transactional_id: str) -> Producer:
     producer = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": transactional_id})
-    producer.init_transactions(30)
+    initialise(producer)
     return producer
 
 

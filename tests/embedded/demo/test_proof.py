@@ -17,6 +17,7 @@ from app.embedded.demo.offsets import answered
 from app.embedded.demo.proof import PROJECTED, Proof
 from app.embedded.kafka import KafkaCluster
 from tests.conftest import MakeTopic
+from tests.support.kafka_clients import initialise
 from tests.support.waiting import wait_for
 
 FLIGHTS = 2_000
@@ -41,7 +42,7 @@ class Bench:
         """One transaction over the first `up_to` of the input; `outputs` spoils what it writes."""
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": self.group})
         producer = Producer({"bootstrap.servers": self.bootstrap, "transactional.id": self.group})
-        producer.init_transactions(30)
+        initialise(producer)
         producer.begin_transaction()
         ends = {p: int(len(self.feed.flights_in(p)) * up_to) for p in range(4)}
         late = [flight for p, end in ends.items() for _, flight in self.feed.flights_in(p)[:end] if flight.is_late]

@@ -6,7 +6,7 @@ from collections.abc import Collection, Generator
 from dataclasses import dataclass
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 
 from app.domain.stuck.diagnosis import Asked
@@ -16,26 +16,10 @@ from app.kafka.transactions.looking import now_ms
 from app.ports.brokers import Connection, TopicPartition
 from tests.support.brokers import TEST_BROKER_SETTINGS
 from tests.support.hanging import UNVERIFIED
-from tests.support.kafka_clients import QUIET
+from tests.support.kafka_clients import QUIET, initialise
 from tests.support.topics import create_topic, unique_name
-from tests.support.waiting import wait_for
 
 _DEADLINE_S = 20.0
-
-
-def initialise(producer: Producer) -> None:
-    """As its documentation asks for: called again while the journal's partitions get their coordinators."""
-
-    def is_done() -> bool:
-        try:
-            producer.init_transactions(_DEADLINE_S)
-        except KafkaException as error:
-            if not error.args[0].retriable():
-                raise
-            return False
-        return True
-
-    wait_for(is_done, _DEADLINE_S, "a coordinator for the transactional id")
 
 
 @dataclass(frozen=True)

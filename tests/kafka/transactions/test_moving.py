@@ -15,7 +15,7 @@ from app.embedded.kafka import KafkaCluster
 from app.ports.brokers import TopicPartition
 from app.services.stuck.explaining import explain_topic
 from tests.kafka.transactions.conftest import Scene
-from tests.support.kafka_clients import QUIET
+from tests.support.kafka_clients import QUIET, initialise
 from tests.support.topics import unique_name
 
 _ASK_FOR_S = 6.0
@@ -31,7 +31,7 @@ async def test_transactions_that_come_and_go_while_brokers_are_asked_never_hang(
         settings = {"transactional.id": unique_name("busy"), "linger.ms": 0}
         producer = Producer({**scene.connection, **QUIET, **settings})
         try:
-            producer.init_transactions(_DEADLINE_S)
+            initialise(producer)
             while not stop.is_set():
                 producer.begin_transaction()
                 producer.produce(topic, b"value", partition=0)

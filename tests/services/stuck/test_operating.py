@@ -19,7 +19,7 @@ from app.services.access import command_log
 from app.services.stuck import operating
 from tests.conftest import MakeTopic
 from tests.support.control_plane import CLUSTER, KAFKA_CLUSTER_ID, ControlPlane, PlaneClock, task_heartbeat
-from tests.support.kafka_clients import QUIET
+from tests.support.kafka_clients import QUIET, initialise
 from tests.support.topics import unique_name
 
 _DEADLINE_S = 20.0
@@ -55,7 +55,7 @@ def leave_open(kafka: KafkaCluster, make_topic: MakeTopic) -> LeaveOpen:
     def leave(transactional_id: str | None = None) -> tuple[str, str]:
         topic, name = make_topic(), transactional_id or unique_name("tx")
         producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, **QUIET, "transactional.id": name})
-        producer.init_transactions(_DEADLINE_S)
+        initialise(producer)
         producer.begin_transaction()
         producer.produce(topic, b"undecided", partition=0)
         assert producer.flush(_DEADLINE_S) == 0
