@@ -7,6 +7,7 @@ from fastapi import APIRouter
 from app.web.api import (
     access,
     clusters,
+    fencing,
     mappings,
     observing,
     offsets,
@@ -18,5 +19,17 @@ from app.web.api import (
 )
 
 router = APIRouter(prefix="/api/v1")
-for noun in (clusters, observing, partition_log, stuck, pipelines, mappings, offsets, runs, transform_sources, access):
+for noun in (
+    clusters,
+    observing,
+    fencing,
+    partition_log,
+    stuck,
+    pipelines,
+    mappings,
+    offsets,
+    runs,
+    transform_sources,
+    access,
+):
     router.include_router(noun.router)

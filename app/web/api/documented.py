@@ -29,6 +29,7 @@ _TAGS = {
     "clusters": "Kafka clusters that pipelines may name. Registering and removing is the administrator's.",
     "partition log": "What lies in a partition, batch by batch, and what became of it.",
     "observing": "What the brokers of a cluster say now: transactions and groups of every client, ours and foreign.",
+    "fencing": "Who or what ended a producer, a membership or a transaction, how sure that is, and what proves it.",
     "pipelines": "Definitions and their immutable revisions, and which partition is read under which transactional id.",
     "runs": "One start of a pipeline: its instances (Spark applications), their tasks, and what happened in them.",
     "offsets": "Where a group goes on reading; moved only while nothing runs, and previewed first.",

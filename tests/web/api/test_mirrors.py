@@ -12,6 +12,8 @@ from pydantic_core import PydanticUndefined
 
 from app.domain import access, command
 from app.domain.clusters import cluster
+from app.domain.fencing_events import evidence, record
+from app.domain.journals import live_transactions, transaction_state
 from app.domain.partition_log import content, entries, look
 from app.domain.pipelines import pipeline, pipeline_record
 from app.domain.pipelines.revision import Change
@@ -23,7 +25,7 @@ from app.services import partition_log
 from app.services.defining.pipelines import SavedPipeline
 from app.services.stuck import ending as stuck_services
 from app.web.api.schemas import access as access_schemas
-from app.web.api.schemas import clusters, definition, observing, offsets, pipelines, runs
+from app.web.api.schemas import clusters, definition, fencing, observing, offsets, pipelines, runs
 from app.web.api.schemas import partition_log as log_schemas
 from app.web.api.schemas import stuck as stuck_schemas
 from app.web.api.schemas.base import Answer, Body, Given
@@ -70,6 +72,14 @@ ANSWERS: list[tuple[type[BaseModel], type[msgspec.Struct], set[str]]] = [
     (runs.PartitionOwner, mapping.PartitionOwner, set()),
     (runs.PartitionOwnership, mapping.PartitionOwnership, set()),
     (runs.TransactionalIdOwner, mapping.TransactionalIdOwner, set()),
+    (fencing.CoordinatorRecord, evidence.CoordinatorRecord, set()),
+    (fencing.GroupRecord, evidence.GroupRecord, set()),
+    (fencing.MarkerRecord, evidence.MarkerRecord, set()),
+    (fencing.ClientWord, evidence.ClientWord, set()),
+    (fencing.CommandWord, evidence.CommandWord, set()),
+    (fencing.FencingPlace, record.FencingPlace, set()),
+    (fencing.RecordedState, live_transactions.RecordedState, set()),
+    (fencing.TopicPartitions, transaction_state.TopicPartitions, set()),
     (stuck_schemas.Explanation, diagnosis.Explanation, set()),
     (stuck_schemas.Diagnosis, diagnosis.Diagnosis, set()),
     (stuck_schemas.Link, diagnosis.Link, set()),
@@ -136,6 +146,8 @@ def test_what_goes_out_mirrors_its_record(
     model: type[BaseModel], record: type[msgspec.Struct], kept_back: set[str]
 ) -> None:
     names = {field.encode_name for field in msgspec.structs.fields(record)}
+    if record.__struct_config__.tag_field is not None:
+        names.add(record.__struct_config__.tag_field)
     derived = {name for name in dir(record) if isinstance(getattr(record, name), property)}
     assert kept_back <= names
     assert names - kept_back <= set(model.model_fields) <= names - kept_back | derived
@@ -180,6 +192,10 @@ def test_every_schema_is_compared_or_is_made_here() -> None:
         observing.Member,
         observing.StoredOffset,
         observing.Rebalance,
+        fencing.Verdict,
+        fencing.Correction,
+        fencing.FencingEvent,
+        fencing.FencingEventDetail,
     }
     assert set(_below(Given)) | set(_below(Answer)) == compared | lists | made_here
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Path
-from pydantic import Field
+from pydantic import AwareDatetime, BeforeValidator, Field
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 _UUID = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
@@ -15,6 +15,16 @@ NameInPath = Annotated[str, Path(pattern=_NAME)]
 IdInPath = Annotated[str, Path(pattern=_UUID)]
 NumberInPath = Annotated[int, Path(ge=1, lt=2**31)]
 Sha256InPath = Annotated[str, Path(pattern="^[0-9a-f]{64}$")]
+
+
+def _written_out(moment: str) -> str:
+    """Pydantic would take a number as seconds since 1970, or as milliseconds if it is large."""
+    if "-" not in moment.lstrip("-"):
+        raise ValueError("expected a date and a time with its zone, such as 2026-01-31T09:00:00Z")
+    return moment
+
+
+Moment = Annotated[AwareDatetime, BeforeValidator(_written_out)]
 Why = Annotated[
     str | None, Field(pattern=r"^[^\x00]*$", max_length=1000, description="Why; it is kept in the command log.")
 ]

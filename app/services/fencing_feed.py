@@ -1,0 +1,44 @@
+"""Fencing events as people look for them: by the names that clusters have here."""
+
+from __future__ import annotations
+
+import msgspec
+
+from app.domain.fencing_events.record import FencingFilter, FencingRecord
+from app.domain.page import Page
+from app.ports.unit_of_work import UnitOfWork
+from app.services import fencing_events
+
+
+class FencingLine(msgspec.Struct, frozen=True, kw_only=True):
+    """cluster: the name that its Kafka cluster is registered under; None once it is not any more."""
+
+    cluster: str | None
+    record: FencingRecord
+
+
+async def list_lines(
+    uow: UnitOfWork, wanted: FencingFilter, *, cluster: str | None, after: str | None = None, limit: int = 50
+) -> Page[FencingLine]:
+    """Newest first, of one cluster or of all. Raises NotFoundError for a cluster that is not there, InvalidError."""
+    if cluster is not None:
+        wanted = msgspec.structs.replace(wanted, kafka_cluster_id=(await uow.clusters.get(cluster)).kafka_cluster_id)
+    page = await fencing_events.list_events(uow, wanted, after=after, limit=limit)
+    names = await _names(uow)
+    items = tuple(FencingLine(cluster=_name_of(record, names, cluster), record=record) for record in page.items)
+    return Page(items=items, next_cursor=page.next_cursor)
+
+
+async def get_line(uow: UnitOfWork, record_id: str) -> FencingLine:
+    """Raises NotFoundError."""
+    record = await fencing_events.get_event(uow, record_id)
+    return FencingLine(cluster=_name_of(record, await _names(uow), None), record=record)
+
+
+async def _names(uow: UnitOfWork) -> dict[str, str]:
+    """By the id that brokers report; of several names for one cluster the first."""
+    return {one.kafka_cluster_id: one.name for one in reversed(await uow.clusters.list_all())}
+
+
+def _name_of(record: FencingRecord, names: dict[str, str], asked: str | None) -> str | None:
+    return asked or names.get(record.event.key.kafka_cluster_id)

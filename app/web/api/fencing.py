@@ -1,0 +1,52 @@
+"""Fencing events: who or what ended a producer, a membership or a transaction, and what proves it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from app.domain.access import Principal, Verb
+from app.domain.fencing_events.fencing_event import Cause
+from app.domain.fencing_events.record import FencingFilter
+from app.services import fencing_feed
+from app.web.api.documented import refusals
+from app.web.api.paging import After, Limit
+from app.web.api.schemas.fencing import FencingEvent, FencingEventDetail, FencingPage
+from app.web.api.schemas.words import IdInPath, Moment, Name
+from app.web.dependencies import Uow, may
+
+router = APIRouter(prefix="/fencing", tags=["fencing"])
+
+
+@router.get("", responses=refusals(404))
+async def list_fencing(
+    uow: Uow,
+    _: Annotated[Principal, may(Verb.VIEW)],
+    cluster: Annotated[Name | None, Query()] = None,
+    pipeline: Annotated[Name | None, Query()] = None,
+    transactional_id: Annotated[str | None, Query(max_length=1000, pattern=r"^[^\x00]*$")] = None,
+    cause: Cause | None = None,
+    since: Annotated[Moment | None, Query(description="Happened then or later.")] = None,
+    until: Annotated[Moment | None, Query(description="Happened before.")] = None,
+    with_what_is_none: Annotated[bool, Query(description="Also what only looks like fencing.")] = False,
+    after: After = None,
+    limit: Limit = 50,
+) -> FencingPage:
+    """What was taken from producers and members, of every client of the clusters, newest first."""
+    wanted = FencingFilter(
+        transactional_id=transactional_id,
+        pipeline=pipeline,
+        cause=cause,
+        since=since,
+        until=until,
+        with_what_is_none=with_what_is_none or (cause is not None and not cause.is_fencing),
+    )
+    page = await fencing_feed.list_lines(uow, wanted, cluster=cluster, after=after, limit=limit)
+    return FencingPage(items=[FencingEvent.of_line(line) for line in page.items], next_cursor=page.next_cursor)
+
+
+@router.get("/{event_id}", responses=refusals(404))
+async def get_fencing(event_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> FencingEventDetail:
+    """One event with the records that prove it, and what was said before more was known."""
+    return FencingEventDetail.of_line(await fencing_feed.get_line(uow, event_id))

@@ -1,0 +1,94 @@
+"""Fencing events for pages and REST to show: put down as the observer and the workers' listener put them down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+
+from app.domain.clusters.cluster import Cluster
+from app.domain.fencing_events.cases import case_of_word
+from app.domain.fencing_events.evidence import ClientWord
+from app.domain.fencing_events.fencing_event import Case
+from app.domain.fencing_events.steps import cases_of
+from app.domain.runs.task import EventKind
+from app.ports.unit_of_work import UnitOfWorkFactory
+from app.services.fencing_events import record_cases
+from tests.domain.fencing_events.coordinator import ID, Client, Coordinator
+
+RUN_ID = "8a6e0804-2bd0-4672-b79d-d97027f9071a"
+
+
+def coordinator_at(moment: datetime, client: Client = Client.TV_0) -> Coordinator:
+    return Coordinator(client, now_ms=int(moment.timestamp() * 1000))
+
+
+def cases_from(coordinator: Coordinator, cluster_id: str) -> list[Case]:
+    return cases_of(coordinator.live, kafka_cluster_id=cluster_id)
+
+
+def takeover(cluster_id: str, *, at: datetime, is_in_use: bool = True) -> list[Case]:
+    coordinator = coordinator_at(at)
+    coordinator.begin()
+    coordinator.init(after_ms=300)
+    if is_in_use:
+        coordinator.begin()
+    return cases_from(coordinator, cluster_id)
+
+
+def timeout(cluster_id: str, *, at: datetime) -> list[Case]:
+    coordinator = coordinator_at(at)
+    coordinator.begin()
+    coordinator.time_out()
+    return cases_from(coordinator, cluster_id)
+
+
+def clean_restart(cluster_id: str, *, at: datetime) -> list[Case]:
+    coordinator = coordinator_at(at)
+    coordinator.init(after_ms=1_000)
+    return cases_from(coordinator, cluster_id)
+
+
+def refusal(
+    cluster_id: str, producer: tuple[int, int] = (7, 0), *, at: datetime, pipeline: str = "delayed-flights"
+) -> Case:
+    """The word of a task that was refused as that producer."""
+    word = ClientWord(
+        event_id="event",
+        kind=EventKind.FENCED,
+        at_ms=int(at.timestamp() * 1000),
+        message="could not commit",
+        run_id=RUN_ID,
+        ordinal=0,
+        lease=1,
+        task=1,
+        attempt=2,
+        pipeline=pipeline,
+        host="w1",
+        partitions=("flights-0",),
+    )
+    case = case_of_word(
+        word, kafka_cluster_id=cluster_id, transactional_id=ID, producer_id=producer[0], producer_epoch=producer[1]
+    )
+    assert case is not None
+    return case
+
+
+async def put_down(unit_of_work: UnitOfWorkFactory, cases: Iterable[Case], *, now: datetime) -> None:
+    async with unit_of_work() as uow:
+        await record_cases(uow, cases, now=now)
+        await uow.commit()
+
+
+async def register(unit_of_work: UnitOfWorkFactory, name: str, cluster_id: str) -> None:
+    """A cluster whose brokers nobody asks."""
+    async with unit_of_work() as uow:
+        await uow.clusters.add(
+            Cluster(
+                name=name,
+                kafka_cluster_id=cluster_id,
+                bootstrap_servers="127.0.0.1:1",
+                created_at=datetime.now(UTC) - timedelta(days=1),
+                created_by="somebody",
+            )
+        )
+        await uow.commit()
