@@ -39,7 +39,7 @@ from app.embedded.spark import SparkCluster
 from app.spark.launcher import SubmitLauncher
 from app.wire.heartbeat import DesiredTaskState, EventKind
 from app.wire.specification import InstanceSpecification, TaskIdentity
-from workers.transactional.control import TaskSnapshot, TaskSpecification
+from workers.transactional.control import ProducerIdentity, TaskSnapshot, TaskSpecification
 from workers.transactional.task import run_task
 from workers.transforms.identity import IdentityTransform
 
@@ -59,7 +59,14 @@ class SilentControl:
         pass
 
     def event(
-        self, kind: EventKind, message: str, *, partitions: tuple[str, ...] = (), generation: int | None = None
+        self,
+        kind: EventKind,
+        message: str,
+        *,
+        partitions: tuple[str, ...] = (),
+        generation: int | None = None,
+        error: str | None = None,
+        producer: ProducerIdentity | None = None,
     ) -> None:
         pass
 
