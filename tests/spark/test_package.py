@@ -19,11 +19,11 @@ LOOP_IN_AN_EMPTY_ENVIRONMENT = """\
 import importlib, pkgutil, sys, threading
 from confluent_kafka import Consumer, Producer
 
-import app.domain, app.wire, workers
-for room in (app.domain, app.wire, workers):
+import app.wire, workers
+for room in (app.wire, workers):
     for module in pkgutil.walk_packages(room.__path__, room.__name__ + "."):
-        # Pipeline files are read by the server and the command line only, which have a YAML library.
-        if not module.name.startswith("workers.spark") and module.name != "app.domain.pipelines.pipeline_file":
+        # With all that they use of the domain; what else is there may use the server's libraries (YAML, compressions).
+        if not module.name.startswith("workers.spark"):
             importlib.import_module(module.name)
 assert "pyspark" not in sys.modules
 
