@@ -155,7 +155,7 @@ class JournalTail(RawFetcher):
         """Each question has its own time: one broker that is frozen does not use up that of the others."""
 
         async def sent() -> Any:
-            return await self._manager.send(request, node_id=broker_id, request_timeout_ms=self._timeout_s * 1000)
+            return await self._sent_to(request, broker_id, self._timeout_s * 1000)
 
         return self._manager.run(sent)
 
@@ -190,9 +190,7 @@ class JournalTail(RawFetcher):
         message, problem = None, None
         try:
             request = self._request(positions, _LONG_POLL_MS, Isolation.READ_UNCOMMITTED)
-            message = await self._manager.send(
-                request, node_id=broker_id, request_timeout_ms=_LONG_POLL_MS + self._timeout_s * 1000
-            )
+            message = await self._sent_to(request, broker_id, _LONG_POLL_MS + self._timeout_s * 1000)
         except Exception as error:  # noqa: BLE001 - raised by the thread that polls
             problem = error
         self._answered.put(_Answer(broker_id, positions, sent_at, message, problem))

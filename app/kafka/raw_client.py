@@ -7,11 +7,13 @@ library gets past them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from typing import Any, Self, cast
 
 from kafka import errors as library_errors  # pyright: ignore[reportMissingTypeStubs]
 from kafka.admin import KafkaAdminClient  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
+from kafka.future import Future  # pyright: ignore[reportMissingTypeStubs]
 from kafka.net.compat import KafkaNetClient  # pyright: ignore[reportMissingTypeStubs]
 
 from app.domain.errors import FencelineError
@@ -66,7 +68,30 @@ class RawClient:
         return self._manager.run(self._sent, request, broker_id)
 
     async def _sent(self, request: Any, broker_id: int) -> Any:
-        return await self._manager.send(request, node_id=broker_id, request_timeout_ms=self.left_ms)
+        return await self._sent_to(request, broker_id, self.left_ms)
+
+    def _sent_to(self, request: Any, broker_id: int, timeout_ms: float) -> Any:
+        """The future answer of this broker; to be called on the network's own thread.
+
+        Brokers name each other as leader or coordinator for a moment after one of them has died, when the library has
+        dropped it from its list already. It raises for that what is not to be tried again; here it is a broker that is
+        not ready yet, and the list is read anew.
+        """
+        try:
+            return self._manager.send(request, node_id=broker_id, request_timeout_ms=timeout_ms)
+        except errors.UnknownBrokerIdError:
+            self._manager.cluster.request_update()
+            missing = errors.NodeNotReadyError(f"broker {broker_id} is not in the cluster's metadata now")
+            return cast(Any, Future)().failure(missing)
+
+    @contextmanager
+    def _half_of_the_time(self) -> Generator[None]:
+        """What is asked in the block has half of what is left: the questions after it can still be asked."""
+        whole, self._attempt = self._attempt, self._attempt.half()
+        try:
+            yield
+        finally:
+            self._attempt = whole
 
     @property
     def left_ms(self) -> float:

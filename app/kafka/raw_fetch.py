@@ -221,10 +221,7 @@ class RawFetcher(RawClient):
 
     async def _answers(self, requests: Mapping[int, Any]) -> list[Any]:
         """Asks all brokers at once; one that does not answer is left out."""
-        sent = [
-            self._manager.send(request, node_id=broker_id, request_timeout_ms=self.left_ms)
-            for broker_id, request in requests.items()
-        ]
+        sent = [self._sent_to(request, broker_id, self.left_ms) for broker_id, request in requests.items()]
         answers: list[Any] = []
         for future in sent:
             try:

@@ -89,11 +89,12 @@ class TransactionClient(RawFetcher, GroupClient):
         """Where each begins and ends, for readers of committed data and for all."""
         # The stable end first: asked in this order it is never ahead of the other because of the time between them.
         stable = self._offsets(partitions, LATEST, Isolation.READ_COMMITTED)
-        high = self._offsets(partitions, LATEST, Isolation.READ_UNCOMMITTED)
-        first = self._offsets(partitions, EARLIEST, Isolation.READ_UNCOMMITTED)
+        high = self._offsets(_told(stable), LATEST, Isolation.READ_UNCOMMITTED)
+        first = self._offsets(_told(high), EARLIEST, Isolation.READ_UNCOMMITTED)
         found: dict[TopicPartition, LogEnds | Refused] = {}
         for at in partitions:
-            answers = (first[at], stable[at], high[at])
+            # Who was refused one answer is not asked for the next.
+            answers = [answered[at] for answered in (first, stable, high) if at in answered]
             refused = next((one for one in answers if isinstance(one, Refused)), None)
             numbers = [one for one in answers if isinstance(one, int)]
             found[at] = refused or LogEnds(*numbers)
@@ -116,14 +117,17 @@ class TransactionClient(RawFetcher, GroupClient):
                     )
                     yield TopicPartition(topic.name, part.partition_index), part.error_code, found
 
-        return self._of_leaders(DESCRIBE_PRODUCERS, partitions, request, rows)
+        with self._half_of_the_time():
+            return self._of_leaders(DESCRIBE_PRODUCERS, partitions, request, rows)
 
     def coordinators(self, producer_ids: Collection[int], *, now_ms: Callable[[], int]) -> Coordinators:
         """Which transactional ids have these producer ids, and what their coordinators say of them."""
         if not producer_ids:
             return Coordinators(at_ms=now_ms())
-        listed, unanswered = self.transactional_ids(producer_ids)
-        described = self.describe_transactions(list(listed.values()))
+        with self._half_of_the_time():
+            listed, unanswered = self.transactional_ids(producer_ids)
+        with self._half_of_the_time():
+            described = self.describe_transactions(list(listed.values()))
         known: dict[int, KnownTransaction] = {}
         refused = [*unanswered, *self._without_coordinator()]
         for one in described.values():
@@ -251,7 +255,10 @@ class TransactionClient(RawFetcher, GroupClient):
                 for part in topic.partitions:
                     yield TopicPartition(topic.name, part.partition_index), part.error_code, int(part.offset)
 
-        return self._of_leaders(LIST_OFFSETS, partitions, lambda led: self._list_request(led, which, isolation), rows)
+        with self._half_of_the_time():
+            return self._of_leaders(
+                LIST_OFFSETS, partitions, lambda led: self._list_request(led, which, isolation), rows
+            )
 
     def _of_leaders(
         self,
@@ -362,10 +369,7 @@ class TransactionClient(RawFetcher, GroupClient):
     async def _all_sent(self, requests: Mapping[int, Any]) -> dict[int, Any]:
         # Half of what is left: a broker that does not answer must not use up the other questions' time.
         timeout_ms = self.left_ms / 2
-        sent = {
-            broker: self._manager.send(request, node_id=broker, request_timeout_ms=timeout_ms)
-            for broker, request in requests.items()
-        }
+        sent = {broker: self._sent_to(request, broker, timeout_ms) for broker, request in requests.items()}
         answers: dict[int, Any] = {}
         for broker, future in sent.items():
             try:
@@ -377,6 +381,10 @@ class TransactionClient(RawFetcher, GroupClient):
     def _pause(self) -> None:
         """A coordinator or leader that moves takes a moment."""
         time.sleep(min(_RETRY_S, self.left_ms / 1000))
+
+
+def _told(answers: Mapping[TopicPartition, int | Refused]) -> list[TopicPartition]:
+    return [at for at, answer in answers.items() if isinstance(answer, int)]
 
 
 def _by_topic(partitions: Parts) -> dict[str, list[int]]:

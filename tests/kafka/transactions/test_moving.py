@@ -5,18 +5,23 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Collection
 
 from confluent_kafka import Producer
 from msgspec.structs import replace
 
 from app.domain.stuck.diagnosis import Verdict, diagnose_partition
-from app.domain.stuck.facts import KnownTransaction, Refused
+from app.domain.stuck.facts import Coordinators, KnownTransaction, Refused
 from app.embedded.kafka import KafkaCluster
+from app.kafka.attempt import Attempt
+from app.kafka.transactions.client import TransactionClient
+from app.kafka.transactions.looking import look_at_partitions
 from app.ports.brokers import TopicPartition
 from app.services.stuck.explaining import explain_topic
 from tests.kafka.transactions.conftest import Scene
 from tests.support.kafka_clients import QUIET, initialise
-from tests.support.topics import unique_name
+from tests.support.topics import create_topic, unique_name
+from tests.support.waiting import wait_for
 
 _ASK_FOR_S = 6.0
 _DEADLINE_S = 60.0
@@ -43,23 +48,44 @@ async def test_transactions_that_come_and_go_while_brokers_are_asked_never_hang(
     busy = threading.Thread(target=commit_all_the_time, daemon=True)
     busy.start()
     seen: Counter[Verdict] = Counter()
-    by_one_look: Counter[Verdict] = Counter()
     try:
         until = time.monotonic() + _ASK_FOR_S
-        # The control: with the leader's first answer alone, some of them do look as if they hung.
-        while time.monotonic() < until or not by_one_look[Verdict.END]:
-            assert time.monotonic() < until + _DEADLINE_S, f"no look fell into the end of a transaction: {seen}"
+        while time.monotonic() < until:
             (facts,) = await scene.brokers.look_at_partitions(scene.connection, [TopicPartition(topic, 0)])
-            asked = await scene.asked(())
-            seen[diagnose_partition(facts, asked).verdict] += 1
-            assert not isinstance(facts.open, Refused)
-            as_first_seen = replace(facts, still_open=frozenset(row.identity for row in facts.open))
-            by_one_look[diagnose_partition(as_first_seen, asked).verdict] += 1
+            seen[diagnose_partition(facts, await scene.asked(())).verdict] += 1
     finally:
         stop.set()
         busy.join(_DEADLINE_S)
     assert not failures
-    assert set(seen) <= {Verdict.FREE, Verdict.WAIT, Verdict.UNSETTLED}, seen
+    assert seen.keys() <= {Verdict.FREE, Verdict.WAIT, Verdict.UNSETTLED}, seen
+    assert seen[Verdict.UNSETTLED] + seen[Verdict.WAIT], f"none was open in any look: {seen}"
+
+
+async def test_transaction_that_ends_between_two_questions_does_not_hang(scene: Scene) -> None:
+    """Its leader has it open, its coordinator has not any more: by these two answers alone it would hang."""
+    at = TopicPartition(scene.topic(), 0)
+    name, producer = scene.leave_open(at.topic)
+
+    class Slow(TransactionClient):
+        """The transaction ends after the leader was asked, and before its coordinator is."""
+
+        def coordinators(self, producer_ids: Collection[int], *, now_ms: Callable[[], int]) -> Coordinators:
+            producer.commit_transaction(_DEADLINE_S)
+            wait_for(self._is_decided, _DEADLINE_S, f"{name} to be decided in every partition")
+            return super().coordinators(producer_ids, now_ms=now_ms)
+
+        def _is_decided(self) -> bool:
+            known = self.describe_transactions([name])[name]
+            return isinstance(known, KnownTransaction) and not known.is_open
+
+    attempt = Attempt(scene.bootstrap_servers, _DEADLINE_S)
+    with Slow(scene.connection, attempt) as client:
+        (facts,) = look_at_partitions(client, scene.connection, attempt, [at])
+    asked = await scene.asked(())
+    assert diagnose_partition(facts, asked).verdict is Verdict.UNSETTLED
+    assert not isinstance(facts.open, Refused)
+    by_first_answer = replace(facts, still_open=frozenset(row.identity for row in facts.open))
+    assert diagnose_partition(by_first_answer, asked).verdict is Verdict.END
 
 
 async def test_transaction_whose_coordinator_is_killed_does_not_hang(kafka_cluster3: KafkaCluster) -> None:
@@ -85,3 +111,23 @@ async def test_transaction_whose_coordinator_is_killed_does_not_hang(kafka_clust
     finally:
         victim.start()
     producer.abort_transaction(_DEADLINE_S)
+
+
+async def test_partition_whose_only_broker_is_gone_costs_the_others_no_answer(kafka_cluster3: KafkaCluster) -> None:
+    scene = Scene(kafka_cluster3.bootstrap_servers)
+    topic = unique_name()
+    create_topic(scene.bootstrap_servers, topic, partitions=3, replication_factor=1)
+    scene.leave_open(topic)
+    with TransactionClient(scene.connection, Attempt(scene.bootstrap_servers, _DEADLINE_S)) as client:
+        leaders = client.leaders([TopicPartition(topic, number) for number in range(3)])
+    gone = TopicPartition(topic, 1)
+    victim = kafka_cluster3.broker(leaders[gone])
+    victim.kill()
+    try:
+        found = await explain_topic(scene.brokers, scene.connection, topic, scene.asked)
+    finally:
+        victim.start()
+    verdicts = {one.subject: one.verdict for one in found.partitions}
+    assert verdicts.pop(f"{topic}-1") is Verdict.CANNOT_TELL
+    assert verdicts.pop(f"{topic}-0") in {Verdict.WAIT, Verdict.CANNOT_TELL}
+    assert verdicts == {f"{topic}-2": Verdict.FREE}
