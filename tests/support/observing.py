@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
+from app.domain.clusters.cluster import Cluster
 from app.domain.journals import group_records
 from app.domain.journals.group_records import GroupRecordKey, OffsetCommit, RecordType
 from app.domain.journals.live_transactions import LiveTransaction
@@ -17,8 +19,11 @@ from app.domain.journals.transaction_state import (
     encode_value,
 )
 from app.domain.observing.live_cluster import Folds, LiveCluster
+from app.domain.observing.snapshot import Phase
+from app.web.dependencies import Wiring
 from tests.domain.journals.batches import batch_of
 
+ODD = "a/b ?#%й🚀"
 NOW_MS = 1_800_000_000_000
 
 
@@ -83,3 +88,42 @@ def hear(
     journal = live.journal(topic)
     next_offset = batches[-1].last_offset + 1 if batches else journal.next_offset(partition)
     journal.read(partition, batches, next_offset=next_offset, end=next_offset if end is None else end, now_ms=now_ms)
+
+
+async def observed_cluster(wiring: Wiring) -> LiveCluster:
+    """The registered cluster "c", followed live: ODD is open since 90 s, with an offset of a group pending; "done" is
+    not. `publish` again after hearing more."""
+    async with wiring.unit_of_work() as uow:
+        await uow.clusters.add(
+            Cluster(
+                name="c",
+                kafka_cluster_id="kafka-1",
+                bootstrap_servers="127.0.0.1:1",
+                created_at=datetime.now(UTC),
+                created_by="somebody",
+            )
+        )
+        await uow.commit()
+    made = cluster()
+    now_ms = int(wiring.clock.now().timestamp() * 1000)
+    hear(
+        made,
+        transaction_batch(ODD, state_of(start_ms=now_ms - 90_000, producer_id=7), at=0),
+        transaction_batch("done", state_of(TransactionStatus.COMPLETE_COMMIT, producer_id=8), at=1),
+        now_ms=now_ms,
+    )
+    hear(
+        made,
+        offset_batch("orders/copier", 5, at=0),
+        offset_batch("orders/copier", 9, at=1, producer_id=7),
+        topic=group_records.TOPIC,
+        now_ms=now_ms,
+    )
+    for journal in (made.transactions, made.groups):
+        made.enter(journal.topic, Phase.LIVE, now_ms=now_ms)
+    publish(wiring, made)
+    return made
+
+
+def publish(wiring: Wiring, live: LiveCluster) -> None:
+    wiring.observations.publish(live.snapshot(now_ms=int(wiring.clock.now().timestamp() * 1000)))

@@ -34,8 +34,9 @@ def settings_for_test(folder: Path, **more: object) -> Settings:
 
 @asynccontextmanager
 async def wired(database_url: str, settings: Settings) -> AsyncGenerator[Wiring]:
-    """A wiring whose database is migrated already; the change feed is not started."""
+    """A wiring whose database is migrated already; the change feed hears nothing of Postgres."""
     database = Database(database_url, pool_size=5)
+    changes = ChangeFeed(database.url)
     brokers = KafkaBrokers(environment=os.environ, secrets_dir=settings.secrets_dir)
 
     async def health() -> Sequence[PartHealth]:
@@ -48,8 +49,8 @@ async def wired(database_url: str, settings: Settings) -> AsyncGenerator[Wiring]
             unit_of_work=database.unit_of_work,
             brokers=brokers,
             transactions=KafkaTransactions(environment=os.environ, secrets_dir=settings.secrets_dir),
-            changes=ChangeFeed(database.url),
-            observations=Observations(is_on=settings.observe),
+            changes=changes,
+            observations=Observations(is_on=settings.observe, announce=changes.announce),
             login_limit=LoginLimit(failures_per_minute=settings.login_failures_per_minute),
             health=health,
             users_url=USERS_URL,

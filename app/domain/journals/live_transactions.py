@@ -15,6 +15,7 @@ import msgspec
 from app.domain.journals import transaction_state
 from app.domain.journals.reading import Reading
 from app.domain.journals.record_batch import RecordBatch, UnreadableBatch
+from app.domain.journals.transaction_pace import TransactionPace
 from app.domain.journals.transaction_state import TopicPartitions, TransactionState, TransactionStatus
 from app.domain.journals.wire_message import Undecodable
 
@@ -225,6 +226,7 @@ class LiveTransactions(msgspec.Struct):
     reading: Reading = msgspec.field(default_factory=Reading)
     ids: dict[str, LiveTransaction] = {}
     expired: int = 0
+    pace: TransactionPace = msgspec.field(default_factory=TransactionPace)
 
     def apply(self, partition: int, batch: RecordBatch | UnreadableBatch) -> list[str]:
         """Fold a batch; the ids that it changed, expired ones included."""
@@ -242,8 +244,10 @@ class LiveTransactions(msgspec.Struct):
                 self.expired += self.ids.pop(transactional_id, None) is not None
                 changed.append(transactional_id)
             else:
+                before = self.ids.get(transactional_id)
+                self.pace.note(None if before is None else before.state, state, record.timestamp_ms)
                 self.ids[transactional_id] = fold(
-                    self.ids.get(transactional_id),
+                    before,
                     transactional_id,
                     state,
                     partition=partition,
@@ -259,4 +263,5 @@ class LiveTransactions(msgspec.Struct):
         for name in gone:
             del self.ids[name]
         self.reading.forget(partition)
+        self.pace.begin_anew()
         return gone

@@ -43,11 +43,11 @@ class TransactionStatus(IntEnum):
     @property
     def is_open(self) -> bool:
         """Whether readers of committed data may be held back by it."""
-        return self in _OPEN
+        return self in OPEN
 
 
 # A tuple: asked of 50,000 ids at once, and an enum's hash is slow.
-_OPEN = (TransactionStatus.ONGOING, TransactionStatus.PREPARE_COMMIT, TransactionStatus.PREPARE_ABORT)
+OPEN = (TransactionStatus.ONGOING, TransactionStatus.PREPARE_COMMIT, TransactionStatus.PREPARE_ABORT)
 
 
 class TopicPartitions(msgspec.Struct, frozen=True, gc=False):

@@ -106,6 +106,7 @@ class LiveCluster:
                 transactions_changed=MappingProxyType(transactions_changed),
                 groups=MappingProxyType(groups),
                 groups_changed=MappingProxyType(groups_changed),
+                pace=self.folds.transactions.pace.copy(),
                 expired_ids=self.folds.transactions.expired,
                 records_of_unwanted_groups=self.folds.groups.records_of_others,
             )

@@ -10,6 +10,7 @@ import msgspec
 
 from app.domain.journals.live_groups import LiveGroup
 from app.domain.journals.live_transactions import LiveTransaction
+from app.domain.journals.transaction_pace import TransactionPace
 
 
 class Source(StrEnum):
@@ -69,6 +70,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Nobody changes a snapshot; the next one has a higher `number` when an id, a group or a phase has changed.
 
     transactions_changed, groups_changed: the number of the snapshot that first had the value as it is here.
+    pace: of all ids that were read, those of partitions that have not caught up included.
     records_of_unwanted_groups: counted only, by the setting that chooses groups.
     note: a sentence about the file in which the folds are kept, when it could not be used; empty when all is well.
     """
@@ -82,6 +84,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     transactions_changed: Mapping[str, int] = MappingProxyType({})
     groups: Mapping[str, LiveGroup] = MappingProxyType({})
     groups_changed: Mapping[str, int] = MappingProxyType({})
+    pace: TransactionPace = msgspec.field(default_factory=TransactionPace)
     expired_ids: int = 0
     records_of_unwanted_groups: int = 0
     note: str = ""

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
+from collections.abc import Iterable
+from datetime import datetime, timedelta
 
 import msgspec
 
 from app.domain.errors import NotFoundError
 from app.domain.journals.live_groups import Committed
 from app.domain.journals.live_transactions import LiveTransaction
+from app.domain.journals.transaction_pace import PaceSample
+from app.domain.journals.transaction_state import OPEN
 from app.domain.observing import transaction_list
-from app.domain.observing.snapshot import JournalStatus, Snapshot
-from app.domain.observing.transaction_list import TransactionQuery
+from app.domain.observing.snapshot import JournalStatus, Phase, Snapshot, Source
+from app.domain.observing.transaction_list import Tally, TransactionQuery
+from app.domain.storable import storable_text
 from app.domain.transactions.mapping import TransactionalIdOwner
 from app.ports.unit_of_work import UnitOfWork
 from app.services.observing.observations import Observations
+
+PACE_SPAN = timedelta(minutes=15)
 
 
 class ObservedTransaction(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,9 +32,12 @@ class ObservedTransaction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TransactionPage(msgspec.Struct, frozen=True, kw_only=True):
+    """tally: of all ids, whatever was asked for."""
+
     items: tuple[ObservedTransaction, ...]
     next_cursor: str | None
     matching: int
+    tally: Tally
     journal: JournalStatus
 
 
@@ -63,28 +72,45 @@ async def list_transactions(
     ours = frozenset[str]()
     if query.owner is not None:
         ours = frozenset(await uow.transactional_ids.names(kafka_cluster_id=kafka_cluster_id))
+
+    def choose() -> tuple[transaction_list.TransactionPage, Tally]:
+        now_ms = int(now.timestamp() * 1000)
+        page = transaction_list.select(snapshot.transactions, query, ours=ours, now_ms=now_ms, after=after, limit=limit)
+        return page, transaction_list.tally(snapshot.transactions)
+
     # Of 50,000 ids it takes tens of milliseconds, in which the server has other things to do.
-    found = await asyncio.to_thread(
-        transaction_list.select,
-        snapshot.transactions,
-        query,
-        ours=ours,
-        now_ms=int(now.timestamp() * 1000),
-        after=after,
-        limit=limit,
-    )
+    found, tally = await asyncio.to_thread(choose)
     owners = {
         owner.transactional_id: owner
         for owner in await uow.transactional_ids.owners(
-            kafka_cluster_id=kafka_cluster_id, ids=[live.transactional_id for live in found.items]
+            kafka_cluster_id=kafka_cluster_id, ids=_ownable(live.transactional_id for live in found.items)
         )
     }
     return TransactionPage(
         items=tuple(ObservedTransaction(live=live, owner=owners.get(live.transactional_id)) for live in found.items),
         next_cursor=found.next_cursor,
         matching=found.matching,
+        tally=tally,
         journal=snapshot.transaction_journal,
     )
+
+
+def pace_of(observations: Observations, cluster: str, *, now: datetime) -> list[PaceSample]:
+    """The last quarter of an hour, second by second, the current one left out; empty where no journal tells it.
+
+    Seconds are those of the brokers' clocks; what they have written ahead of ours is still to come.
+    """
+    snapshot = observations.of(cluster)
+    journal = snapshot.transaction_journal
+    if journal.source is not Source.JOURNAL:
+        return []
+    # While nothing is heard, nothing is known to have happened.
+    heard_s = int(now.timestamp()) if journal.phase is Phase.LIVE else journal.as_of_ms // 1000
+    first_s = heard_s - int(PACE_SPAN.total_seconds())
+    if journal.complete_since_ms is not None:
+        first_s = max(first_s, journal.complete_since_ms // 1000 + 1)
+    still_open = sum(live.state.status in OPEN for live in snapshot.transactions.values())
+    return snapshot.pace.samples(open_now=still_open, first_s=first_s, last_s=heard_s - 1)
 
 
 async def get_transaction(
@@ -96,7 +122,7 @@ async def get_transaction(
     live = snapshot.transactions.get(transactional_id)
     if live is None:
         raise NotFoundError(f"no transactional id {transactional_id} is known on {cluster}{_unless(snapshot)}")
-    owners = await uow.transactional_ids.owners(kafka_cluster_id=kafka_cluster_id, ids=[transactional_id])
+    owners = await uow.transactional_ids.owners(kafka_cluster_id=kafka_cluster_id, ids=_ownable([transactional_id]))
     return TransactionDetail(
         transaction=ObservedTransaction(live=live, owner=owners[0] if owners else None),
         pending_offsets=pending_offsets_of(snapshot, live.state.producer_id),
@@ -113,6 +139,11 @@ def pending_offsets_of(snapshot: Snapshot, producer_id: int) -> tuple[PendingOff
         for topic, partition, producer in sorted(group.pending)
         if producer == producer_id
     )
+
+
+def _ownable(ids: Iterable[str]) -> list[str]:
+    """Kafka takes characters that a database does not; nobody can own an id with one."""
+    return [name for name in ids if storable_text(name) == name]
 
 
 def _unless(snapshot: Snapshot) -> str:

@@ -7,6 +7,7 @@ from fastapi import APIRouter
 from app.web.pages import (
     clusters,
     commands,
+    groups,
     login,
     overview,
     partition_log,
@@ -15,10 +16,24 @@ from app.web.pages import (
     runs,
     stuck,
     tokens,
+    transactions,
 )
 
 router = APIRouter()
-for _module in (login, overview, pipeline_edit, pipelines, runs, stuck, clusters, partition_log, commands, tokens):
+for _module in (
+    login,
+    overview,
+    pipeline_edit,
+    pipelines,
+    runs,
+    transactions,
+    groups,
+    stuck,
+    clusters,
+    partition_log,
+    commands,
+    tokens,
+):
     router.include_router(_module.router)
 
 __all__ = ["router"]

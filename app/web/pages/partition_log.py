@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -17,6 +16,7 @@ from app.services.partition_log import PartitionLog
 from app.web.dependencies import Uow, WiringDep, may
 from app.web.log_looks import look_for
 from app.web.pages.frame import screen
+from app.web.pages.frame.display import moment
 from app.web.pages.frame.errors import PageRoute
 from app.web.pages.frame.screen import Screen
 
@@ -85,7 +85,7 @@ async def show(
         "error": error,
         "is_gone": isinstance(error, NotFoundError),
         "last_abort": _last_abort(found.entries) if found else None,
-        "moment": moment_of,
+        "moment": moment,
     }
     shown = Screen(
         template="partition_log/detail",
@@ -98,11 +98,3 @@ async def show(
 
 def _last_abort(entries: tuple[LogEntry, ...]) -> int | None:
     return next((entry.base_offset for entry in reversed(entries) if entry.marker == "ABORT"), None)
-
-
-def moment_of(timestamp_ms: int | None) -> datetime | None:
-    """None for what a producer may write as a time and no calendar has."""
-    try:
-        return None if timestamp_ms is None or timestamp_ms < 0 else datetime.fromtimestamp(timestamp_ms / 1000, UTC)
-    except (ValueError, OverflowError, OSError):
-        return None

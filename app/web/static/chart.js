@@ -47,7 +47,8 @@
     }
 
     draw(anew) {
-      const { lines, data } = JSON.parse(this.dataset.series);
+      const { lines, data, unit = "/s" } = JSON.parse(this.dataset.series);
+      this.unit = unit;
       if (!anew && this.plot) {
         this.plot.setData(data);
         this.sayLatest(this.plot);
@@ -103,6 +104,7 @@
 
     /** A dashed line at each second in which something was aborted. */
     mark(plot, series) {
+      if (!series) return;
       const { ctx, bbox } = plot;
       ctx.save();
       ctx.strokeStyle = colour("--chart-abort");
@@ -128,7 +130,7 @@
       const highest = peaks.indexOf(Math.max(...peaks));
       if (highest < 0 || peaks[highest] <= top) return;
       const { ctx, bbox } = plot;
-      const text = `▲ up to ${figure(peaks[highest])}/s at ${clock(plot.data[0][highest], true)}`;
+      const text = `▲ up to ${figure(peaks[highest])}${this.unit} at ${clock(plot.data[0][highest], true)}`;
       ctx.save();
       ctx.fillStyle = colour("--muted");
       ctx.textAlign = "left"; // uPlot leaves it as its last axis needed it

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from app.domain.errors import InvalidError
 from app.domain.journals.live_transactions import LiveTransaction
 from app.domain.journals.transaction_state import TransactionStatus
-from app.domain.observing.transaction_list import Owner, TransactionQuery, TransactionSort, select
+from app.domain.observing.transaction_list import Owner, TransactionQuery, TransactionSort, select, tally
 from tests.support.observing import NOW_MS, live_transaction, state_of
 
 S = 1_000
@@ -94,3 +94,37 @@ def test_cursor_of_another_order_is_refused() -> None:
             after=page.next_cursor,
             limit=1,
         )
+
+
+def test_what_is_open_for_long_rises_and_nothing_else_moves() -> None:
+    many = some(
+        ("b-short", TransactionStatus.ONGOING, 0),
+        ("c-hangs", TransactionStatus.ONGOING, 9),
+        ("d-hangs-longer", TransactionStatus.PREPARE_ABORT, 90),
+        ("a-done", TransactionStatus.COMPLETE_COMMIT, 500),
+    )
+    expected = ["d-hangs-longer", "c-hangs", "a-done", "b-short"]
+    query = TransactionQuery(sort=TransactionSort.LONG_OPEN)
+    assert names_of(many, query) == expected
+    # Their states change all the time; the order is the same.
+    changed = many | some(("a-done", TransactionStatus.ONGOING, 0), ("b-short", TransactionStatus.COMPLETE_COMMIT, 0))
+    assert names_of(changed, query) == expected
+
+
+def test_tally_counts_all_and_names_the_oldest() -> None:
+    found = tally(THREE)
+    assert (found.ids, found.open) == (3, 2)
+    assert found.oldest is THREE["connect-sink"]
+    assert tally({}) == (0, 0, None)
+
+
+def names_of(transactions: dict[str, LiveTransaction], query: TransactionQuery) -> list[str]:
+    """Page by page, one at a time."""
+    found: list[str] = []
+    after: str | None = None
+    while True:
+        page = select(transactions, query, ours=(), now_ms=NOW_MS, after=after, limit=1)
+        found += [one.transactional_id for one in page.items]
+        after = page.next_cursor
+        if after is None:
+            return found

@@ -2,64 +2,34 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from urllib.parse import quote
 
 import httpx
 import pytest
 
 from app.domain.access import Role
-from app.domain.clusters.cluster import Cluster
-from app.domain.journals import group_records
 from app.domain.journals.transaction_state import TransactionStatus
 from app.domain.observing.live_cluster import LiveCluster
 from app.domain.observing.snapshot import Phase
 from app.web.api.schemas.observing import StateWord
 from app.web.dependencies import Wiring
-from tests.support.observing import cluster, hear, live_transaction, offset_batch, state_of, transaction_batch
+from tests.support.observing import (
+    ODD,
+    hear,
+    live_transaction,
+    observed_cluster,
+    publish,
+    state_of,
+    transaction_batch,
+)
 from tests.web.api.conftest import AsRole
 
 BASE = "/api/v1/clusters/c"
-ODD = "a/b ?#%й🚀"
 
 
 @pytest.fixture
 async def live(wiring: Wiring) -> LiveCluster:
-    """A registered cluster whose journals were heard; `publish` again after hearing more."""
-    async with wiring.unit_of_work() as uow:
-        await uow.clusters.add(
-            Cluster(
-                name="c",
-                kafka_cluster_id="kafka-1",
-                bootstrap_servers="127.0.0.1:1",
-                created_at=datetime.now(UTC),
-                created_by="somebody",
-            )
-        )
-        await uow.commit()
-    made = cluster()
-    now_ms = int(wiring.clock.now().timestamp() * 1000)
-    hear(
-        made,
-        transaction_batch(ODD, state_of(start_ms=now_ms - 90_000, producer_id=7), at=0),
-        transaction_batch("done", state_of(TransactionStatus.COMPLETE_COMMIT, producer_id=8), at=1),
-        now_ms=now_ms,
-    )
-    hear(
-        made,
-        offset_batch("orders/copier", 5, at=0),
-        offset_batch("orders/copier", 9, at=1, producer_id=7),
-        topic=group_records.TOPIC,
-        now_ms=now_ms,
-    )
-    for journal in (made.transactions, made.groups):
-        made.enter(journal.topic, Phase.LIVE, now_ms=now_ms)
-    publish(wiring, made)
-    return made
-
-
-def publish(wiring: Wiring, live: LiveCluster) -> None:
-    wiring.observations.publish(live.snapshot(now_ms=int(wiring.clock.now().timestamp() * 1000)))
+    return await observed_cluster(wiring)
 
 
 @pytest.fixture
@@ -111,6 +81,18 @@ async def test_one_id_has_its_steps_and_what_waits_for_it(live: LiveCluster, vie
     assert body["pending_offsets"] == [
         {"group": "orders/copier", "topic": "orders", "partition": 0, "offset": 9, "producer_epoch": 0}
     ]
+
+
+async def test_an_id_that_no_database_takes_is_listed_as_foreign(
+    wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient
+) -> None:
+    hear(live, transaction_batch("nul\x00", state_of(), at=2))
+    publish(wiring, live)
+    answer = await viewer.get(f"{BASE}/transactions", params={"search": "nul"})
+    assert answer.status_code == 200, answer.text
+    (item,) = answer.json()["items"]
+    assert (item["transactional_id"], item["owner"]) == ("nul\x00", None)
+    assert (await viewer.get(f"{BASE}/transactions/nul%00")).json()["owner"] is None
 
 
 async def test_groups_have_stored_and_pending_offsets_and_whose_they_are(

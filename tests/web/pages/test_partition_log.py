@@ -14,8 +14,7 @@ from app.domain.journals.record_batch import MarkerType
 from app.domain.partition_log.content import Content, LogRecord
 from app.domain.partition_log.entries import EntryState, entries_of, named
 from app.services.partition_log import PartitionLog
-from app.web.pages import partition_log
-from app.web.pages.frame import screen
+from app.web.pages.frame import display, screen
 from tests.domain.partition_log.logs import WrittenLog
 from tests.web.pages.samples import NOW
 
@@ -55,7 +54,7 @@ def shown(found: PartitionLog | None, *, role: Role = Role.OPERATOR, **more: Any
         "error": None,
         "is_gone": False,
         "last_abort": 1,
-        "moment": partition_log.moment_of,
+        "moment": display.moment,
         "may": may,
         "now": NOW,
         **more,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import orjson
 
+from app.domain.journals.transaction_pace import PaceSample
 from app.domain.runs.series import RunSample
 
 _LINES = (
@@ -14,6 +15,29 @@ _LINES = (
     # Not on the scale of records: a mark where there were any.
     {"label": "aborts", "colour": "--chart-abort", "is_mark": True},
 )
+
+
+_PACE_LINES = (
+    {"label": "commits/s", "colour": "--chart-out"},
+    {"label": "aborts", "colour": "--chart-abort", "is_mark": True},
+)
+_OPEN_LINES = ({"label": "open", "colour": "--chart-in"},)
+
+
+def pace_chart_of(samples: Sequence[PaceSample]) -> str:
+    """Commits a second, and when there were aborts."""
+    data = [
+        [sample.second for sample in samples],
+        [sample.commits for sample in samples],
+        [sample.aborts for sample in samples],
+    ]
+    return orjson.dumps({"lines": _PACE_LINES, "data": data}).decode()
+
+
+def open_chart_of(samples: Sequence[PaceSample]) -> str:
+    """How many transactions were open at the end of each second."""
+    data = [[sample.second for sample in samples], [sample.open for sample in samples]]
+    return orjson.dumps({"lines": _OPEN_LINES, "data": data, "unit": ""}).decode()
 
 
 def chart_of(samples: Sequence[RunSample]) -> str:

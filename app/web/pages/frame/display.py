@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from enum import StrEnum
 
 from markupsafe import Markup, escape
 
+from app.domain.journals.live_groups import GroupState
+from app.domain.journals.transaction_state import TransactionStatus
+from app.domain.observing.wording import Quality
 from app.domain.partition_log.entries import EntryState
 from app.domain.runs.instance import InstanceState
 from app.domain.runs.run import RunState
@@ -16,7 +18,7 @@ from app.domain.stuck.diagnosis import Verdict
 NOTHING = "–"
 SHORT_ID_CHARS = 8
 
-_TONES: dict[StrEnum, str] = {
+_TONES: dict[str, str] = {
     RunState.PENDING: "busy",
     RunState.STARTING: "busy",
     RunState.RUNNING: "good",
@@ -73,10 +75,26 @@ _TONES: dict[StrEnum, str] = {
     Verdict.UNSETTLED: "busy",
     Verdict.ONLY_MARKERS: "good",
     Verdict.FREE: "good",
+    TransactionStatus.EMPTY.word: "idle",
+    TransactionStatus.ONGOING.word: "busy",
+    TransactionStatus.PREPARE_COMMIT.word: "busy",
+    TransactionStatus.PREPARE_ABORT.word: "warn",
+    TransactionStatus.COMPLETE_COMMIT.word: "good",
+    TransactionStatus.COMPLETE_ABORT.word: "warn",
+    TransactionStatus.DEAD.word: "bad",
+    TransactionStatus.PREPARE_EPOCH_FENCE.word: "warn",
+    GroupState.EMPTY: "idle",
+    GroupState.STABLE: "good",
+    GroupState.ASSIGNING: "busy",
+    GroupState.RECONCILING: "busy",
+    Quality.LIVE: "good",
+    Quality.PARTIAL: "busy",
+    Quality.STALE: "warn",
+    Quality.NOTHING: "idle",
 }
 
 
-def tone(state: StrEnum) -> str:
+def tone(state: str) -> str:
     """The colour that goes with a state's word: good, busy, warn, bad or idle.
 
     Words repeat between nouns (`running`), and always with the same tone, so a lookup by value is enough.
@@ -146,3 +164,11 @@ def prose(sentence: str) -> Markup:
 def short(identifier: str) -> str:
     """The first characters of a long id; the whole one is in the title and under the copy button."""
     return identifier[:SHORT_ID_CHARS]
+
+
+def moment(timestamp_ms: int | None) -> datetime | None:
+    """None for what a broker or producer may write as a time and no calendar has."""
+    try:
+        return None if timestamp_ms is None or timestamp_ms < 0 else datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None

@@ -1,0 +1,67 @@
+"""How good an answer is, as a sentence for whoever looks at it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from app.domain.observing.snapshot import JournalStatus, Phase, Source
+
+_BEHIND_MS = 2_000
+
+
+class Quality(StrEnum):
+    """LIVE: what is shown is so now. PARTIAL: it is so, and not all. STALE: it was so. NOTHING: nothing is known."""
+
+    LIVE = "live"
+    PARTIAL = "partial"
+    STALE = "not live"
+    NOTHING = "not known"
+
+
+class Told(NamedTuple):
+    quality: Quality
+    sentence: str
+
+
+def quality_of(journal: JournalStatus, *, now_ms: int) -> Told:
+    """One sentence, names in backticks; of a journal that is read as it should be it says only where from."""
+    topic = journal.topic
+    behind_ms = now_ms - journal.as_of_ms
+    match journal.phase:
+        case Phase.OFF:
+            return Told(Quality.NOTHING, f"Nothing is read: {journal.problem}.")
+        case Phase.CONNECTING:
+            why = f": {journal.problem}" if journal.problem else ""
+            return Told(Quality.NOTHING, f"The cluster is being asked for `{topic}`{why}.")
+        case Phase.ABSENT:
+            return Told(Quality.LIVE, f"The cluster has no `{topic}` yet: nobody has used it.")
+        case Phase.CATCHING_UP:
+            done = f"{journal.partitions_caught_up} of {journal.partitions} partitions of `{topic}` are read"
+            instead = "; of the others, what coordinators say is open" if journal.source is Source.ADMIN_CALLS else ""
+            return Told(Quality.PARTIAL, f"{done}{instead}. {journal.lag_records:,} records to go.")
+        case Phase.REFUSED:
+            return Told(Quality.PARTIAL, _capitalised(journal.problem) + ".")
+        case Phase.LOST:
+            age = f" This is what was so {_age(behind_ms)} ago." if journal.as_of_ms >= 0 else ""
+            return Told(Quality.STALE, f"Not live: {journal.problem or 'no broker answers'}.{age}")
+        case Phase.LIVE:
+            if behind_ms > _BEHIND_MS:
+                why = f": {journal.problem}" if journal.problem else ""
+                return Told(
+                    Quality.STALE,
+                    f"Behind: this is what was so {_age(behind_ms)} ago, "
+                    f"{journal.lag_records:,} records of `{topic}` are not read yet{why}.",
+                )
+            if journal.problem:
+                return Told(Quality.PARTIAL, _capitalised(journal.problem) + ".")
+            return Told(Quality.LIVE, f"Read from `{topic}`.")
+
+
+def _capitalised(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]
+
+
+def _age(milliseconds: int) -> str:
+    seconds = milliseconds // 1000
+    return f"{seconds} s" if seconds < 120 else f"{seconds // 60} min"

@@ -1,0 +1,85 @@
+"""What happened to one transactional id: steps of its epochs, fencing events, and attempts of the task that owns it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import datetime
+
+import msgspec
+
+from app.domain.fencing_events.record import FencingFilter
+from app.domain.journals.live_transactions import LiveTransaction, Step, StepKind
+from app.domain.runs.task import TaskStatus
+from app.domain.storable import moment_of_ms, storable_text
+from app.domain.transactions.mapping import TransactionalIdOwner
+from app.ports.unit_of_work import UnitOfWork
+
+_FENCINGS = 20
+_TASK_EVENTS = 200
+
+_OF_STEPS = {
+    StepKind.FIRST_SEEN: "Seen for the first time: what was before is not in the journal any more.",
+    StepKind.INITIALISED: "Initialised by a producer that starts (InitProducerId).",
+    StepKind.ABORTED: "Its transaction was ended by an abort at the next epoch.",
+    StepKind.ADVANCED: "The epoch moved on, without a record that says why.",
+}
+
+
+class PastEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """what: a word for its kind. who: the attempt that it is about. producer_id, epoch: as they were from there on."""
+
+    at: datetime
+    what: str
+    sentence: str
+    who: str | None = None
+    producer_id: int | None = None
+    epoch: int | None = None
+
+
+async def past_of(
+    uow: UnitOfWork, live: LiveTransaction, owner: TransactionalIdOwner | None, *, kafka_cluster_id: str
+) -> list[PastEvent]:
+    """Newest first. What is older than the journal, the retention of events and the kept steps is not there."""
+    found = [_of_step(step) for step in live.steps]
+    name = storable_text(live.transactional_id)
+    wanted = FencingFilter(kafka_cluster_id=kafka_cluster_id, transactional_id=name)
+    for record in (await uow.fencing.list(wanted, after=None, limit=_FENCINGS)).items:
+        verdict, place = record.event.verdict, record.place
+        who = None
+        if place.pipeline is not None and place.ordinal is not None:
+            who = f"{place.pipeline} {place.ordinal}.{place.task} attempt {place.attempt} on {place.host}"
+        event = PastEvent(at=moment_of_ms(verdict.at_ms), what=str(verdict.cause), sentence=verdict.sentence, who=who)
+        found.append(event)
+    if owner is not None:
+        found += [event async for event in _of_task(uow, owner)]
+    return sorted(found, key=lambda event: event.at, reverse=True)
+
+
+async def holder_of(uow: UnitOfWork, owner: TransactionalIdOwner) -> TaskStatus | None:
+    """The newest attempt of the task that owns an id, as it was last heard of; None: its pipeline has never run."""
+    pipeline = await uow.pipelines.find(owner.pipeline)
+    if pipeline is None or pipeline.current_run is None:
+        return None
+    statuses = await uow.tasks.list_statuses([pipeline.current_run.id])
+    return next((one for one in statuses if (one.ordinal, one.task) == (owner.ordinal, owner.task)), None)
+
+
+def _of_step(step: Step) -> PastEvent:
+    return PastEvent(
+        at=moment_of_ms(step.at_ms),
+        what=str(step.kind),
+        sentence=_OF_STEPS[step.kind],
+        producer_id=step.producer_id,
+        epoch=step.producer_epoch,
+    )
+
+
+async def _of_task(uow: UnitOfWork, owner: TransactionalIdOwner) -> AsyncIterator[PastEvent]:
+    for _, event in await uow.tasks.recent_events(pipeline=owner.pipeline, limit=_TASK_EVENTS):
+        if (event.ordinal, event.task) == (owner.ordinal, owner.task):
+            yield PastEvent(
+                at=event.at,
+                what=str(event.kind),
+                sentence=event.message,
+                who=f"{owner.pipeline} {event.ordinal}.{event.task} attempt {event.attempt}",
+            )

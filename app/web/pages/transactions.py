@@ -1,0 +1,213 @@
+"""Transactions: every transactional id of a cluster, ours and foreign, and one of them with its past."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+
+from app.domain.access import Principal, Verb
+from app.domain.errors import NotFoundError
+from app.domain.journals.transaction_state import TransactionStatus
+from app.domain.observing.transaction_list import Owner, TransactionQuery, TransactionSort
+from app.domain.observing.wording import quality_of
+from app.ports.unit_of_work import UnitOfWork
+from app.services.defining import clusters
+from app.services.observing import past, transactions
+from app.services.observing.observations import notice_of
+from app.services.observing.transactions import ObservedTransaction
+from app.web.dependencies import Wiring, WiringDep, may
+from app.web.pages.frame import screen
+from app.web.pages.frame.charts import open_chart_of, pace_chart_of
+from app.web.pages.frame.display import moment
+from app.web.pages.frame.errors import PageRoute
+from app.web.pages.frame.screen import Look, Screen
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+Viewer = Annotated[Principal, may(Verb.VIEW)]
+Cluster = Annotated[str, Query(max_length=100)]
+After = Annotated[str | None, Query(max_length=1000, pattern=r"^[A-Za-z0-9_-]+$")]
+Id = Annotated[str, Query(alias="id", max_length=32_767)]
+PAGE_SIZE = 50
+
+_OPEN = "open"
+_STATES = (("", "any"), (_OPEN, "open"), *((status.word, status.word) for status in TransactionStatus))
+_OWNERS = (("", "anybody"), (Owner.OURS, "a pipeline of ours"), (Owner.FOREIGN, "foreign"))
+_AGES = (("", "any time"), ("1", "1 s"), ("10", "10 s"), ("60", "1 min"), ("600", "10 min"))
+_SORTS = (
+    (TransactionSort.LONG_OPEN, "long open first, then by id"),
+    (TransactionSort.OLDEST, "longest open first"),
+    (TransactionSort.CHANGED, "changed last first"),
+    (TransactionSort.ID, "by id"),
+)
+
+
+class Wanted:
+    """What the page's form asks for; what is not chosen is an empty string there."""
+
+    def __init__(
+        self,
+        cluster: Cluster = "",
+        search: Annotated[str, Query(max_length=1000)] = "",
+        state: Annotated[str, Query(pattern="|".join(f"^{value}$" for value, _ in _STATES))] = "",
+        min_open_s: Annotated[str, Query(pattern=r"^\d{0,9}$")] = "",
+        owner: Annotated[str, Query(pattern=r"^(ours|foreign)?$")] = "",
+        sort: TransactionSort = TransactionSort.LONG_OPEN,
+        after: After = None,
+    ) -> None:
+        self.cluster = cluster
+        self.search = search.strip()
+        self.state = state
+        self.min_open_s = min_open_s
+        self.owner = owner
+        self.sort = sort
+        self.after = after
+
+    @property
+    def is_filtered(self) -> bool:
+        return bool(self.search or self.state or self.min_open_s or self.owner)
+
+    def query(self) -> TransactionQuery:
+        return TransactionQuery(
+            search=self.search,
+            states=frozenset() if self.state in ("", _OPEN) else frozenset({self.state}),
+            is_open=True if self.state == _OPEN else None,
+            min_open_ms=int(self.min_open_s or 0) * 1000,
+            owner=Owner(self.owner) if self.owner else None,
+            sort=self.sort,
+        )
+
+    def url(self, cluster: str, *, after: str | None) -> str:
+        """The same list on another page of it."""
+        return screen.url_of(
+            "transactions",
+            cluster=cluster,
+            search=self.search or None,
+            state=self.state or None,
+            min_open_s=self.min_open_s or None,
+            owner=self.owner or None,
+            sort=self.sort.value,
+            after=after,
+        )
+
+
+WantedDep = Annotated[Wanted, Depends()]
+
+
+def looking_at_list(wiring: Wiring, wanted: Wanted) -> Look:
+    async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
+        del principal
+        registered = [one.name for one in await clusters.list_clusters(uow)]
+        cluster = wanted.cluster or (registered[0] if registered else "")
+        context: dict[str, Any] = {
+            "clusters": registered,
+            "cluster": cluster,
+            "wanted": wanted,
+            "choices": {"state": _STATES, "owner": _OWNERS, "min_open_s": _AGES, "sort": _SORTS},
+            "found": None,
+        }
+        if not cluster:
+            return Screen(template="transactions/list", title="Transactions", context=context)
+        found = await transactions.list_transactions(
+            uow,
+            wiring.observations,
+            cluster=cluster,
+            query=wanted.query(),
+            now=now,
+            after=wanted.after,
+            limit=PAGE_SIZE,
+        )
+        pace = transactions.pace_of(wiring.observations, cluster, now=now)
+        context |= {
+            "found": found,
+            "rows": [row_of(item) for item in found.items],
+            "oldest": found.tally.oldest and row_of(ObservedTransaction(live=found.tally.oldest, owner=None)),
+            "quality": quality_of(found.journal, now_ms=int(now.timestamp() * 1000)),
+            "pace": pace[-1] if pace else None,
+            "open_chart": open_chart_of(pace),
+            "pace_chart": pace_chart_of(pace),
+            "next_url": found.next_cursor and wanted.url(cluster, after=found.next_cursor),
+            "first_url": wanted.after and wanted.url(cluster, after=None),
+            "all_url": screen.url_of("transactions", cluster=cluster),
+        }
+        concerns = frozenset({notice_of(cluster)})
+        return Screen(template="transactions/list", title="Transactions", context=context, concerns=concerns)
+
+    return look
+
+
+def row_of(item: ObservedTransaction) -> Mapping[str, Any]:
+    """An id as tables and headings show it."""
+    live, state = item.live, item.live.state
+    partitions = [f"{one.topic}-{number}" for one in state.partitions or () for number in one.partitions]
+    return {
+        "id": live.transactional_id,
+        "owner": item.owner,
+        "state": state.status.word,
+        "is_open": live.is_open,
+        "producer_id": state.producer_id,
+        "producer_epoch": state.producer_epoch,
+        "opened_at": moment(state.start_ms) if live.is_open else None,
+        "times_out_at": moment(live.times_out_at_ms),
+        "changed_at": moment(state.last_update_ms),
+        "partitions": partitions if live.is_open else [],
+        "commits": live.commits if live.is_from_journal else None,
+        "aborts": live.aborts if live.is_from_journal else None,
+    }
+
+
+def looking_at_one(wiring: Wiring, cluster: str, transactional_id: str) -> Look:
+    async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
+        del principal
+        kafka_cluster_id = (await clusters.get_cluster(uow, cluster)).kafka_cluster_id
+        context: dict[str, Any] = {"cluster": cluster, "transactional_id": transactional_id}
+        journal = wiring.observations.of(cluster).transaction_journal
+        context["quality"] = quality_of(journal, now_ms=int(now.timestamp() * 1000))
+        shown = Screen(
+            template="transactions/detail",
+            title=transactional_id or "(an empty id)",
+            context=context,
+            concerns=frozenset({notice_of(cluster)}),
+        )
+        try:
+            found = await transactions.get_transaction(
+                uow, wiring.observations, cluster=cluster, transactional_id=transactional_id
+            )
+        except NotFoundError as error:
+            # It may come: the page stays and goes on looking.
+            return replace(shown, status=404, context=context | {"row": None, "why_not": error.message})
+        item = found.transaction
+        context |= {
+            "row": row_of(item),
+            "live": item.live,
+            "holder": None if item.owner is None else await past.holder_of(uow, item.owner),
+            "pending": found.pending_offsets,
+            "past": await past.past_of(uow, item.live, item.owner, kafka_cluster_id=kafka_cluster_id),
+        }
+        return shown
+
+    return look
+
+
+@router.get("/transactions")
+async def show_list(request: Request, wiring: WiringDep, by: Viewer, wanted: WantedDep) -> Response:
+    return await screen.page(request, wiring, by, looking_at_list(wiring, wanted))
+
+
+@router.get("/transactions/stream")
+async def follow_list(request: Request, wiring: WiringDep, by: Viewer, wanted: WantedDep) -> Response:
+    return screen.stream(request, wiring, by, looking_at_list(wiring, wanted))
+
+
+@router.get("/transactions/id")
+async def show(request: Request, wiring: WiringDep, by: Viewer, cluster: Cluster, transactional_id: Id) -> Response:
+    """The id is no part of the path: Kafka allows slashes in it, dots alone, and nothing at all."""
+    return await screen.page(request, wiring, by, looking_at_one(wiring, cluster, transactional_id))
+
+
+@router.get("/transactions/id/stream")
+async def follow(request: Request, wiring: WiringDep, by: Viewer, cluster: Cluster, transactional_id: Id) -> Response:
+    return screen.stream(request, wiring, by, looking_at_one(wiring, cluster, transactional_id))

@@ -1,0 +1,83 @@
+"""Seconds of a chart: told by the records, in whatever order partitions are read."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+
+from app.domain.journals.live_transactions import LiveTransactions
+from app.domain.journals.transaction_pace import KEPT_SECONDS, PaceSample, TransactionPace
+from app.domain.journals.transaction_state import TransactionStatus, encode_key, encode_value
+from tests.domain.journals.batches import batch_of
+from tests.support.observing import state_of
+
+BEGAN_S = 1_800_000_000
+ONGOING, COMMIT, ABORT = (
+    TransactionStatus.ONGOING,
+    TransactionStatus.COMPLETE_COMMIT,
+    TransactionStatus.COMPLETE_ABORT,
+)
+# By id: what it became, and in which second.
+STORIES = {
+    "a": ((ONGOING, 0), (TransactionStatus.PREPARE_COMMIT, 2), (COMMIT, 2), (ONGOING, 4)),
+    "b": ((TransactionStatus.EMPTY, 0), (ONGOING, 1), (ABORT, 3)),
+    "c": ((ONGOING, 2), (COMMIT, 2)),
+}
+
+
+def told(order: tuple[str, ...]) -> LiveTransactions:
+    found = LiveTransactions()
+    for name in order:
+        partition = sorted(STORIES).index(name)
+        for offset, (status, second) in enumerate(STORIES[name]):
+            at_ms = (BEGAN_S + second) * 1000
+            state = state_of(status, start_ms=at_ms, changed_ms=at_ms)
+            record = (encode_key(name), encode_value(state))
+            found.apply(partition, batch_of([record], base_offset=offset, timestamp_ms=at_ms))
+    return found
+
+
+def samples(pace: TransactionPace, *, open_now: int, first: int = -10, last: int = 4) -> list[PaceSample]:
+    return pace.samples(open_now=open_now, first_s=BEGAN_S + first, last_s=BEGAN_S + last)
+
+
+@pytest.mark.parametrize("order", list(permutations(STORIES)), ids="".join)
+def test_every_second_is_told_whoever_is_read_first(order: tuple[str, ...]) -> None:
+    found = told(order)
+    still_open = sum(live.is_open for live in found.ids.values())
+    assert samples(found.pace, open_now=still_open) == [
+        PaceSample(BEGAN_S + second, *figures)
+        for second, figures in enumerate([(1, 0, 0), (2, 0, 0), (1, 2, 0), (0, 0, 1), (1, 0, 0)])
+    ]
+
+
+def test_what_has_been_written_after_the_last_second_is_left_out() -> None:
+    found = told(("a", "b", "c"))
+    assert samples(found.pace, open_now=1, first=2, last=2) == [PaceSample(BEGAN_S + 2, 1, 2, 0)]
+
+
+def test_transaction_whose_beginning_is_gone_began_when_it_says() -> None:
+    pace = TransactionPace()
+    pace.note(None, state_of(ONGOING, start_ms=BEGAN_S * 1000), (BEGAN_S + 3) * 1000)
+    pace.since_s = BEGAN_S - 1
+    assert [sample.open for sample in samples(pace, open_now=1, first=-1, last=3)] == [0, 1, 1, 1, 1]
+
+
+def test_partition_that_is_read_again_counts_nothing_twice() -> None:
+    found = told(("a", "b", "c"))
+    found.forget(0)
+    assert samples(found.pace, open_now=1, last=4) == []
+    for offset, (status, second) in enumerate(STORIES["a"]):
+        at_ms = (BEGAN_S + second) * 1000
+        record = (encode_key("a"), encode_value(state_of(status, start_ms=at_ms, changed_ms=at_ms)))
+        found.apply(0, batch_of([record], base_offset=offset, timestamp_ms=at_ms))
+    assert samples(found.pace, open_now=1, last=6) == [PaceSample(BEGAN_S + s, 1, 0, 0) for s in (5, 6)]
+
+
+def test_memory_is_bounded_and_the_newest_stay() -> None:
+    pace = TransactionPace()
+    for second in range(2 * KEPT_SECONDS):
+        pace.note(None, state_of(COMMIT), (BEGAN_S + second) * 1000)
+    assert min(pace.commits) == BEGAN_S + KEPT_SECONDS
+    assert len(pace.commits) == KEPT_SECONDS

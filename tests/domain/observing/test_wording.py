@@ -1,0 +1,43 @@
+"""How good an answer is: what is old is never called live."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from app.domain.journals.transaction_state import TOPIC
+from app.domain.observing.snapshot import JournalStatus, Phase, Source
+from app.domain.observing.wording import Quality, quality_of
+from tests.support.observing import NOW_MS
+
+
+def told(phase: Phase, **more: Any) -> tuple[Quality, str]:
+    return quality_of(JournalStatus(topic=TOPIC, phase=phase, phase_since_ms=0, **more), now_ms=NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("phase", "more", "quality", "part"),
+    [
+        (Phase.LIVE, {"as_of_ms": NOW_MS - 300}, Quality.LIVE, "Read from `__transaction_state`."),
+        (Phase.LIVE, {"as_of_ms": NOW_MS - 5_000, "lag_records": 1_200}, Quality.STALE, "so 5 s ago, 1,200 records"),
+        (Phase.LIVE, {"as_of_ms": NOW_MS - 600_000, "problem": "a leader is gone"}, Quality.STALE, "yet: a leader"),
+        (Phase.LIVE, {"as_of_ms": NOW_MS, "problem": "a leader is gone"}, Quality.PARTIAL, "A leader is gone."),
+        (Phase.CATCHING_UP, {"partitions": 50, "partitions_caught_up": 3}, Quality.PARTIAL, "3 of 50 partitions"),
+        (Phase.CATCHING_UP, {"source": Source.ADMIN_CALLS}, Quality.PARTIAL, "what coordinators say is open"),
+        (Phase.REFUSED, {"problem": "it may not be read"}, Quality.PARTIAL, "It may not be read."),
+        (Phase.LOST, {"problem": "no route", "as_of_ms": NOW_MS - 90_000}, Quality.STALE, "so 90 s ago"),
+        (Phase.LOST, {}, Quality.STALE, "Not live: no broker answers."),
+        (Phase.ABSENT, {}, Quality.LIVE, "nobody has used it"),
+        (Phase.CONNECTING, {}, Quality.NOTHING, "is being asked"),
+        (Phase.OFF, {"problem": "by the settings"}, Quality.NOTHING, "Nothing is read: by the settings."),
+    ],
+)
+def test_each_state_of_the_reader_is_said(phase: Phase, more: dict[str, Any], quality: Quality, part: str) -> None:
+    found, sentence = told(phase, **more)
+    assert found is quality
+    assert part in sentence
+
+
+def test_every_phase_has_its_words() -> None:
+    assert all(told(phase)[1] for phase in Phase)

@@ -1,0 +1,246 @@
+"""The pages of transactions and groups on what was published: lists, filters, one of each, and what is not known."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from pathlib import Path
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from starlette.types import Message
+
+from app.db.database import Database
+from app.domain.access import Role
+from app.domain.journals import group_records
+from app.domain.journals.transaction_state import TransactionStatus
+from app.domain.observing.live_cluster import LiveCluster
+from app.domain.observing.snapshot import Phase
+from app.web.application import create_users_app
+from app.web.dependencies import Wiring
+from app.web.pages.frame import shared_looks
+from app.web.pages.transactions import PAGE_SIZE
+from tests.support.observing import ODD, hear, observed_cluster, offset_batch, publish, state_of, transaction_batch
+from tests.support.wiring import USERS_URL, client_of, settings_for_test, token_of, wired
+
+
+@pytest.fixture
+async def wiring(database: Database, tmp_path: Path) -> AsyncGenerator[Wiring]:
+    async with wired(database.url, settings_for_test(tmp_path)) as made:
+        yield made
+
+
+@pytest.fixture
+async def live(wiring: Wiring) -> LiveCluster:
+    return await observed_cluster(wiring)
+
+
+@pytest.fixture
+async def viewer(wiring: Wiring) -> AsyncGenerator[httpx.AsyncClient]:
+    async with client_of(create_users_app(wiring), token=await token_of(wiring, Role.VIEWER)) as made:
+        made.headers["accept"] = "text/html"
+        yield made
+
+
+async def shown(client: httpx.AsyncClient, path: str, *, answers: int = 200, **query: str) -> str:
+    answer = await client.get(path, params=query or None)
+    assert answer.status_code == answers, answer.text
+    return answer.text
+
+
+def rows(html: str, table: str) -> list[str]:
+    """The copied name of each row."""
+    body = re.search(rf'id="{table}">.*?<tbody>(.*?)</tbody>', html, re.DOTALL)
+    return [] if body is None else re.findall(r'<th scope="row".*?data-copy="([^"]*)"', body[1], re.DOTALL)
+
+
+async def test_every_id_is_listed_with_its_state_and_what_is_open(live: LiveCluster, viewer: httpx.AsyncClient) -> None:
+    html = await shown(viewer, "/transactions")
+    assert rows(html, "transactions") == [ODD, "done"]
+    assert "Ongoing" in html
+    assert "CompleteCommit" in html
+    assert "1 min ago" in html
+    assert "Read from <code>__transaction_state</code>." in html
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ({"search": "DON"}, ["done"]),
+        ({"state": "open"}, [ODD]),
+        ({"state": "CompleteCommit"}, ["done"]),
+        ({"min_open_s": "60"}, [ODD]),
+        ({"owner": "ours"}, []),
+        ({"owner": "foreign", "sort": "id"}, [ODD, "done"]),
+        ({"search": "", "state": "", "min_open_s": "", "owner": "", "sort": "long_open"}, [ODD, "done"]),
+    ],
+    ids=str,
+)
+async def test_ids_are_chosen_by_the_form(
+    live: LiveCluster, viewer: httpx.AsyncClient, query: dict[str, str], expected: list[str]
+) -> None:
+    html = await shown(viewer, "/transactions", cluster="c", **query)
+    assert rows(html, "transactions") == expected
+    assert ("No id is like that" in html) is not expected
+
+
+async def test_many_ids_are_paged_and_a_page_leads_to_the_next(
+    wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient
+) -> None:
+    more = PAGE_SIZE
+    batches = [transaction_batch(f"z{n:04}", state_of(TransactionStatus.EMPTY), at=2 + n) for n in range(more)]
+    hear(live, *batches)
+    publish(wiring, live)
+    first = await shown(viewer, "/transactions", cluster="c", sort="id")
+    assert len(rows(first, "transactions")) == PAGE_SIZE
+    following = re.search(r'rel="next" href="([^"]+)"', first)
+    assert following is not None
+    second = await shown(viewer, following[1].replace("&amp;", "&"))
+    assert rows(second, "transactions") == [f"z{more - 2:04}", f"z{more - 1:04}"]
+    assert 'rel="first"' in second
+
+
+@pytest.mark.parametrize(
+    "query", [{"state": "Nonsense"}, {"owner": "me"}, {"min_open_s": "-1"}, {"after": "!"}], ids=str
+)
+async def test_what_no_form_sends_is_refused(
+    live: LiveCluster, viewer: httpx.AsyncClient, query: dict[str, str]
+) -> None:
+    await shown(viewer, "/transactions", answers=422, cluster="c", **query)
+
+
+async def test_one_id_has_its_partitions_pending_offsets_and_past(live: LiveCluster, viewer: httpx.AsyncClient) -> None:
+    html = await shown(viewer, "/transactions/id", cluster="c", id=ODD)
+    assert 'href="/clusters/c/log/orders/0"' in html
+    assert 'data-copy="orders/copier"' in html
+    assert "first seen" in html
+    assert "foreign" in html
+    # A viewer may not fence.
+    assert "Fence it" not in html
+
+
+async def test_an_operator_is_led_to_fencing_what_is_open(wiring: Wiring, live: LiveCluster) -> None:
+    async with client_of(create_users_app(wiring), token=await token_of(wiring, Role.OPERATOR)) as operator:
+        assert "/stuck/fence?cluster=c" in await shown(operator, "/transactions/id", cluster="c", id=ODD)
+        assert "Fence it" not in await shown(operator, "/transactions/id", cluster="c", id="done")
+
+
+async def test_an_id_that_is_not_known_is_awaited(wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient) -> None:
+    html = await shown(viewer, "/transactions/id", answers=404, cluster="c", id="later")
+    assert "no transactional id later is known on c" in html
+    assert "/transactions/id/stream?cluster=c&amp;id=later" in html
+    hear(live, transaction_batch("later", state_of(), at=2))
+    publish(wiring, live)
+    assert "Ongoing" in await shown(viewer, "/transactions/id", cluster="c", id="later")
+
+
+@pytest.mark.parametrize("name", ["", "stream", "a b&c=d", "..", '<img src=x onerror="alert(1)">', "nul\x00"])
+async def test_ids_of_odd_characters_have_their_page(
+    wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient, name: str
+) -> None:
+    hear(live, transaction_batch(name, state_of(), at=2))
+    publish(wiring, live)
+    html = await shown(viewer, "/transactions", cluster="c")
+    assert "<img" not in html
+    assert len(rows(html, "transactions")) == 3
+    assert "Ongoing" in await shown(viewer, "/transactions/id", cluster="c", id=name)
+
+
+async def test_groups_are_listed_and_chosen(live: LiveCluster, viewer: httpx.AsyncClient) -> None:
+    assert rows(await shown(viewer, "/groups"), "groups") == ["orders/copier"]
+    assert rows(await shown(viewer, "/groups", pending="no"), "groups") == []
+    assert rows(await shown(viewer, "/groups", kind="offsets_only", state="Empty"), "groups") == ["orders/copier"]
+
+
+async def test_one_group_has_what_is_stored_and_what_a_transaction_holds_back(
+    live: LiveCluster, viewer: httpx.AsyncClient
+) -> None:
+    html = await shown(viewer, "/groups/group", cluster="c", name="orders/copier")
+    states = re.findall(r"<span class=\"pill \w+\">(stored|pending)</span>", html)
+    assert states == ["stored", "pending"]
+    assert f'data-copy="{ODD}"' in html
+    assert "no group nobody is known on c" in await shown(
+        viewer, "/groups/group", answers=404, cluster="c", name="nobody"
+    )
+
+
+@pytest.mark.parametrize("path", ["/transactions", "/groups"])
+async def test_before_anything_is_there_it_is_said_what_would_appear(
+    wiring: Wiring, viewer: httpx.AsyncClient, path: str
+) -> None:
+    assert "No cluster is registered yet" in await shown(viewer, path)
+    live = await observed_cluster(wiring)
+    for journal in (live.transactions, live.groups):
+        live.enter(journal.topic, Phase.ABSENT, now_ms=0)
+    publish(wiring, live)
+    html = await shown(viewer, path)
+    assert "nobody has used it" in html
+    assert re.search("No (transactional id|group) yet", html)
+
+
+async def test_a_page_that_is_not_live_says_so(wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient) -> None:
+    for journal in (live.transactions, live.groups):
+        live.enter(journal.topic, Phase.LOST, problem="no broker answers at 127.0.0.1:1", now_ms=0)
+    publish(wiring, live)
+    for path in ("/transactions", "/groups"):
+        html = await shown(viewer, path)
+        assert '<p class="notice warn">' in html
+        assert "no broker answers at 127.0.0.1:1" in html
+        assert rows(html, path[1:]), "what was read stays"
+
+
+async def streamed(app: FastAPI, path: str, *, token: str) -> AsyncGenerator[str]:
+    """An event stream as it comes; HTTPX would wait for its end."""
+    parts: asyncio.Queue[str] = asyncio.Queue()
+
+    async def receive() -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError("nobody hangs up")
+
+    async def send(message: Message) -> None:
+        parts.put_nowait(message.get("body", b"").decode())
+
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": "GET",
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "root_path": "",
+        "query_string": b"cluster=c",
+        "headers": [
+            (b"host", USERS_URL.removeprefix("http://").encode()),
+            (b"authorization", f"Bearer {token}".encode()),
+        ],
+        "client": ("127.0.0.1", 40_000),
+        "server": ("127.0.0.1", 8700),
+    }
+    serving = asyncio.create_task(app(scope, receive, send))
+    try:
+        while True:
+            yield await parts.get()
+    finally:
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+
+
+@pytest.mark.parametrize("path", ["/transactions", "/groups"])
+async def test_a_change_comes_without_being_asked_for(
+    wiring: Wiring, live: LiveCluster, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_looks, "LOOK_AGAIN_S", 3_600)
+    token = await token_of(wiring, Role.VIEWER)
+    async with asyncio.timeout(30):
+        async with aclosing(streamed(create_users_app(wiring), f"{path}/stream", token=token)) as parts:
+            while "data-copy" not in await anext(parts):
+                pass
+            hear(live, transaction_batch("just-now", state_of(), at=2))
+            hear(live, offset_batch("just-now", 1, at=2), topic=group_records.TOPIC)
+            publish(wiring, live)
+            while 'data-copy="just-now"' not in await anext(parts):
+                pass
