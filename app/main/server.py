@@ -145,6 +145,7 @@ class Server:
                 group.create_task(self._changes.run(), name="change feed")
                 group.create_task(self._supervisor.run(), name="loops")
         finally:
+            await self.wiring.held_back.close()
             if self._observer is not None:
                 await self._observer.close()
 

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from app.domain.clusters.cluster import Cluster
 from app.domain.command import Command
 from app.domain.pipelines.pipeline import PipelineDefinition
 from app.domain.pipelines.pipeline_record import Pipeline, Revision
@@ -65,6 +66,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 class PipelinePage(msgspec.Struct, frozen=True, kw_only=True):
     at: datetime
     line: PipelineLine
+    cluster: Cluster
     tasks: tuple[TaskStatus, ...]
     mappings: tuple[PartitionMapping, ...]
     totals: RunTotals
@@ -144,6 +146,7 @@ async def pipeline_page(uow: UnitOfWork, name: str, *, now: datetime) -> Pipelin
     return PipelinePage(
         at=now,
         line=await _line(uow, pipeline, run, tasks, unowned, now=now),
+        cluster=cluster,
         tasks=tuple(tasks),
         mappings=tuple(mappings),
         totals=totals.get(run.id, RunTotals()) if run else RunTotals(),

@@ -25,6 +25,7 @@ from app.ports.clock import Clock
 from app.ports.transactions import TransactionBrokers
 from app.ports.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from app.services.access import tokens
+from app.services.observing.held_back import HeldBack
 from app.services.observing.observations import Observations
 from app.settings import Settings
 from app.web.security.cookies import session_secret
@@ -76,6 +77,7 @@ class Wiring:
     users_url: str
     workers_urls: tuple[str, ...]
     version: str
+    held_back: HeldBack = field(default_factory=HeldBack)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property

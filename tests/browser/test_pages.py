@@ -18,6 +18,8 @@ PAGES = (
     "/",
     "/pipelines",
     "/new-pipeline",
+    "/transactions",
+    "/groups",
     "/stuck",
     "/clusters",
     "/commands",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Form, Query, Request, Response
@@ -12,13 +13,16 @@ from app.domain.access import Principal, Verb
 from app.domain.errors import FencelineError
 from app.domain.pipelines.pipeline import Steps
 from app.domain.transforms.step_text import describe_step
+from app.ports.brokers import TopicPartition
 from app.ports.unit_of_work import UnitOfWork
 from app.services import overview
 from app.services.defining import pipelines
+from app.services.overview import PipelinePage
 from app.services.running import runs
-from app.web.dependencies import Uow, WiringDep, may
+from app.web.dependencies import Uow, Wiring, WiringDep, may
 from app.web.pages.frame import screen
 from app.web.pages.frame.charts import chart_of
+from app.web.pages.frame.display import moment
 from app.web.pages.frame.errors import PageRoute
 from app.web.pages.frame.screen import Look, Screen
 
@@ -43,7 +47,7 @@ async def follow_list(request: Request, wiring: WiringDep, by: Viewer) -> Respon
     return screen.stream(request, wiring, by, look_at_all)
 
 
-def looking_at(name: str) -> Look:
+def looking_at(wiring: Wiring, name: str) -> Look:
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
         del principal
         view = await overview.pipeline_page(uow, name, now=now)
@@ -56,6 +60,7 @@ def looking_at(name: str) -> Look:
             "is_live": view.line.run is not None and view.line.run.ended_at is None,
             "chart": chart_of(view.series),
             "steps": [describe_step(step) for step in transform.steps] if isinstance(transform, Steps) else [],
+            "beside": beside(wiring, view),
             "definition_json": msgspec.json.format(msgspec.json.encode(definition), indent=2).decode(),
         }
         concerns = frozenset({f"pipeline:{name}", *(f"run:{item.id}" for item in view.runs)})
@@ -64,14 +69,30 @@ def looking_at(name: str) -> Look:
     return look
 
 
+def beside(wiring: Wiring, view: PipelinePage) -> Mapping[tuple[str, int], Mapping[str, Any]]:
+    """What brokers say of each partition, beside what its task says: the transaction of its id, and who waits in it."""
+    known = wiring.observations.of(view.cluster.name).transactions
+    partitions = [TopicPartition(one.topic, one.partition) for one in view.mappings]
+    held = wiring.held_back.of(wiring.brokers, view.cluster, partitions)
+    shown: dict[tuple[str, int], Mapping[str, Any]] = {}
+    for at, mapping in zip(partitions, view.mappings, strict=True):
+        live = None if mapping.transactional_id is None else known.get(mapping.transactional_id)
+        shown[at] = {
+            "state": None if live is None else live.state.status.word,
+            "opened_at": moment(live.state.start_ms) if live is not None and live.is_open else None,
+            "held_back": held.get(at),
+        }
+    return shown
+
+
 @router.get("/pipelines/{name}")
 async def show(request: Request, wiring: WiringDep, by: Viewer, name: str) -> Response:
-    return await screen.page(request, wiring, by, looking_at(name))
+    return await screen.page(request, wiring, by, looking_at(wiring, name))
 
 
 @router.get("/pipelines/{name}/stream")
 async def follow(request: Request, wiring: WiringDep, by: Viewer, name: str) -> Response:
-    return screen.stream(request, wiring, by, looking_at(name))
+    return screen.stream(request, wiring, by, looking_at(wiring, name))
 
 
 @router.get("/pipelines/{name}/diff")
@@ -112,7 +133,7 @@ async def start(
         )
         await uow.commit()
     except FencelineError as error:
-        return await screen.page(request, wiring, by, looking_at(name), refused=error, at=("pipelines", name))
+        return await screen.page(request, wiring, by, looking_at(wiring, name), refused=error, at=("pipelines", name))
     return screen.see("pipelines", name, said="started")
 
 
@@ -129,5 +150,5 @@ async def delete(
         await pipelines.delete_pipeline(uow, name, by=by, why=why or None, now=wiring.clock.now())
         await uow.commit()
     except FencelineError as error:
-        return await screen.page(request, wiring, by, looking_at(name), refused=error, at=("pipelines", name))
+        return await screen.page(request, wiring, by, looking_at(wiring, name), refused=error, at=("pipelines", name))
     return screen.see("pipelines", said="deleted")

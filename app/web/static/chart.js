@@ -43,7 +43,7 @@
     }
 
     size() {
-      return { width: Math.max(240, this.clientWidth), height: 240 };
+      return { width: Math.max(240, this.clientWidth), height: Number(this.dataset.height ?? 240) };
     }
 
     draw(anew) {

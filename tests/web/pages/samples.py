@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from app.domain.access import Role, Verb
+from app.domain.clusters.cluster import Cluster
 from app.domain.command import Command
 from app.domain.pipelines.pipeline import Filter, PipelineDefinition, Project, StepOperator, Steps
 from app.domain.pipelines.pipeline_record import Pipeline, Revision
@@ -30,6 +31,13 @@ from app.services.overview import Happening, Overview, PipelineLine, PipelinePag
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 RUN_ID = "0195f3a2b7c84d1e9a6b3c5d7e8f9012"
 
+CLUSTER = Cluster(
+    name="demo",
+    kafka_cluster_id="4L6g3nShT-eMCtK--X86sw",
+    bootstrap_servers="127.0.0.1:9092",
+    created_at=NOW,
+    created_by="ada",
+)
 DEFINITION = PipelineDefinition(
     cluster="demo",
     source_topics=("flights",),
@@ -256,6 +264,7 @@ def pipeline_view(current: Run | None, *, needs: tuple[Need, ...] = ()) -> Pipel
     return PipelinePage(
         at=NOW,
         line=line(current, needs=needs),
+        cluster=CLUSTER,
         tasks=(task(0), task(1)) if has_run else (),
         mappings=tuple(mapping(partition) for partition in range(4)) if has_run else (),
         totals=TOTALS if has_run else RunTotals(),

@@ -45,8 +45,10 @@ async def viewer(wiring: Wiring) -> AsyncGenerator[httpx.AsyncClient]:
         yield made
 
 
-async def shown(client: httpx.AsyncClient, path: str, *, answers: int = 200, **query: str) -> str:
-    answer = await client.get(path, params=query or None)
+async def shown(
+    client: httpx.AsyncClient, path: str, *, answers: int = 200, query: dict[str, str] | None = None, **more: str
+) -> str:
+    answer = await client.get(path, params={**(query or {}), **more} or None)
     assert answer.status_code == answers, answer.text
     return answer.text
 
@@ -82,7 +84,7 @@ async def test_every_id_is_listed_with_its_state_and_what_is_open(live: LiveClus
 async def test_ids_are_chosen_by_the_form(
     live: LiveCluster, viewer: httpx.AsyncClient, query: dict[str, str], expected: list[str]
 ) -> None:
-    html = await shown(viewer, "/transactions", cluster="c", **query)
+    html = await shown(viewer, "/transactions", cluster="c", query=query)
     assert rows(html, "transactions") == expected
     assert ("No id is like that" in html) is not expected
 
@@ -109,7 +111,7 @@ async def test_many_ids_are_paged_and_a_page_leads_to_the_next(
 async def test_what_no_form_sends_is_refused(
     live: LiveCluster, viewer: httpx.AsyncClient, query: dict[str, str]
 ) -> None:
-    await shown(viewer, "/transactions", answers=422, cluster="c", **query)
+    await shown(viewer, "/transactions", answers=422, cluster="c", query=query)
 
 
 async def test_one_id_has_its_partitions_pending_offsets_and_past(live: LiveCluster, viewer: httpx.AsyncClient) -> None:

@@ -38,6 +38,14 @@ def pipeline_page(current: Run | None, *, role: Role = Role.ADMINISTRATOR, needs
         "is_live": current is not None and current.ended_at is None,
         "chart": chart_of(view.series),
         "steps": ["keep if arrival_delay_min ≥ 15"],
+        "beside": {
+            (one.topic, one.partition): {
+                "state": "Ongoing",
+                "opened_at": samples.ago(0.06),
+                "held_back": (None, 0, 1_204, 7)[one.partition],
+            }
+            for one in view.mappings
+        },
         "definition_json": "{}",
     }
     return rendered("pipelines/_detail", context, role=role)
@@ -122,6 +130,16 @@ def test_every_time_has_the_moment_in_its_title() -> None:
 
 def test_a_partition_leads_to_its_log() -> None:
     assert 'href="/clusters/demo/log/flights/0"' in pipeline_page(run())
+
+
+def test_a_partition_has_what_brokers_say_of_its_transaction_and_who_waits() -> None:
+    html = pipeline_page(run())
+    assert 'href="/transactions/id?cluster=demo&amp;id=fl.t.delayed-flights.0.0"' in html
+    assert "Ongoing" in html
+    waiting = re.findall(r'data-label="Held back"[^>]*>(.*?)</td>', html)
+    assert waiting[:2] == ["–", "0"]
+    assert 'href="/stuck?cluster=demo&amp;target=flights%3A2"' in waiting[2]
+    assert ">1,204</a>" in waiting[2]
 
 
 def test_an_id_is_copied_whole() -> None:
