@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from app.domain.page import checked_limit, decode_cursor, encode_cursor
 
 _NEVER_MS = 1 << 60
 _LONG_MS = 1_000
+_Place = tuple[int, str]
 
 
 class Owner(StrEnum):
@@ -78,10 +79,7 @@ def select(
     checked_limit(limit)
     start = None if after is None else _position(after, query.sort)
     matching = _matching(transactions.values(), query, ours, now_ms)
-    candidates = _keyed(matching, query.sort, now_ms)
-    if start is not None:
-        candidates = [at for at in candidates if at > start]
-    found = heapq.nsmallest(limit + 1, candidates)
+    found = _first(matching, query.sort, now_ms, start, limit + 1)
     more = len(found) > limit
     page = found[:limit]
     cursor = encode_cursor(query.sort, str(page[-1][0]), page[-1][1]) if more else None
@@ -119,29 +117,50 @@ def _matching(
     return found
 
 
-def _keyed(found: Collection[LiveTransaction], sort: TransactionSort, now_ms: int) -> list[tuple[int, str]]:
-    if sort is TransactionSort.ID:
-        return [(0, live.transactional_id) for live in found]
-    if sort is TransactionSort.CHANGED:
-        return [(_NEVER_MS - live.state.last_update_ms, live.transactional_id) for live in found]
-    if sort is TransactionSort.LONG_OPEN:
-        long_ago = now_ms - _LONG_MS
-        return [
-            (
-                state.start_ms if state.status in OPEN and state.start_ms <= long_ago else _NEVER_MS,
-                live.transactional_id,
+def _first(
+    found: Collection[LiveTransaction], sort: TransactionSort, now_ms: int, start: _Place | None, number: int
+) -> list[_Place]:
+    """The first of them in their order that come after `start`."""
+    match sort:
+        case TransactionSort.ID:
+            return _first_by_id((live.transactional_id for live in found), 0, start, number)
+        case TransactionSort.LONG_OPEN:
+            long_ago = now_ms - _LONG_MS
+            long_open = {
+                live.transactional_id: live.state.start_ms
+                for live in found
+                if live.state.status in OPEN and live.state.start_ms <= long_ago
+            }
+            first = _after(start, ((start_ms, name) for name, start_ms in long_open.items()), number)
+            others = (live.transactional_id for live in found if live.transactional_id not in long_open)
+            return [*first, *_first_by_id(others, _NEVER_MS, start, number)][:number]
+        case TransactionSort.CHANGED:
+            return _after(
+                start, ((_NEVER_MS - live.state.last_update_ms, live.transactional_id) for live in found), number
             )
-            for live in found
-            for state in (live.state,)
-        ]
-    return [
-        (state.start_ms if state.status in OPEN else _NEVER_MS - state.last_update_ms, live.transactional_id)
-        for live in found
-        for state in (live.state,)
-    ]
+        case TransactionSort.OLDEST:
+            keyed = (
+                (state.start_ms if state.status in OPEN else _NEVER_MS - state.last_update_ms, live.transactional_id)
+                for live in found
+                for state in (live.state,)
+            )
+            return _after(start, keyed, number)
 
 
-def _position(after: str, sort: TransactionSort) -> tuple[int, str]:
+def _first_by_id(names: Iterable[str], key: int, start: _Place | None, number: int) -> list[_Place]:
+    """Those that share a key; comparing texts alone is cheaper than comparing pairs."""
+    if start is not None and start[0] > key:
+        return []
+    if start is not None and start[0] == key:
+        names = (name for name in names if name > start[1])
+    return [(key, name) for name in heapq.nsmallest(number, names)]
+
+
+def _after(start: _Place | None, places: Iterable[_Place], number: int) -> list[_Place]:
+    return heapq.nsmallest(number, places if start is None else (at for at in places if at > start))
+
+
+def _position(after: str, sort: TransactionSort) -> _Place:
     cursor_sort, key, name = decode_cursor(after, keys=3)
     if cursor_sort != sort or not key.lstrip("-").isascii() or not key.lstrip("-").isdigit():
         raise InvalidError("this cursor belongs to another list: take it from next_cursor unchanged", field="after")

@@ -23,6 +23,7 @@ from app.web.pages.frame import screen
 from app.web.pages.frame.display import moment
 from app.web.pages.frame.errors import PageRoute
 from app.web.pages.frame.screen import Look, Screen
+from app.web.pages.frame.shared_looks import OBSERVED_FRAMES_PER_S
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Viewer = Annotated[Principal, may(Verb.VIEW)]
@@ -113,7 +114,7 @@ def looking_at_list(wiring: Wiring, wanted: Wanted) -> Look:
             "first_url": wanted.after and wanted.url(cluster, after=None),
             "all_url": screen.url_of("groups", cluster=cluster),
         }
-        return replace(shown, concerns=frozenset({notice_of(cluster)}))
+        return replace(shown, concerns=frozenset({notice_of(cluster)}), frames_per_s=OBSERVED_FRAMES_PER_S)
 
     return look
 
@@ -147,6 +148,7 @@ def looking_at_one(wiring: Wiring, cluster: str, name: str) -> Look:
             title=name or "(an empty name)",
             context=context,
             concerns=frozenset({notice_of(cluster)}),
+            frames_per_s=OBSERVED_FRAMES_PER_S,
         )
         try:
             found = await groups.get_group(uow, wiring.observations, cluster=cluster, group=name)

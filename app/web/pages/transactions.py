@@ -25,6 +25,7 @@ from app.web.pages.frame.charts import open_chart_of, pace_chart_of
 from app.web.pages.frame.display import moment
 from app.web.pages.frame.errors import PageRoute
 from app.web.pages.frame.screen import Look, Screen
+from app.web.pages.frame.shared_looks import OBSERVED_FRAMES_PER_S
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Viewer = Annotated[Principal, may(Verb.VIEW)]
@@ -120,21 +121,25 @@ def looking_at_list(wiring: Wiring, wanted: Wanted) -> Look:
             after=wanted.after,
             limit=PAGE_SIZE,
         )
-        pace = transactions.pace_of(wiring.observations, cluster, now=now)
         context |= {
             "found": found,
             "rows": [row_of(item) for item in found.items],
             "oldest": found.tally.oldest and row_of(ObservedTransaction(live=found.tally.oldest, owner=None)),
             "quality": quality_of(found.journal, now_ms=int(now.timestamp() * 1000)),
-            "pace": pace[-1] if pace else None,
-            "open_chart": open_chart_of(pace),
-            "pace_chart": pace_chart_of(pace),
+            "pace": found.pace[-1] if found.pace else None,
+            "open_chart": open_chart_of(found.pace),
+            "pace_chart": pace_chart_of(found.pace),
             "next_url": found.next_cursor and wanted.url(cluster, after=found.next_cursor),
             "first_url": wanted.after and wanted.url(cluster, after=None),
             "all_url": screen.url_of("transactions", cluster=cluster),
         }
-        concerns = frozenset({notice_of(cluster)})
-        return Screen(template="transactions/list", title="Transactions", context=context, concerns=concerns)
+        return Screen(
+            template="transactions/list",
+            title="Transactions",
+            context=context,
+            concerns=frozenset({notice_of(cluster)}),
+            frames_per_s=OBSERVED_FRAMES_PER_S,
+        )
 
     return look
 
@@ -171,6 +176,7 @@ def looking_at_one(wiring: Wiring, cluster: str, transactional_id: str) -> Look:
             title=transactional_id or "(an empty id)",
             context=context,
             concerns=frozenset({notice_of(cluster)}),
+            frames_per_s=OBSERVED_FRAMES_PER_S,
         )
         try:
             found = await transactions.get_transaction(

@@ -92,7 +92,7 @@ async def test_an_id_that_no_database_takes_is_listed_as_foreign(
     assert answer.status_code == 200, answer.text
     (item,) = answer.json()["items"]
     assert (item["transactional_id"], item["owner"]) == ("nul\x00", None)
-    assert (await viewer.get(f"{BASE}/transactions/nul%00")).json()["owner"] is None
+    assert (await viewer.get(f"{BASE}/transactional-ids/nul%00")).json()["owner"] is None
 
 
 async def test_groups_have_stored_and_pending_offsets_and_whose_they_are(

@@ -29,7 +29,7 @@ from app.web.dependencies import Wiring, credential_of, principal_of
 from app.web.pages.frame import display
 from app.web.pages.frame.assets import STYLESHEETS, asset_integrity, asset_url
 from app.web.pages.frame.said import sentence_of
-from app.web.pages.frame.shared_looks import Frame, Seen, SharedLooks, Watching
+from app.web.pages.frame.shared_looks import FRAMES_PER_S, Frame, Seen, SharedLooks, Watching
 
 TEMPLATES_DIR = Path(__file__).resolve().parents[4] / "templates"
 
@@ -48,6 +48,7 @@ class Screen:
 
     template: such as `pipelines/detail`; the region is `pipelines/_detail`.
     concerns: the pipelines and runs that are on it, as their changes are announced; None: all of them.
+    frames_per_s: how often its region may be sent anew.
     """
 
     template: str
@@ -55,6 +56,7 @@ class Screen:
     context: Mapping[str, Any] = field(default_factory=dict[str, Any])
     status: int = 200
     concerns: frozenset[str] | None = None
+    frames_per_s: int = FRAMES_PER_S
 
 
 Look = Callable[[UnitOfWork, Principal, datetime], Awaitable[Screen]]
@@ -216,7 +218,8 @@ async def _seen(request: Request, wiring: Wiring, principal: Principal, look: Lo
         # What is on the screen stays there; the browser says that it is not live.
         return Seen(frame=Frame(event=_AWAY, data=error.message))
     context = {**_base_context(request, principal=principal, now=now), **screen.context}
-    return Seen(frame=Frame(data=render(_region(screen.template), context)), concerns=screen.concerns)
+    frame = Frame(data=render(_region(screen.template), context))
+    return Seen(frame=frame, concerns=screen.concerns, frames_per_s=screen.frames_per_s)
 
 
 async def _frame_or_stop(wiring: Wiring, watching: Watching) -> Frame | None:

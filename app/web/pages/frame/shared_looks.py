@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from app.web.dependencies import Changes, Subscription
 
 FRAMES_PER_S = 5
+# Of what brokers say: a look at it is at memory, and it is there to be watched.
+OBSERVED_FRAMES_PER_S = 10
 # At most this part of the time is spent on one look, so that an expensive one comes less often and starves nobody.
 _SHARE_OF_TIME = 0.2
 # Taken again this often when nothing was announced: silence is news too (a heartbeat that stays away).
@@ -34,10 +36,14 @@ class Frame:
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """A frame, and the notices about single things that can change it; None: any of pipelines and runs."""
+    """A frame, and the notices about single things that can change it; None: any of pipelines and runs.
+
+    frames_per_s: how often a newer one may follow.
+    """
 
     frame: Frame
     concerns: frozenset[str] | None = None
+    frames_per_s: int = FRAMES_PER_S
 
 
 TakeLook = Callable[[], Awaitable[Seen]]
@@ -69,17 +75,18 @@ class _Shared:
         try:
             async with changes.subscribe(self.wants) as subscription:
                 while True:
-                    took_s = await self._look()
+                    took_s, pause_s = await self._look()
                     if self.frame is not None and self.frame.is_last:
                         return
                     # Coalesced: however many changes there were meanwhile, the next frame shows them all.
-                    await asyncio.sleep(max(1 / FRAMES_PER_S, took_s / _SHARE_OF_TIME) - took_s)
+                    await asyncio.sleep(max(pause_s, took_s / _SHARE_OF_TIME) - took_s)
                     await self._changed_or_asked(subscription)
         finally:
             async with self.came:
                 self.came.notify_all()
 
-    async def _look(self) -> float:
+    async def _look(self) -> tuple[float, float]:
+        """How long it took, and the shortest time from its beginning to the next one's."""
         self.asked.clear()
         began = time.monotonic()
         seen = await self.take()
@@ -87,7 +94,7 @@ class _Shared:
         async with self.came:
             self.frame, self.looked_at = seen.frame, began
             self.came.notify_all()
-        return time.monotonic() - began
+        return time.monotonic() - began, 1 / seen.frames_per_s
 
     async def _changed_or_asked(self, subscription: Subscription) -> None:
         waiting = asyncio.ensure_future(subscription.wait(timeout_s=LOOK_AGAIN_S))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -119,6 +121,21 @@ async def test_what_brokers_say_all_the_time_wakes_only_who_asks_for_it(concerns
         thing.is_now = "third"
         feed.tell("observed:c")
         assert await newest(viewers) == {"third"}
+
+
+@pytest.mark.parametrize("frames_per_s", [2, 10])
+async def test_however_much_changes_a_look_is_taken_so_often_and_no_oftener(frames_per_s: int) -> None:
+    looks, feed, thing = SharedLooks(), Feed(), Thing()
+
+    async def take() -> Seen:
+        return replace(await thing.take(), frames_per_s=frames_per_s)
+
+    began = time.monotonic()
+    async with watching(looks, take, feed, number=1):
+        while thing.looks < 4:
+            feed.tell("pipeline:other")
+            await asyncio.sleep(0)
+    assert time.monotonic() - began >= 3 / frames_per_s
 
 
 async def test_silence_is_looked_at_too() -> None:
