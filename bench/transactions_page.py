@@ -63,7 +63,7 @@ def snapshot_of(now_ms: int) -> Snapshot:
         partitions = (TopicPartitions("orders", (number % 12,)),)
         state = TransactionState(number, 3, 60_000, status, partitions, began_ms, began_ms)
         found[name] = LiveTransaction(name, state, number % 50, number, commits=number)
-        pace.note(None, state, now_ms - number % 900_000)
+        pace.note(None, state, now_ms - number * 18)
     journal = JournalStatus(
         topic="__transaction_state",
         phase=Phase.LIVE,

@@ -12,6 +12,7 @@ from tests.conftest import MakeTopic
 from tests.support.browser import NARROW, WIDE, Site, assert_accessible
 from tests.support.kafka_clients import QUIET
 from tests.support.topics import unique_name
+from tests.support.waiting import wait_for
 
 _DEADLINE_S = 20.0
 _SEEN_MS = 10_000
@@ -77,7 +78,15 @@ def test_one_id_is_followed_from_its_own_page(site: Site, page: Page, make_topic
     expect(page.locator(".title .pill")).to_have_text("Ongoing")
     expect(page.locator("#partitions")).to_contain_text(f"{topic}-0")
     page.evaluate("window.untouched = true")
+    # Whoever comes with the same id is the next step of its story.
+    producer = producer_of(site.bootstrap_servers, name)
+    producer.init_transactions(_DEADLINE_S)
+    write(producer, topic)
+    expect(page.locator("#past tbody tr").filter(has_text="initialised")).to_have_count(2, timeout=_SEEN_MS)
+    expect(page.locator(".timeline rect")).to_have_count(3)
     consumer = Consumer({"bootstrap.servers": site.bootstrap_servers, "group.id": group, **QUIET})
+    consumer.subscribe([topic])
+    wait_for(lambda: consumer.poll(0.5) is not None or consumer.assignment(), _DEADLINE_S, lambda: "not assigned")
     metadata = consumer.consumer_group_metadata()
     producer.send_offsets_to_transaction([TopicPartition(topic, 0, 7)], metadata, _DEADLINE_S)
     expect(page.locator("#pending")).to_contain_text(group, timeout=_SEEN_MS)
@@ -85,14 +94,17 @@ def test_one_id_is_followed_from_its_own_page(site: Site, page: Page, make_topic
     page.set_viewport_size(NARROW)  # pyright: ignore[reportArgumentType] - a dict of the same two numbers
     assert_accessible(page, what="a transaction on a phone")
     page.set_viewport_size(WIDE)  # pyright: ignore[reportArgumentType] - as above
-    site.picture(page, "transaction")
+    site.picture(page, "transaction", height=1000)
 
     # The group's page says the same from its own side.
     page.locator("#pending").get_by_role("link", name=group).click()
     expect(page.locator("#offsets tbody tr")).to_have_count(1)
     expect(page.locator("#offsets")).to_contain_text("pending")
     page.evaluate("window.untouched = true")
+    expect(page.locator("#members tbody tr")).to_have_count(1)
+    expect(page.locator(".timeline rect").first).to_be_attached()
     assert_accessible(page, what="a group")
+    site.picture(page, "group", height=1200)
     producer.commit_transaction(_DEADLINE_S)
     expect(page.locator("#offsets .pill")).to_have_text("stored", timeout=_SEEN_MS)
     assert page.evaluate("window.untouched"), "the page was loaded anew"

@@ -35,6 +35,11 @@ class PastEvent(msgspec.Struct, frozen=True, kw_only=True):
     producer_id: int | None = None
     epoch: int | None = None
 
+    @property
+    def is_step(self) -> bool:
+        """From there on the id had another producer id or epoch."""
+        return self.producer_id is not None
+
 
 async def past_of(
     uow: UnitOfWork, live: LiveTransaction, owner: TransactionalIdOwner | None, *, kafka_cluster_id: str

@@ -24,6 +24,7 @@ from app.web.pages.frame.display import moment
 from app.web.pages.frame.errors import PageRoute
 from app.web.pages.frame.screen import Look, Screen
 from app.web.pages.frame.shared_looks import OBSERVED_FRAMES_PER_S
+from app.web.pages.frame.timeline import Point, Timeline, timeline_of
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Viewer = Annotated[Principal, may(Verb.VIEW)]
@@ -167,10 +168,21 @@ def looking_at_one(wiring: Wiring, cluster: str, name: str) -> Look:
                 for one in reversed(group.rebalances)
             ],
             "offsets_aborted": group.offsets_aborted,
+            "timeline": _timeline(group, now=now),
         }
         return shown
 
     return look
+
+
+def _timeline(group: LiveGroup, *, now: datetime) -> Timeline | None:
+    """Generations one after the other."""
+    spans = [
+        Point(at, f"{one.number}", f"generation {one.number}: members {one.members}")
+        for one in group.rebalances
+        if (at := moment(one.at_ms)) is not None
+    ]
+    return timeline_of(spans, (), now=now)
 
 
 def _offsets(group: LiveGroup, transactional_ids: Mapping[int, str]) -> list[Mapping[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any
@@ -18,6 +18,7 @@ from app.ports.unit_of_work import UnitOfWork
 from app.services.defining import clusters
 from app.services.observing import past, transactions
 from app.services.observing.observations import notice_of
+from app.services.observing.past import PastEvent
 from app.services.observing.transactions import ObservedTransaction
 from app.web.dependencies import Wiring, WiringDep, may
 from app.web.pages.frame import screen
@@ -26,6 +27,7 @@ from app.web.pages.frame.display import moment
 from app.web.pages.frame.errors import PageRoute
 from app.web.pages.frame.screen import Look, Screen
 from app.web.pages.frame.shared_looks import OBSERVED_FRAMES_PER_S
+from app.web.pages.frame.timeline import Point, Timeline, timeline_of
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Viewer = Annotated[Principal, may(Verb.VIEW)]
@@ -186,16 +188,29 @@ def looking_at_one(wiring: Wiring, cluster: str, transactional_id: str) -> Look:
             # It may come: the page stays and goes on looking.
             return replace(shown, status=404, context=context | {"row": None, "why_not": error.message})
         item = found.transaction
+        happened = await past.past_of(uow, item.live, item.owner, kafka_cluster_id=kafka_cluster_id)
         context |= {
             "row": row_of(item),
             "live": item.live,
             "holder": None if item.owner is None else await past.holder_of(uow, item.owner),
             "pending": found.pending_offsets,
-            "past": await past.past_of(uow, item.live, item.owner, kafka_cluster_id=kafka_cluster_id),
+            "past": happened,
+            "timeline": _timeline(happened, now=now),
         }
         return shown
 
     return look
+
+
+def _timeline(happened: Sequence[PastEvent], *, now: datetime) -> Timeline | None:
+    """Epochs one after the other, and what else happened upon them."""
+    steps = [
+        Point(event.at, f"{event.producer_id}:{event.epoch}", f"{event.producer_id}:{event.epoch}, {event.sentence}")
+        for event in happened
+        if event.is_step
+    ]
+    others = [Point(event.at, "", event.sentence) for event in happened if not event.is_step]
+    return timeline_of(steps, others, now=now)
 
 
 @router.get("/transactions")

@@ -119,6 +119,7 @@ async def test_one_id_has_its_partitions_pending_offsets_and_past(live: LiveClus
     assert 'href="/clusters/c/log/orders/0"' in html
     assert 'data-copy="orders/copier"' in html
     assert "first seen" in html
+    assert "<title>7:0, Seen for the first time" in html
     assert "foreign" in html
     # A viewer may not fence.
     assert "Fence it" not in html

@@ -28,6 +28,7 @@ STYLESHEETS = tuple(
         "forms",
         "log",
         "chart",
+        "timeline",
         "dialog",
         "print",
     )

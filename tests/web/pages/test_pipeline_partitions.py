@@ -1,0 +1,62 @@
+"""What brokers say of a pipeline's partitions, beside what its tasks say."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from app.db.database import Database
+from app.domain.journals.transaction_state import TransactionStatus
+from app.ports.brokers import Brokers, PartitionOffsets, TopicPartition
+from app.services.observing.held_back import HeldBack
+from app.web.dependencies import Wiring
+from app.web.pages.pipelines import beside
+from tests.support.observing import cluster, hear, state_of, transaction_batch
+from tests.support.wiring import settings_for_test, wired
+from tests.web.pages import samples
+
+
+class Ends:
+    """Brokers where 1,204 offsets of every partition wait."""
+
+    async def offsets(
+        self, connection: Mapping[str, str], partitions: Collection[TopicPartition], **_: Any
+    ) -> dict[TopicPartition, PartitionOffsets]:
+        return {at: PartitionOffsets(earliest=0, last_stable=10, high_watermark=1_214) for at in partitions}
+
+
+@pytest.fixture
+async def wiring(database: Database, tmp_path: Path) -> AsyncGenerator[Wiring]:
+    async with wired(database.url, settings_for_test(tmp_path)) as made:
+        yield made
+
+
+async def test_a_partition_has_the_transaction_of_its_id_and_what_is_held_back(wiring: Wiring) -> None:
+    now_s = 0.0
+    wiring = replace(wiring, brokers=cast(Brokers, Ends()), held_back=HeldBack(monotonic=lambda: now_s))
+    live = cluster()
+    first, second = (f"fl.t.delayed-flights.{ordinal}.0" for ordinal in range(2))
+    hear(
+        live,
+        transaction_batch(first, state_of(), at=0),
+        transaction_batch(second, state_of(TransactionStatus.COMPLETE_COMMIT), at=1),
+    )
+    # The page's cluster has a name of its own.
+    wiring.observations.publish(msgspec.structs.replace(live.snapshot(now_ms=0), cluster=samples.CLUSTER.name))
+    view = samples.pipeline_view(samples.run())
+    shown = beside(wiring, view)
+    assert [one["state"] for one in shown.values()] == ["Ongoing", "CompleteCommit"] * 2
+    assert [one["opened_at"] is not None for one in shown.values()] == [True, False] * 2
+    # Nobody waits for brokers: what they say is there for the next look, and it takes two of their answers.
+    assert {one["held_back"] for one in shown.values()} == {None}
+    await wiring.held_back.settled()
+    now_s += 1
+    assert {one["held_back"] for one in beside(wiring, view).values()} == {None}
+    await wiring.held_back.settled()
+    assert {one["held_back"] for one in beside(wiring, view).values()} == {1_204}
+    await wiring.held_back.close()
