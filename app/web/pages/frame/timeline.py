@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 # Narrower than this no label fits.
 _LABELLED_PERCENT = 12.0
-_SHORTEST = timedelta(seconds=10)
+_SHORTEST = timedelta(milliseconds=1)
 
 
 class Point(NamedTuple):

@@ -34,10 +34,10 @@ def test_a_clock_that_is_ahead_stays_on_the_line() -> None:
     assert found.marks[0].left == 100
 
 
-def test_what_has_just_begun_is_not_stretched_over_the_line() -> None:
-    found = timeline_of([Point(ago(1), "7:0", "a")], [], now=NOW)
+def test_what_begins_now_has_a_line() -> None:
+    found = timeline_of([Point(NOW, "7:0", "a")], [], now=NOW)
     assert found is not None
-    assert found.bars[0].width == 10
+    assert (found.bars[0].left, found.bars[0].width) == (0, 0)
 
 
 def test_what_was_before_the_line_is_not_on_it_and_nothing_has_no_line() -> None:
