@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
+from app.domain.journals.transaction_pace import PaceSample
 from app.domain.runs.series import RunSample
-from app.web.pages.frame.charts import chart_of
+from app.web.pages.frame.charts import chart_of, open_chart_of, pace_chart_of
 
 BEGAN = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 SECONDS = 200
@@ -63,9 +64,13 @@ def drawn(page: Page, *, records_in: dict[int, float] | None = None, aborts: tup
         )
         for second in range(SECONDS)
     ]
+    return drawn_of(page, chart_of(samples))
+
+
+def drawn_of(page: Page, series: str) -> Any:
     page.goto("/")
     page.wait_for_function("() => Boolean(customElements.get('rate-chart') && window.uPlot)")
-    return page.evaluate(DRAW, chart_of(samples))
+    return page.evaluate(DRAW, series)
 
 
 def test_a_short_peak_flattens_nothing_and_is_said_with_its_figure_and_time(page: Page) -> None:
@@ -89,3 +94,12 @@ def test_each_second_with_an_abort_has_its_mark_and_no_other(page: Page) -> None
     chart = drawn(page, aborts=(30, 120))
     assert chart["marks"] == [chart["places"][30], chart["places"][120]]
     assert drawn(page)["marks"] == []
+
+
+def test_open_transactions_are_no_rate_and_have_no_marks(page: Page) -> None:
+    began_s = int(BEGAN.timestamp())
+    samples = [PaceSample(began_s + second, 40 if second == 50 else 2, 5, 1) for second in range(SECONDS)]
+    chart = drawn_of(page, open_chart_of(samples))
+    assert chart["peaks"] == [f"▲ up to 40 at {chart['times'][50]}"]
+    assert chart["marks"] == []
+    assert drawn_of(page, pace_chart_of(samples))["marks"] == chart["places"]

@@ -12,6 +12,10 @@ import msgspec
 from app.domain.journals.transaction_state import OPEN, TransactionState, TransactionStatus
 
 KEPT_SECONDS = 1_200
+# An enum's own members are slow to look up, and this is asked of every record.
+_ONGOING = TransactionStatus.ONGOING
+_COMPLETE_COMMIT = TransactionStatus.COMPLETE_COMMIT
+_COMPLETE_ABORT = TransactionStatus.COMPLETE_ABORT
 
 
 class PaceSample(NamedTuple):
@@ -24,7 +28,7 @@ class PaceSample(NamedTuple):
 
 
 class TransactionPace(msgspec.Struct):
-    """Counts by second, the newest KEPT_SECONDS of them in which anything happened.
+    """Counts by second, of at least the newest KEPT_SECONDS in which anything happened.
 
     balance: transactions begun less those ended. since_s: from there on nothing is missing; -1: nothing was noted.
     """
@@ -37,20 +41,24 @@ class TransactionPace(msgspec.Struct):
 
     def note(self, before: TransactionState | None, state: TransactionState, timestamp_ms: int) -> None:
         """One more record of an id. A transaction whose beginning is not in the journal any more began when it says."""
+        status = state.status
+        if before is not None and before.status is _ONGOING and status in OPEN:
+            # Most records by far: one more partition, or a decision that is not carried out yet.
+            return
         was_open = before is not None and before.status in OPEN
-        is_open = state.status in OPEN
+        is_open = status in OPEN
         second = timestamp_ms // 1000
-        if is_open and not was_open:
-            began_ms = state.start_ms if before is None and state.start_ms >= 0 else timestamp_ms
-            _add(self.balance, began_ms // 1000, 1, self.floor_s)
-        elif was_open and not is_open:
-            _add(self.balance, second, -1, self.floor_s)
-        if state.status is TransactionStatus.COMPLETE_COMMIT:
-            _add(self.commits, second, 1, self.floor_s)
-        elif state.status is TransactionStatus.COMPLETE_ABORT:
-            _add(self.aborts, second, 1, self.floor_s)
         if second >= self.floor_s and (self.since_s < 0 or second < self.since_s):
             self.since_s = second
+        if is_open and not was_open:
+            began_ms = state.start_ms if before is None and state.start_ms >= 0 else timestamp_ms
+            self._add(self.balance, began_ms // 1000, 1)
+        elif was_open and not is_open:
+            self._add(self.balance, second, -1)
+        if status is _COMPLETE_COMMIT:
+            self._add(self.commits, second, 1)
+        elif status is _COMPLETE_ABORT:
+            self._add(self.aborts, second, 1)
 
     def begin_anew(self) -> None:
         """Some of what was counted will be read again: what has happened until now is left out for good."""
@@ -74,10 +82,11 @@ class TransactionPace(msgspec.Struct):
             still_open -= self.balance.get(second, 0)
         return found[::-1]
 
-
-def _add(counts: dict[int, int], second: int, by: int, floor_s: int) -> None:
-    if second < floor_s:
-        return
-    counts[second] = counts.get(second, 0) + by
-    if len(counts) > KEPT_SECONDS:
-        del counts[min(counts)]
+    def _add(self, counts: dict[int, int], second: int, by: int) -> None:
+        if second < self.floor_s:
+            return
+        counts[second] = counts.get(second, 0) + by
+        if len(counts) > 2 * KEPT_SECONDS:
+            # Many at once: a journal of months is read through faster than one by one would be.
+            for old in sorted(counts)[:-KEPT_SECONDS]:
+                del counts[old]
