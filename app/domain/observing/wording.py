@@ -8,6 +8,7 @@ from typing import NamedTuple
 from app.domain.observing.snapshot import JournalStatus, Phase, Source
 
 _BEHIND_MS = 2_000
+_REASONS = 3
 
 
 class Quality(StrEnum):
@@ -56,6 +57,19 @@ def quality_of(journal: JournalStatus, *, now_ms: int) -> Told:
             if journal.problem:
                 return Told(Quality.PARTIAL, _capitalised(journal.problem) + ".")
             return Told(Quality.LIVE, f"Read from `{topic}`.")
+
+
+def notes_of(journal: JournalStatus) -> list[str]:
+    """What else whoever looks should know of how it was read: a sentence each."""
+    if not journal.unreadable:
+        return []
+    often = sorted(journal.unreadable.items(), key=lambda item: -item[1])
+    reasons = ", ".join(f"{reason} ({count:,})" for reason, count in often[:_REASONS])
+    more = f" and {len(often) - _REASONS} other reasons" if len(often) > _REASONS else ""
+    total = sum(journal.unreadable.values())
+    return [
+        f"{total:,} {'record' if total == 1 else 'records'} of `{journal.topic}` could not be read: {reasons}{more}."
+    ]
 
 
 def _capitalised(sentence: str) -> str:

@@ -13,7 +13,6 @@ from app.domain.access import Principal, Verb
 from app.domain.errors import NotFoundError
 from app.domain.journals.live_groups import Committed, GroupKind, GroupState, LiveGroup
 from app.domain.observing.group_list import GroupQuery, members_of
-from app.domain.observing.wording import quality_of
 from app.ports.unit_of_work import UnitOfWork
 from app.services.defining import clusters
 from app.services.observing import groups
@@ -22,6 +21,7 @@ from app.web.dependencies import Wiring, WiringDep, may
 from app.web.pages.frame import screen
 from app.web.pages.frame.display import moment
 from app.web.pages.frame.errors import PageRoute
+from app.web.pages.frame.reading import reading_of
 from app.web.pages.frame.screen import Look, Screen
 from app.web.pages.frame.shared_looks import OBSERVED_FRAMES_PER_S
 from app.web.pages.frame.timeline import Point, Timeline, timeline_of
@@ -104,13 +104,14 @@ def looking_at_list(wiring: Wiring, wanted: Wanted) -> Look:
         shown = Screen(template="groups/list", title="Groups", context=context, concerns=frozenset())
         if not cluster:
             return shown
+        snapshot = wiring.observations.of(cluster)
         found = await groups.list_groups(
             uow, wiring.observations, cluster=cluster, query=wanted.query(), after=wanted.after, limit=PAGE_SIZE
         )
         context |= {
             "found": found,
             "rows": [row_of(group) for group in found.items],
-            "quality": quality_of(found.journal, now_ms=int(now.timestamp() * 1000)),
+            "reading": reading_of(snapshot, snapshot.group_journal, now=now),
             "next_url": found.next_cursor and wanted.url(cluster, after=found.next_cursor),
             "first_url": wanted.after and wanted.url(cluster, after=None),
             "all_url": screen.url_of("groups", cluster=cluster),
@@ -138,11 +139,11 @@ def looking_at_one(wiring: Wiring, cluster: str, name: str) -> Look:
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
         del principal
         await clusters.get_cluster(uow, cluster)
-        journal = wiring.observations.of(cluster).group_journal
+        snapshot = wiring.observations.of(cluster)
         context: dict[str, Any] = {
             "cluster": cluster,
             "name": name,
-            "quality": quality_of(journal, now_ms=int(now.timestamp() * 1000)),
+            "reading": reading_of(snapshot, snapshot.group_journal, now=now),
         }
         shown = Screen(
             template="groups/detail",

@@ -13,7 +13,6 @@ from app.domain.access import Principal, Verb
 from app.domain.errors import NotFoundError
 from app.domain.journals.transaction_state import TransactionStatus
 from app.domain.observing.transaction_list import Owner, TransactionQuery, TransactionSort
-from app.domain.observing.wording import quality_of
 from app.ports.unit_of_work import UnitOfWork
 from app.services.defining import clusters
 from app.services.observing import past, transactions
@@ -25,6 +24,7 @@ from app.web.pages.frame import screen
 from app.web.pages.frame.charts import open_chart_of, pace_chart_of
 from app.web.pages.frame.display import moment
 from app.web.pages.frame.errors import PageRoute
+from app.web.pages.frame.reading import reading_of
 from app.web.pages.frame.screen import Look, Screen
 from app.web.pages.frame.shared_looks import OBSERVED_FRAMES_PER_S
 from app.web.pages.frame.timeline import Point, Timeline, timeline_of
@@ -114,6 +114,7 @@ def looking_at_list(wiring: Wiring, wanted: Wanted) -> Look:
         }
         if not cluster:
             return Screen(template="transactions/list", title="Transactions", context=context)
+        snapshot = wiring.observations.of(cluster)
         found = await transactions.list_transactions(
             uow,
             wiring.observations,
@@ -127,7 +128,7 @@ def looking_at_list(wiring: Wiring, wanted: Wanted) -> Look:
             "found": found,
             "rows": [row_of(item) for item in found.items],
             "oldest": found.tally.oldest and row_of(ObservedTransaction(live=found.tally.oldest, owner=None)),
-            "quality": quality_of(found.journal, now_ms=int(now.timestamp() * 1000)),
+            "reading": reading_of(snapshot, snapshot.transaction_journal, now=now),
             "pace": found.pace[-1] if found.pace else None,
             "open_chart": open_chart_of(found.pace),
             "pace_chart": pace_chart_of(found.pace),
@@ -171,8 +172,8 @@ def looking_at_one(wiring: Wiring, cluster: str, transactional_id: str) -> Look:
         del principal
         kafka_cluster_id = (await clusters.get_cluster(uow, cluster)).kafka_cluster_id
         context: dict[str, Any] = {"cluster": cluster, "transactional_id": transactional_id}
-        journal = wiring.observations.of(cluster).transaction_journal
-        context["quality"] = quality_of(journal, now_ms=int(now.timestamp() * 1000))
+        snapshot = wiring.observations.of(cluster)
+        context["reading"] = reading_of(snapshot, snapshot.transaction_journal, now=now)
         shown = Screen(
             template="transactions/detail",
             title=transactional_id or "(an empty id)",

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from app.domain.journals.transaction_state import TOPIC
 from app.domain.observing.snapshot import JournalStatus, Phase, Source
-from app.domain.observing.wording import Quality, quality_of
+from app.domain.observing.wording import Quality, notes_of, quality_of
 from tests.support.observing import NOW_MS
 
 
@@ -41,3 +42,14 @@ def test_each_state_of_the_reader_is_said(phase: Phase, more: dict[str, Any], qu
 
 def test_every_phase_has_its_words() -> None:
     assert all(told(phase)[1] for phase in Phase)
+
+
+def test_what_could_not_be_read_is_said_with_its_reasons() -> None:
+    status = JournalStatus(topic=TOPIC, phase=Phase.LIVE, phase_since_ms=0)
+    assert notes_of(status) == []
+    one = msgspec.structs.replace(status, unreadable={"value version 9": 1})
+    assert notes_of(one) == ["1 record of `__transaction_state` could not be read: value version 9 (1)."]
+    many = msgspec.structs.replace(status, unreadable={f"reason {number}": number for number in range(1, 6)})
+    (sentence,) = notes_of(many)
+    assert "15 records" in sentence
+    assert "reason 5 (5), reason 4 (4), reason 3 (3) and 2 other reasons" in sentence

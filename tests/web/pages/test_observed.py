@@ -9,6 +9,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 import httpx
+import msgspec
 import pytest
 from fastapi import FastAPI
 from starlette.types import Message
@@ -193,6 +194,20 @@ async def test_a_page_that_is_not_live_says_so(wiring: Wiring, live: LiveCluster
         assert '<p class="notice warn">' in html
         assert "no broker answers at 127.0.0.1:1" in html
         assert rows(html, path[1:]), "what was read stays"
+
+
+async def test_what_was_left_out_is_said(wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient) -> None:
+    snapshot = live.snapshot(now_ms=int(wiring.clock.now().timestamp() * 1000))
+    unreadable = {"value version 9": 2}
+    journal = msgspec.structs.replace(snapshot.transaction_journal, unreadable=unreadable, complete_since_ms=0)
+    changed = msgspec.structs.replace(snapshot, transaction_journal=journal, records_of_unwanted_groups=7)
+    wiring.observations.publish(changed)
+    html = await shown(viewer, "/transactions")
+    assert "2 records of <code>__transaction_state</code> could not be read: value version 9 (2)." in html
+    assert 'the past is complete since <time datetime="1970' in html
+    assert "observed_groups" not in html
+    html = await shown(viewer, "/groups")
+    assert "7 records of groups that the setting <code>observed_groups</code> does not name" in html
 
 
 async def streamed(app: FastAPI, path: str, *, token: str) -> AsyncGenerator[str]:
