@@ -48,6 +48,8 @@ class TransactionStatus(IntEnum):
 
 # A tuple: asked of 50,000 ids at once, and an enum's hash is slow.
 OPEN = (TransactionStatus.ONGOING, TransactionStatus.PREPARE_COMMIT, TransactionStatus.PREPARE_ABORT)
+IS_OPEN = tuple(status in OPEN for status in TransactionStatus)
+"""By status: several times as fast as to look for it in OPEN."""
 
 
 class TopicPartitions(msgspec.Struct, frozen=True, gc=False):

@@ -11,7 +11,7 @@ import msgspec
 
 from app.domain.errors import InvalidError
 from app.domain.journals.live_transactions import LiveTransaction
-from app.domain.journals.transaction_state import OPEN, TransactionStatus
+from app.domain.journals.transaction_state import IS_OPEN, TransactionStatus
 from app.domain.page import checked_limit, decode_cursor, encode_cursor
 
 _NEVER_MS = 1 << 60
@@ -87,7 +87,7 @@ def select(
 
 
 def tally(transactions: Mapping[str, LiveTransaction]) -> Tally:
-    still_open = [live for live in transactions.values() if live.state.status in OPEN]
+    still_open = [live for live in transactions.values() if IS_OPEN[live.state.status]]
     oldest = min(still_open, key=lambda live: live.state.start_ms, default=None)
     return Tally(len(transactions), len(still_open), oldest)
 
@@ -98,9 +98,9 @@ def _matching(
 ) -> Collection[LiveTransaction]:
     found = transactions
     if query.min_open_ms > 0 or query.is_open:
-        found = [live for live in found if live.state.status in OPEN]
+        found = [live for live in found if IS_OPEN[live.state.status]]
     elif query.is_open is False:
-        found = [live for live in found if live.state.status not in OPEN]
+        found = [live for live in found if not IS_OPEN[live.state.status]]
     if query.min_open_ms > 0:
         started_before = now_ms - query.min_open_ms
         found = [live for live in found if live.state.start_ms <= started_before]
@@ -129,7 +129,7 @@ def _first(
             long_open = {
                 live.transactional_id: live.state.start_ms
                 for live in found
-                if live.state.status in OPEN and live.state.start_ms <= long_ago
+                if IS_OPEN[live.state.status] and live.state.start_ms <= long_ago
             }
             first = _after(start, ((start_ms, name) for name, start_ms in long_open.items()), number)
             others = (live.transactional_id for live in found if live.transactional_id not in long_open)
@@ -140,7 +140,7 @@ def _first(
             )
         case TransactionSort.OLDEST:
             keyed = (
-                (state.start_ms if state.status in OPEN else _NEVER_MS - state.last_update_ms, live.transactional_id)
+                (state.start_ms if IS_OPEN[state.status] else _NEVER_MS - state.last_update_ms, live.transactional_id)
                 for live in found
                 for state in (live.state,)
             )

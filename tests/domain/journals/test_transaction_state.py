@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.journals.transaction_state import (
+    IS_OPEN,
     TopicPartitions,
     TransactionState,
     TransactionStatus,
@@ -85,3 +86,7 @@ def test_unknown_status_is_not_guessed_at() -> None:
     data = bytearray(encode_value(state))
     data[16] = 99
     assert decode_value(bytes(data)) == Undecodable("malformed value: unknown transaction status 99", bytes(data))
+
+
+def test_open_ones_are_found_by_their_number_too() -> None:
+    assert [IS_OPEN[status] for status in TransactionStatus] == [status.is_open for status in TransactionStatus]
