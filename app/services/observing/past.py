@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 
-from app.domain.fencing_events.record import FencingFilter
+from app.domain.fencing_events.record import FencingFilter, FencingPlace
 from app.domain.journals.live_transactions import LiveTransaction, Step, StepKind
 from app.domain.runs.task import TaskStatus
 from app.domain.storable import moment_of_ms, storable_text
@@ -16,6 +16,7 @@ from app.ports.unit_of_work import UnitOfWork
 
 _FENCINGS = 20
 _TASK_EVENTS = 200
+_TOLD_AGAIN = timedelta(seconds=1)
 
 _OF_STEPS = {
     StepKind.FIRST_SEEN: "Seen for the first time: what was before is not in the journal any more.",
@@ -41,27 +42,71 @@ class PastEvent(msgspec.Struct, frozen=True, kw_only=True):
         return self.producer_id is not None
 
 
-async def past_of(
+class Story(msgspec.Struct, frozen=True, kw_only=True):
+    """past: newest first. holder: the newest attempt of the task that owns the id, as it was last heard of.
+
+    What is older than the journal, the retention of events and the kept steps is not in it.
+    """
+
+    past: tuple[PastEvent, ...]
+    holder: TaskStatus | None
+
+
+class Storyteller:
+    """For whoever looks at one id many times a second: the database is asked once a second, or when it had a step."""
+
+    def __init__(self) -> None:
+        self._told: Story | None = None
+        self._told_at: datetime | None = None
+        self._steps: tuple[Step, ...] = ()
+
+    async def story_of(
+        self,
+        uow: UnitOfWork,
+        live: LiveTransaction,
+        owner: TransactionalIdOwner | None,
+        *,
+        kafka_cluster_id: str,
+        now: datetime,
+    ) -> Story:
+        is_old = self._told_at is None or not timedelta() <= now - self._told_at < _TOLD_AGAIN
+        if self._told is None or is_old or live.steps != self._steps:
+            past = await _past_of(uow, live, owner, kafka_cluster_id=kafka_cluster_id)
+            holder = None if owner is None else await _holder_of(uow, owner)
+            self._told = Story(past=tuple(past), holder=holder)
+            self._told_at, self._steps = now, live.steps
+        return self._told
+
+
+async def _past_of(
     uow: UnitOfWork, live: LiveTransaction, owner: TransactionalIdOwner | None, *, kafka_cluster_id: str
 ) -> list[PastEvent]:
-    """Newest first. What is older than the journal, the retention of events and the kept steps is not there."""
     found = [_of_step(step) for step in live.steps]
     name = storable_text(live.transactional_id)
     wanted = FencingFilter(kafka_cluster_id=kafka_cluster_id, transactional_id=name)
     for record in (await uow.fencing.list(wanted, after=None, limit=_FENCINGS)).items:
-        verdict, place = record.event.verdict, record.place
-        who = None
-        if place.pipeline is not None and place.ordinal is not None:
-            who = f"{place.pipeline} {place.ordinal}.{place.task} attempt {place.attempt} on {place.host}"
-        event = PastEvent(at=moment_of_ms(verdict.at_ms), what=str(verdict.cause), sentence=verdict.sentence, who=who)
-        found.append(event)
+        verdict = record.event.verdict
+        found.append(
+            PastEvent(
+                at=moment_of_ms(verdict.at_ms),
+                what=str(verdict.cause),
+                sentence=verdict.sentence,
+                who=_who(record.place),
+            )
+        )
     if owner is not None:
         found += [event async for event in _of_task(uow, owner)]
     return sorted(found, key=lambda event: event.at, reverse=True)
 
 
-async def holder_of(uow: UnitOfWork, owner: TransactionalIdOwner) -> TaskStatus | None:
-    """The newest attempt of the task that owns an id, as it was last heard of; None: its pipeline has never run."""
+def _who(place: FencingPlace) -> str | None:
+    if place.pipeline is None or place.ordinal is None:
+        return None
+    return f"{place.pipeline} {place.ordinal}.{place.task} attempt {place.attempt} on {place.host}"
+
+
+async def _holder_of(uow: UnitOfWork, owner: TransactionalIdOwner) -> TaskStatus | None:
+    """None: its pipeline has never run, or the task has not been heard of."""
     pipeline = await uow.pipelines.find(owner.pipeline)
     if pipeline is None or pipeline.current_run is None:
         return None

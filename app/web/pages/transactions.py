@@ -15,9 +15,9 @@ from app.domain.journals.transaction_state import TransactionStatus
 from app.domain.observing.transaction_list import Owner, TransactionQuery, TransactionSort
 from app.ports.unit_of_work import UnitOfWork
 from app.services.defining import clusters
-from app.services.observing import past, transactions
+from app.services.observing import transactions
 from app.services.observing.observations import notice_of
-from app.services.observing.past import PastEvent
+from app.services.observing.past import PastEvent, Storyteller
 from app.services.observing.transactions import ObservedTransaction
 from app.web.dependencies import Wiring, WiringDep, may
 from app.web.pages.frame import screen
@@ -168,6 +168,8 @@ def row_of(item: ObservedTransaction) -> Mapping[str, Any]:
 
 
 def looking_at_one(wiring: Wiring, cluster: str, transactional_id: str) -> Look:
+    storyteller = Storyteller()
+
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
         del principal
         kafka_cluster_id = (await clusters.get_cluster(uow, cluster)).kafka_cluster_id
@@ -189,14 +191,14 @@ def looking_at_one(wiring: Wiring, cluster: str, transactional_id: str) -> Look:
             # It may come: the page stays and goes on looking.
             return replace(shown, status=404, context=context | {"row": None, "why_not": error.message})
         item = found.transaction
-        happened = await past.past_of(uow, item.live, item.owner, kafka_cluster_id=kafka_cluster_id)
+        story = await storyteller.story_of(uow, item.live, item.owner, kafka_cluster_id=kafka_cluster_id, now=now)
         context |= {
             "row": row_of(item),
             "live": item.live,
-            "holder": None if item.owner is None else await past.holder_of(uow, item.owner),
+            "holder": story.holder,
             "pending": found.pending_offsets,
-            "past": happened,
-            "timeline": _timeline(happened, now=now),
+            "past": story.past,
+            "timeline": _timeline(story.past, now=now),
         }
         return shown
 
