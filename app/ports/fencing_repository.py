@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Protocol
 
 from app.domain.fencing_events.evidence import Evidence
-from app.domain.fencing_events.fencing_event import FencingEvent, FencingKey
+from app.domain.fencing_events.fencing_event import Cause, FencingEvent, FencingKey
 from app.domain.fencing_events.record import Correction, FencingFilter, FencingPlace, FencingRecord
 from app.domain.page import Page
 
@@ -37,6 +37,10 @@ class FencingRepository(Protocol):
 
     async def list(self, wanted: FencingFilter, *, after: str | None, limit: int) -> Page[FencingRecord]:
         """Newest first, by when it happened."""
+        ...
+
+    async def count_by_cause(self, wanted: FencingFilter) -> dict[Cause, int]:
+        """How many of each cause match; causes without any are left out."""
         ...
 
     async def place_of_producer(self, key: FencingKey) -> FencingPlace:

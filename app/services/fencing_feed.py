@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from app.domain.fencing_events.fencing_event import Cause
 from app.domain.fencing_events.record import FencingFilter, FencingRecord
 from app.domain.page import Page
 from app.ports.unit_of_work import UnitOfWork
@@ -21,18 +22,29 @@ async def list_lines(
     uow: UnitOfWork, wanted: FencingFilter, *, cluster: str | None, after: str | None = None, limit: int = 50
 ) -> Page[FencingLine]:
     """Newest first, of one cluster or of all. Raises NotFoundError for a cluster that is not there, InvalidError."""
-    if cluster is not None:
-        wanted = msgspec.structs.replace(wanted, kafka_cluster_id=(await uow.clusters.get(cluster)).kafka_cluster_id)
+    wanted = await _of_cluster(uow, wanted, cluster)
     page = await fencing_events.list_events(uow, wanted, after=after, limit=limit)
     names = await _names(uow)
     items = tuple(FencingLine(cluster=_name_of(record, names, cluster), record=record) for record in page.items)
     return Page(items=items, next_cursor=page.next_cursor)
 
 
+async def count_by_cause(uow: UnitOfWork, wanted: FencingFilter, *, cluster: str | None) -> dict[Cause, int]:
+    """The commonest first. Raises NotFoundError for a cluster that is not there."""
+    counts = await uow.fencing.count_by_cause(await _of_cluster(uow, wanted, cluster))
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
 async def get_line(uow: UnitOfWork, record_id: str) -> FencingLine:
     """Raises NotFoundError."""
     record = await fencing_events.get_event(uow, record_id)
     return FencingLine(cluster=_name_of(record, await _names(uow), None), record=record)
+
+
+async def _of_cluster(uow: UnitOfWork, wanted: FencingFilter, cluster: str | None) -> FencingFilter:
+    if cluster is None:
+        return wanted
+    return msgspec.structs.replace(wanted, kafka_cluster_id=(await uow.clusters.get(cluster)).kafka_cluster_id)
 
 
 async def _names(uow: UnitOfWork) -> dict[str, str]:

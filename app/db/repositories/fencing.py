@@ -15,7 +15,7 @@ from app.db.repositories.runs import checked_uuid, cursor_moment
 from app.db.tables.fencing import fencing_events
 from app.domain.errors import NotFoundError
 from app.domain.fencing_events.evidence import Evidence
-from app.domain.fencing_events.fencing_event import FencingEvent, FencingKey, FencingKind, Verdict
+from app.domain.fencing_events.fencing_event import Cause, FencingEvent, FencingKey, FencingKind, Verdict
 from app.domain.fencing_events.record import Correction, FencingFilter, FencingPlace, FencingRecord
 from app.domain.page import Page, decode_cursor, encode_cursor
 from app.domain.storable import moment_of_ms
@@ -95,16 +95,7 @@ class SqlFencing:
         return _record(row)
 
     async def list(self, wanted: FencingFilter, *, after: str | None, limit: int) -> Page[FencingRecord]:
-        statement = sa.select(_T).order_by(_T.c.at.desc(), _T.c.id.desc()).limit(limit + 1)
-        for name in ("kafka_cluster_id", "transactional_id", "pipeline", "cause"):
-            if (value := getattr(wanted, name)) is not None:
-                statement = statement.where(_T.c[name] == value)
-        if wanted.since is not None:
-            statement = statement.where(_T.c.at >= wanted.since)
-        if wanted.until is not None:
-            statement = statement.where(_T.c.at < wanted.until)
-        if not wanted.with_what_is_none:
-            statement = statement.where(_T.c.is_fencing)
+        statement = sa.select(_T).where(*_matching(wanted)).order_by(_T.c.at.desc(), _T.c.id.desc()).limit(limit + 1)
         if after is not None:
             at, record_id = decode_cursor(after, keys=2)
             last = sa.tuple_(sa.literal(cursor_moment(at)), sa.literal(checked_uuid(record_id), _T.c.id.type))
@@ -113,6 +104,10 @@ class SqlFencing:
         items = tuple(_record(row) for row in rows[:limit])
         cursor = encode_cursor(rows[limit - 1].at.isoformat(), items[-1].id) if len(rows) > limit else None
         return Page(items=items, next_cursor=cursor)
+
+    async def count_by_cause(self, wanted: FencingFilter) -> dict[Cause, int]:
+        counted = sa.select(_T.c.cause, sa.func.count().label("events")).where(*_matching(wanted)).group_by(_T.c.cause)
+        return {Cause(row.cause): row.events for row in await self._db.rows(counted)}
 
     async def place_of_producer(self, key: FencingKey) -> FencingPlace:
         row = await self._db.row(
@@ -135,6 +130,21 @@ class SqlFencing:
             attempt=row.attempt,
             host=row.host,
         )
+
+
+def _matching(wanted: FencingFilter) -> list[sa.ColumnElement[bool]]:
+    conditions = [
+        _T.c[name] == value
+        for name in ("kafka_cluster_id", "transactional_id", "pipeline", "cause")
+        if (value := getattr(wanted, name)) is not None
+    ]
+    if wanted.since is not None:
+        conditions.append(_T.c.at >= wanted.since)
+    if wanted.until is not None:
+        conditions.append(_T.c.at < wanted.until)
+    if not wanted.with_what_is_none:
+        conditions.append(_T.c.is_fencing)
+    return conditions
 
 
 def _values(event: FencingEvent, place: FencingPlace) -> dict[str, Any]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from enum import StrEnum
 
 import msgspec
 
 from app.domain.fencing_events.evidence import Evidence
+from app.domain.storable import moment_of_ms
 
 
 class FencingKind(StrEnum):
@@ -92,3 +94,8 @@ class FencingEvent(msgspec.Struct, frozen=True, kw_only=True):
     key: FencingKey
     verdict: Verdict
     evidence: tuple[Evidence, ...]
+
+    @property
+    def at(self) -> datetime:
+        """When it happened."""
+        return moment_of_ms(self.verdict.at_ms)

@@ -7,6 +7,7 @@ from fastapi import APIRouter
 from app.web.pages import (
     clusters,
     commands,
+    fencing,
     groups,
     login,
     overview,
@@ -29,6 +30,7 @@ for _module in (
     transactions,
     groups,
     stuck,
+    fencing,
     clusters,
     partition_log,
     commands,

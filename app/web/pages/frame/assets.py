@@ -22,6 +22,7 @@ STYLESHEETS = tuple(
         "state",
         "ids",
         "chain",
+        "lanes",
         "buttons",
         "tables",
         "batches",

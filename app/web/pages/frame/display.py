@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from markupsafe import Markup, escape
 
+from app.domain.fencing_events.fencing_event import Cause
 from app.domain.journals.live_groups import GroupState
 from app.domain.journals.transaction_state import TransactionStatus
 from app.domain.observing.wording import Quality
@@ -91,6 +92,20 @@ _TONES: dict[str, str] = {
     Quality.PARTIAL: "busy",
     Quality.STALE: "warn",
     Quality.NOTHING: "idle",
+    Cause.TAKEOVER: "warn",
+    Cause.TIMEOUT: "bad",
+    Cause.OPERATOR_FENCE: "busy",
+    Cause.COORDINATOR_ABORT: "warn",
+    Cause.ZOMBIE_REFUSED: "warn",
+    Cause.UNEXPLAINED: "bad",
+    Cause.STALE_GENERATION: "warn",
+    Cause.STALE_MEMBER_EPOCH: "warn",
+    Cause.OPERATOR_ABORT: "bad",
+    Cause.HANGING_ENDED: "busy",
+    Cause.CLEAN_RESTART: "idle",
+    Cause.OWN_ABORT: "idle",
+    Cause.OWN_EPOCH: "idle",
+    Cause.EPOCHS_USED_UP: "idle",
 }
 
 
