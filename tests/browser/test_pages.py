@@ -21,6 +21,7 @@ PAGES = (
     "/transactions",
     "/groups",
     "/stuck",
+    "/fencing",
     "/clusters",
     "/commands",
     "/tokens",

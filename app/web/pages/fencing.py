@@ -178,10 +178,11 @@ def as_text(line: FencingLine) -> str:
     event = line.record.event
     verdict = event.verdict
     others = ", ".join(words(one) for one in verdict.alternatives)
+    doubt = f"; it could also be: {others}" if others else ""
     rows = [
         f"{_moment(verdict.at_ms)} {words(verdict.cause)} on {line.cluster or event.key.kafka_cluster_id}",
         verdict.sentence,
-        f"{verdict.confidence}: {_CONFIDENCE_WORDS[verdict.confidence]}{f'; it could also be: {others}' if others else ''}",
+        f"{verdict.confidence}: {_CONFIDENCE_WORDS[verdict.confidence]}{doubt}",
         *(f"  {_moment(one.at_ms)} {one.side}: {one.what} ({one.source})" for one in story_of(event).moments),
         *(f"{number}. {step}" for number, step in enumerate(runbook(verdict.cause), 1)),
     ]
