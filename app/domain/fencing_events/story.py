@@ -34,12 +34,16 @@ class Side(StrEnum):
 
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True):
-    """what: goes on from its side's name. source: where that is written, to look it up."""
+    """what: goes on from its side's name. source: where that is written, to look it up.
+
+    is_own_word: the producer itself said it, so it lived then; what is written of it may be others' doing.
+    """
 
     at_ms: int
     side: Side
     what: str
     source: str
+    is_own_word: bool = False
 
 
 class Incarnation(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,6 +136,7 @@ def _of_another(one: Evidence) -> Moment:
                 side=Side.OLD,
                 what=f"{told}{error}: {one.message}",
                 source=f"told by {one.who}",
+                is_own_word=True,
             )
         case MarkerRecord():
             where = f"{one.topic}-{one.partition}"

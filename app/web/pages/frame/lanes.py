@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import msgspec
@@ -46,14 +46,15 @@ def drawing_of(story: Story) -> Drawing:
     for side in Side:
         marks = tuple(dict.fromkeys(places[moment.at_ms] for moment in story.moments if moment.side is side))
         if marks or side is Side.OLD:
-            lanes.append(_lane(side, story, marks, taken))
+            lanes.append(_lane(side, story, marks, places))
     words = f"Producer {story.old.producer_id} epoch {story.old.producer_epoch} was ended"
     if story.new is not None:
         words += f"; producer {story.new.producer_id} epoch {story.new.producer_epoch} has its id after it"
     return Drawing(lanes=tuple(lanes), taken=taken, words=f"{words}. The table below says the same.")
 
 
-def _lane(side: Side, story: Story, marks: tuple[int, ...], taken: int) -> Lane:
+def _lane(side: Side, story: Story, marks: tuple[int, ...], places: Mapping[int, int]) -> Lane:
+    taken = places[story.taken_at_ms]
     began = min(marks, default=0)
     ended = max(marks, default=taken)
     late_until: int | None = None
@@ -61,7 +62,8 @@ def _lane(side: Side, story: Story, marks: tuple[int, ...], taken: int) -> Lane:
     if side is Side.OLD:
         producer = story.old
         # Its first record that is kept is seldom its first one.
-        began, ended, late_until = 0, taken, ended if ended > taken else None
+        said = [places[moment.at_ms] for moment in story.moments if moment.is_own_word]
+        began, ended, late_until = 0, taken, max((at for at in said if at > taken), default=None)
     elif side is Side.NEW:
         producer, ended = story.new, WIDTH
     return Lane(
