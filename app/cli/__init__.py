@@ -10,7 +10,7 @@ import typer
 def build() -> typer.Typer:
     """All commands. They are imported here, so that one command's module can be imported without all the others."""
     from app.cli import apply, clusters, db, demo, doctor, log, pipelines, runs, serve, support_bundle, tokens
-    from app.cli.transactions import ending, groups, listing, stuck
+    from app.cli.transactions import ending, fencing, groups, listing, stuck
 
     app = typer.Typer(
         name="fenceline",
@@ -30,6 +30,7 @@ def build() -> typer.Typer:
     app.command("log")(log.log)
     app.command("transactions")(listing.transactions)
     app.command("groups")(groups.groups)
+    app.command("fencing")(fencing.fencing)
     app.command("stuck")(stuck.stuck)
     app.command("fence")(ending.fence)
     app.command("end")(ending.end)

@@ -4,27 +4,14 @@ from __future__ import annotations
 
 import re
 
-from confluent_kafka import Producer
 from playwright.sync_api import Page, expect
 
 from tests.conftest import MakeTopic
 from tests.support.browser import NARROW, Site, assert_accessible
-from tests.support.kafka_clients import QUIET, initialise
 from tests.support.topics import unique_name
+from tests.support.transactions import take_over
 
-_DEADLINE_S = 20.0
 _OBSERVED_MS = 30_000
-
-
-def begin(bootstrap_servers: str, topic: str, name: str) -> Producer:
-    """A producer that takes the id and has written, and neither commits nor aborts."""
-    settings = {"transactional.id": name, "transaction.timeout.ms": 600_000, "linger.ms": 0}
-    producer = Producer({"bootstrap.servers": bootstrap_servers, **QUIET, **settings})
-    initialise(producer)
-    producer.begin_transaction()
-    producer.produce(topic, b"undecided", partition=0)
-    assert producer.flush(_DEADLINE_S) == 0
-    return producer
 
 
 def test_a_takeover_appears_on_the_open_page_and_is_explained(site: Site, page: Page, make_topic: MakeTopic) -> None:
@@ -37,8 +24,7 @@ def test_a_takeover_appears_on_the_open_page_and_is_explained(site: Site, page: 
     page.evaluate("window.untouched = true")
     row = page.locator("#fencing tbody tr", has_text=name)
     expect(row).to_have_count(0)
-    old = begin(site.bootstrap_servers, topic, name)
-    new = begin(site.bootstrap_servers, topic, name)
+    clients = take_over({"bootstrap.servers": site.bootstrap_servers}, topic, name)
     expect(row).to_have_count(1, timeout=_OBSERVED_MS)
     expect(row.locator(".pill")).to_have_text("takeover")
     expect(row).to_contain_text(f"A new producer took {name}")
@@ -59,7 +45,7 @@ def test_a_takeover_appears_on_the_open_page_and_is_explained(site: Site, page: 
     site.picture(page, "fencing")
     page.set_viewport_size(NARROW)  # pyright: ignore[reportArgumentType] - a dict of the same two numbers
     assert_accessible(page, what="a fencing event on a phone")
-    del old, new
+    del clients
 
 
 def test_the_feed_is_filtered_by_a_form_and_its_address(site: Site, page: Page) -> None:

@@ -88,6 +88,8 @@ async def test_one_event_has_what_proves_it_and_whose_it_was(began: datetime, vi
         "Ongoing",
     ]
     assert [one["message"] for one in body["evidence"] if one["source"] == "client"] == ["could not commit"]
+    assert [one["side"] for one in body["moments"] if not one["is_own_word"]] == ["old", "old", "old", "new", "new"]
+    assert len(body["runbook"]) == 3
 
 
 async def test_correction_says_what_was_told_before(wiring: Wiring, viewer: httpx.AsyncClient) -> None:

@@ -12,7 +12,7 @@ from pydantic_core import PydanticUndefined
 
 from app.domain import access, command
 from app.domain.clusters import cluster
-from app.domain.fencing_events import evidence, record
+from app.domain.fencing_events import evidence, record, story
 from app.domain.journals import live_transactions, transaction_state
 from app.domain.partition_log import content, entries, look
 from app.domain.pipelines import pipeline, pipeline_record
@@ -78,6 +78,7 @@ ANSWERS: list[tuple[type[BaseModel], type[msgspec.Struct], set[str]]] = [
     (fencing.ClientWord, evidence.ClientWord, set()),
     (fencing.CommandWord, evidence.CommandWord, set()),
     (fencing.FencingPlace, record.FencingPlace, set()),
+    (fencing.Moment, story.Moment, set()),
     (fencing.RecordedState, live_transactions.RecordedState, set()),
     (fencing.TopicPartitions, transaction_state.TopicPartitions, set()),
     (stuck_schemas.Explanation, diagnosis.Explanation, set()),

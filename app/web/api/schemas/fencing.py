@@ -11,6 +11,8 @@ from pydantic import Field
 from app.domain.fencing_events import evidence
 from app.domain.fencing_events import fencing_event as domain_event
 from app.domain.fencing_events.fencing_event import Cause, Confidence, FencingKind
+from app.domain.fencing_events.runbook import runbook
+from app.domain.fencing_events.story import Side, story_of
 from app.domain.runs.task import EventKind
 from app.domain.storable import moment_of_ms
 from app.services.fencing_feed import FencingLine
@@ -162,10 +164,22 @@ class FencingEvent(Verdict):
         return cls.of(line.record.event.key, **_told(line))
 
 
+class Moment(Answer):
+    """One piece of the evidence in words: whose moment it is, what was done, and where that is written."""
+
+    at_ms: int
+    side: Side
+    what: str
+    source: str
+    is_own_word: Annotated[bool, Field(description="The producer that was ended said it itself.")]
+
+
 class FencingEventDetail(FencingEvent):
     """With what proves it, and what was said of it before, oldest first."""
 
     evidence: list[Evidence]
+    moments: list[Moment]
+    runbook: Annotated[list[str], Field(description="What to do next, in this order.")]
     corrections: list[Correction]
 
     @classmethod
@@ -176,6 +190,8 @@ class FencingEventDetail(FencingEvent):
             record.event.key,
             **_told(line),
             evidence=[_evidence(one) for one in record.event.evidence],
+            moments=story_of(record.event).moments,
+            runbook=runbook(record.event.verdict.cause),
             corrections=corrections,
         )
 
