@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Protocol
 
@@ -41,6 +41,14 @@ class FencingRepository(Protocol):
 
     async def count_by_cause(self, wanted: FencingFilter) -> dict[Cause, int]:
         """How many of each cause match; causes without any are left out."""
+        ...
+
+    async def add_told(self, told: Mapping[tuple[str, Cause], int]) -> None:
+        """Count so many more events of these Kafka clusters and causes; locks their counts until the end."""
+        ...
+
+    async def told(self) -> dict[tuple[str, Cause], int]:
+        """How many events ever said this cause of a Kafka cluster; one that was corrected is counted under each."""
         ...
 
     async def place_of_producer(self, key: FencingKey) -> FencingPlace:

@@ -7,8 +7,10 @@ listener with `case_of_word`, a command of ours with `case_of_command`, a look a
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
+from typing import NamedTuple
 
 import msgspec
 
@@ -34,17 +36,29 @@ async def record_cases(uow: UnitOfWork, cases: Iterable[Case], *, now: datetime)
     wanted = {case.key: case for case in joined(storable(_indexable(case)) for case in cases)}
     kept = await uow.fencing.evidence_of(wanted)
     changed: list[FencingEvent] = []
+    told_anew: Counter[tuple[str, Cause]] = Counter()
     for key in sorted(wanted, key=msgspec.structs.astuple):
         case = wanted[key]
         if key in kept and merged(kept[key], case.evidence) == kept[key]:
             continue
-        event = await _record(uow, case, now=now)
-        if event is not None:
-            changed.append(event)
+        change = await _record(uow, case, now=now)
+        if change is not None:
+            changed.append(change.event)
+            cause = change.event.verdict.cause
+            told_anew[key.kafka_cluster_id, cause] += change.cause_before is not cause
+    if told_anew.total():
+        await uow.fencing.add_told(+told_anew)
     return changed
 
 
-async def _record(uow: UnitOfWork, case: Case, *, now: datetime) -> FencingEvent | None:
+class _Change(NamedTuple):
+    """cause_before: what was said of it until now; None of a new one."""
+
+    event: FencingEvent
+    cause_before: Cause | None = None
+
+
+async def _record(uow: UnitOfWork, case: Case, *, now: datetime) -> _Change | None:
     before = await uow.fencing.find(case.key, for_update=True)
     if before is None:
         event = told(case)
@@ -53,7 +67,7 @@ async def _record(uow: UnitOfWork, case: Case, *, now: datetime) -> FencingEvent
         place = place_of(event, await uow.fencing.place_of_producer(event.key))
         if await uow.fencing.add(event, place=place, now=now):
             _notify(uow, event, place.pipeline)
-            return event
+            return _Change(event)
         before = await uow.fencing.find(case.key, for_update=True)
     if before is None:
         # Another server wrote it and retention has removed it, all since our first look: it was too old to keep.
@@ -65,7 +79,7 @@ async def _record(uow: UnitOfWork, case: Case, *, now: datetime) -> FencingEvent
     corrections = corrected(before.corrections, before.event.verdict, event.verdict, at=now)
     await uow.fencing.change(before.id, event, place=place, corrections=corrections, now=now)
     _notify(uow, event, place.pipeline)
-    return event
+    return _Change(event, before.event.verdict.cause)
 
 
 async def list_events(

@@ -35,6 +35,15 @@ async def count_by_cause(uow: UnitOfWork, wanted: FencingFilter, *, cluster: str
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
+async def told_by_cluster(uow: UnitOfWork) -> dict[str, dict[Cause, int]]:
+    """How often each cause was ever told of each registered cluster; 0 where it never was."""
+    told = await uow.fencing.told()
+    return {
+        one.name: {cause: told.get((one.kafka_cluster_id, cause), 0) for cause in Cause}
+        for one in await uow.clusters.list_all()
+    }
+
+
 async def get_line(uow: UnitOfWork, record_id: str) -> FencingLine:
     """Raises NotFoundError."""
     record = await fencing_events.get_event(uow, record_id)

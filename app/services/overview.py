@@ -10,6 +10,9 @@ import msgspec
 
 from app.domain.clusters.cluster import Cluster
 from app.domain.command import Command
+from app.domain.fencing_events.evidence import ClientWord
+from app.domain.fencing_events.fencing_event import Cause
+from app.domain.fencing_events.record import FencingFilter
 from app.domain.pipelines.pipeline import PipelineDefinition
 from app.domain.pipelines.pipeline_record import Pipeline, Revision
 from app.domain.runs.instance import Instance
@@ -19,9 +22,14 @@ from app.domain.runs.series import RunSample, RunTotals
 from app.domain.runs.task import TaskEventRecord, TaskStatus, ZombieSighting
 from app.domain.transactions.mapping import PartitionMapping
 from app.ports.unit_of_work import UnitOfWork
+from app.services import fencing_feed
+from app.services.fencing_feed import FencingLine
 
 CHART_SPAN = timedelta(minutes=15)
 LIST_LIMIT = 500
+FENCING_SPAN = timedelta(hours=24)
+FENCINGS_SHOWN = 5
+EVENTS_SHOWN = 20
 
 
 class Rates(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +59,11 @@ class Happening(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
-    """`series` is the sum of all live runs; `states` counts pipelines (`never started` among the words)."""
+    """`series` is the sum of all live runs; `states` counts pipelines (`never started` among the words).
+
+    fencings: the newest of the last day, whoever's; fencing_counts: all of that day, by cause, the commonest first.
+    happened: what tasks told, without what a fencing has as its proof.
+    """
 
     at: datetime
     lines: tuple[PipelineLine, ...]
@@ -59,6 +71,8 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     rates: Rates
     needs: tuple[Need, ...]
     series: list[RunSample]
+    fencings: tuple[FencingLine, ...]
+    fencing_counts: dict[Cause, int]
     happened: tuple[Happening, ...]
     clusters: tuple[str, ...]
 
@@ -97,6 +111,14 @@ async def overview(uow: UnitOfWork, *, now: datetime) -> Overview:
     """Is everything exactly once right now, and if not, where?"""
     lines = await pipeline_lines(uow, now=now)
     live = [line.run.id for line in lines if line.run is not None and line.run.ended_at is None]
+    of_a_day = FencingFilter(since=now - FENCING_SPAN)
+    fencings = (await fencing_feed.list_lines(uow, of_a_day, cluster=None, limit=EVENTS_SHOWN)).items
+    told = {
+        (word.run_id, word.event_id)
+        for line in fencings
+        for word in line.record.event.evidence
+        if isinstance(word, ClientWord)
+    }
     return Overview(
         at=now,
         lines=tuple(lines),
@@ -104,9 +126,12 @@ async def overview(uow: UnitOfWork, *, now: datetime) -> Overview:
         rates=_sum_of([line.rates for line in lines]),
         needs=tuple(need for line in lines for need in line.needs),
         series=await uow.tasks.summed_series(live, since=now - CHART_SPAN),
+        fencings=fencings[:FENCINGS_SHOWN],
+        fencing_counts=await fencing_feed.count_by_cause(uow, of_a_day, cluster=None),
         happened=tuple(
             Happening(pipeline=name, event=event)
-            for name, event in await uow.tasks.recent_events(pipeline=None, limit=20)
+            for name, event in await uow.tasks.recent_events(pipeline=None, limit=EVENTS_SHOWN)
+            if (event.run_id, event.event_id) not in told
         ),
         clusters=tuple(cluster.name for cluster in await uow.clusters.list_all()),
     )

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from prometheus_client import CollectorRegistry, Counter, Gauge, Info, ProcessCollector, generate_latest
 
 from app.domain.errors import FencelineError
+from app.domain.fencing_events.fencing_event import Cause
 from app.domain.observing.snapshot import Phase, Snapshot
 from app.domain.runs.run import RunState
 from app.domain.runs.series import RunTotals
-from app.services import overview
+from app.services import fencing_feed, overview
 from app.services.overview import PipelineLine
 from app.web.dependencies import Wiring
 
@@ -29,9 +30,11 @@ async def exposition(wiring: Wiring) -> bytes:
             lines = await overview.pipeline_lines(uow, now=wiring.clock.now())
             runs = [line.run.id for line in lines if line.run is not None]
             totals = await uow.tasks.totals(runs)
+            fencings = await fencing_feed.told_by_cluster(uow)
     except FencelineError:
         return generate_latest(registry)
     _pipelines(registry, lines)
+    _fencings(registry, fencings)
     _totals(registry, {line.pipeline.name: totals[line.run.id] for line in lines if line.run and line.run.id in totals})
     return generate_latest(registry)
 
@@ -89,6 +92,19 @@ def _pipelines(registry: CollectorRegistry, lines: list[PipelineLine]) -> None:
             value = getattr(line.rates, field)
             if value is not None:
                 gauge.labels(name).set(value)
+
+
+def _fencings(registry: CollectorRegistry, told: dict[str, dict[Cause, int]]) -> None:
+    """Kept in Postgres: every server says the same, and a restart loses nothing."""
+    events = Counter(
+        "fenceline_fencing_events",
+        "Events told of a cluster; one that is corrected counts under each cause that was said",
+        ["cluster", "cause", "is_fencing"],
+        registry=registry,
+    )
+    for cluster, of_cluster in told.items():
+        for cause, number in of_cluster.items():
+            events.labels(cluster, cause.value, str(cause.is_fencing).lower()).inc(number)
 
 
 def _totals(registry: CollectorRegistry, totals: dict[str, RunTotals]) -> None:

@@ -133,6 +133,8 @@ async def test_several_servers_write_the_same_at_once(plane: ControlPlane) -> No
     records = await kept(plane)
     assert len(records) == len(coordinators)
     assert {len(record.event.evidence) for record in records} == {5}
+    async with plane.uow() as uow:
+        assert set((await uow.fencing.told()).values()) == {1}, "an event was counted by two servers"
 
 
 async def test_own_abort_of_a_kip_890_client_only_corrects(plane: ControlPlane) -> None:

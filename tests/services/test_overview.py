@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from app.domain.fencing_events.fencing_event import Cause
 from app.domain.runs.instance import InstanceState
 from app.domain.runs.needs import Severity
 from app.domain.runs.run import RunState
@@ -155,6 +156,27 @@ async def test_what_happened_leaves_out_plain_assignments_but_on_its_own_page(pl
         ("flights", EventKind.FENCED)
     ]
     assert len((await page(plane)).events) == len((await run_page(plane, run.id)).events) == 3
+
+
+async def test_fencing_is_told_once_with_its_cause(plane: ControlPlane) -> None:
+    """Not as the task's event beside it, which is among its proof."""
+    run = await plane.running()
+    event = TaskEvent(
+        event_id="refused",
+        kind=EventKind.FENCED,
+        at_ms=int(plane.now.timestamp() * 1000),
+        message="could not commit",
+        producer_id=7,
+        producer_epoch=0,
+    )
+    await plane.beat(task_heartbeat(run.id, events=[event]))
+    seen = await look(plane)
+    assert seen.happened == ()
+    (line,) = seen.fencings
+    assert line.record.place.pipeline == "flights"
+    assert seen.fencing_counts == {Cause.UNEXPLAINED: 1}
+    plane.pass_time(25 * 3600)
+    assert (await look(plane)).fencing_counts == {}
 
 
 async def test_a_run_shows_every_lease_and_the_zombies_that_were_seen(plane: ControlPlane) -> None:

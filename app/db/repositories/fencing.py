@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -12,7 +12,7 @@ from sqlalchemy.dialects import postgresql
 
 from app.db.connection import Connection
 from app.db.repositories.runs import checked_uuid, cursor_moment
-from app.db.tables.fencing import fencing_events
+from app.db.tables.fencing import fencing_counts, fencing_events
 from app.domain.errors import NotFoundError
 from app.domain.fencing_events.evidence import Evidence
 from app.domain.fencing_events.fencing_event import Cause, FencingEvent, FencingKey, FencingKind, Verdict
@@ -108,6 +108,22 @@ class SqlFencing:
     async def count_by_cause(self, wanted: FencingFilter) -> dict[Cause, int]:
         counted = sa.select(_T.c.cause, sa.func.count().label("events")).where(*_matching(wanted)).group_by(_T.c.cause)
         return {Cause(row.cause): row.events for row in await self._db.rows(counted)}
+
+    async def add_told(self, told: Mapping[tuple[str, Cause], int]) -> None:
+        rows = [
+            {"kafka_cluster_id": cluster, "cause": cause, "told": number}
+            for (cluster, cause), number in sorted(told.items())
+        ]
+        counted = postgresql.insert(fencing_counts).values(rows)
+        await self._db.execute(
+            counted.on_conflict_do_update(
+                constraint="pk_fencing_counts", set_={"told": fencing_counts.c.told + counted.excluded.told}
+            )
+        )
+
+    async def told(self) -> dict[tuple[str, Cause], int]:
+        rows = await self._db.rows(sa.select(fencing_counts))
+        return {(row.kafka_cluster_id, Cause(row.cause)): row.told for row in rows}
 
     async def place_of_producer(self, key: FencingKey) -> FencingPlace:
         row = await self._db.row(

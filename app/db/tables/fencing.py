@@ -45,3 +45,12 @@ fencing_events = sa.Table(
     sa.Index("ix_fencing_events_cluster", "kafka_cluster_id", "at", "id"),
     sa.Index("ix_fencing_events_pipeline", "pipeline", "at", "id"),
 )
+
+# Only grows, as Prometheus wants it of a counter: events are corrected, and go after their time.
+fencing_counts = sa.Table(
+    "fencing_counts",
+    metadata,
+    text("kafka_cluster_id", primary_key=True),
+    text("cause", primary_key=True),
+    sa.Column("told", sa.BigInteger, nullable=False),
+)

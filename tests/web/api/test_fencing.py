@@ -107,3 +107,21 @@ async def test_unknown_cluster_or_event_is_said(viewer: httpx.AsyncClient) -> No
     assert (await viewer.get(f"{BASE}/00000000-0000-0000-0000-000000000000")).status_code == 404
     for not_a_moment in ("2026-01-01", "0.5", "-1700000000", "2026-01-01T00:00:00"):
         assert (await viewer.get(BASE, params={"since": not_a_moment})).status_code == 422, not_a_moment
+
+
+async def test_metrics_count_what_was_told_and_start_at_zero(wiring: Wiring, viewer: httpx.AsyncClient) -> None:
+    async def counted(cause: str) -> float:
+        text = (await viewer.get("/metrics")).text
+        (line,) = [line for line in text.splitlines() if "fencing_events_total" in line and f'cause="{cause}"' in line]
+        return float(line.rpartition(" ")[2])
+
+    await register(wiring.unit_of_work, "a", "kafka-a")
+    now = wiring.clock.now()
+    at = now - timedelta(minutes=1)
+    assert await counted("zombie_refused") == 0
+    restarted = clean_restart("kafka-a", at=at)
+    for _ in range(2):
+        await put_down(wiring.unit_of_work, restarted, now=now)
+    assert await counted("clean_restart") == 1
+    await put_down(wiring.unit_of_work, [refusal("kafka-a", at=at)], now=now)
+    assert (await counted("clean_restart"), await counted("zombie_refused")) == (1, 1)

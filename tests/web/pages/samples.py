@@ -9,6 +9,15 @@ import msgspec
 from app.domain.access import Role, Verb
 from app.domain.clusters.cluster import Cluster
 from app.domain.command import Command
+from app.domain.fencing_events.fencing_event import (
+    Cause,
+    Confidence,
+    FencingEvent,
+    FencingKey,
+    FencingKind,
+    Verdict,
+)
+from app.domain.fencing_events.record import FencingPlace, FencingRecord
 from app.domain.pipelines.pipeline import Filter, PipelineDefinition, Project, StepOperator, Steps
 from app.domain.pipelines.pipeline_record import Pipeline, Revision
 from app.domain.runs.instance import Instance, InstanceState
@@ -26,6 +35,7 @@ from app.domain.runs.task import (
     ZombieSighting,
 )
 from app.domain.transactions.mapping import PartitionMapping, PartitionOwner
+from app.services.fencing_feed import FencingLine
 from app.services.overview import Happening, Overview, PipelineLine, PipelinePage, Rates, RunPage
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -245,6 +255,27 @@ def line(current: Run | None, *, needs: tuple[Need, ...] = ()) -> PipelineLine:
     )
 
 
+def fencing_line() -> FencingLine:
+    key = FencingKey(
+        kafka_cluster_id="k", transactional_id="fl.t.0.0", producer_id=7, producer_epoch=0, kind=FencingKind.EPOCH
+    )
+    verdict = Verdict(
+        cause=Cause.TAKEOVER,
+        confidence=Confidence.CERTAIN,
+        at_ms=int(ago(60).timestamp() * 1000),
+        sentence="A new producer took fl.t.0.0 over.",
+    )
+    record = FencingRecord(
+        id="0195f3a2-b7c8-4d1e-9a6b-3c5d7e8f9012",
+        event=FencingEvent(key=key, verdict=verdict, evidence=()),
+        place=FencingPlace(pipeline="delayed-flights"),
+        corrections=(),
+        told_at=ago(59),
+        changed_at=ago(59),
+    )
+    return FencingLine(cluster="demo", record=record)
+
+
 def overview_view(*, is_empty: bool = False, needs: tuple[Need, ...] = ()) -> Overview:
     lines = () if is_empty else (line(run(), needs=needs),)
     return Overview(
@@ -254,6 +285,8 @@ def overview_view(*, is_empty: bool = False, needs: tuple[Need, ...] = ()) -> Ov
         rates=Rates() if is_empty else RATES,
         needs=needs,
         series=[] if is_empty else series(),
+        fencings=() if is_empty else (fencing_line(),),
+        fencing_counts={} if is_empty else {Cause.TAKEOVER: 2, Cause.TIMEOUT: 1},
         happened=() if is_empty else tuple(Happening(pipeline="delayed-flights", event=item) for item in EVENTS),
         clusters=() if is_empty else ("demo",),
     )

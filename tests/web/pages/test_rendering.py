@@ -106,6 +106,13 @@ def test_an_empty_server_says_what_to_do_first() -> None:
     assert "Register a cluster" in html
 
 
+def test_overview_counts_fencings_by_cause_and_leads_to_each() -> None:
+    html = rendered("overview/_detail", {"view": samples.overview_view(), "chart": chart_of([])})
+    assert 'Fencings, last 24 hours</dt><dd data-glow="fencings">3</dd>' in html
+    assert "2 takeover · 1 timeout" in html
+    assert 'href="/fencing/0195f3a2-b7c8-4d1e-9a6b-3c5d7e8f9012"' in html
+
+
 def test_what_needs_somebody_says_what_to_do_about_it() -> None:
     html = pipeline_page(run(), needs=(NEED,))
     assert "1 of 2 tasks waits for a slot" in html
