@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from app.domain.clusters.cluster import ClusterFacts, GroupMember, TopicFacts
+from app.domain.clusters.survey import SETTINGS, Survey, SurveyedBroker
 from app.domain.partition_log.look import Landmark, Look
 from app.kafka import cluster_client, group_client, partition_log
 from app.kafka.admin_clients import AdminClients
@@ -55,6 +56,36 @@ class KafkaBrokers:
         async with self._clients.borrow(resolved) as admin:
             return await cluster_client.describe_cluster(admin, attempt)
 
+    async def survey(self, connection: Connection, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Survey:
+        resolved, attempt = await self._begin(connection, timeout_s)
+        async with self._clients.borrow(resolved) as admin:
+            cluster = await cluster_client.describe_cluster(admin, attempt)
+            broker_ids = [broker.id for broker in cluster.brokers]
+            settings, (versions, features) = await asyncio.gather(
+                cluster_client.broker_settings(admin, attempt, broker_ids),
+                self._ask(
+                    resolved,
+                    attempt,
+                    "tell versions and features",
+                    lambda client: (client.versions(broker_ids), client.features()),
+                ),
+            )
+        return Survey(
+            cluster_id=cluster.cluster_id,
+            brokers=tuple(
+                SurveyedBroker(
+                    id=broker.id,
+                    host=broker.host,
+                    port=broker.port,
+                    is_controller=broker.id == cluster.controller_id,
+                    version=versions.get(broker.id),
+                    settings=_wanted(settings.get(broker.id)),
+                )
+                for broker in cluster.brokers
+            ),
+            features=features,
+        )
+
     async def facts(
         self,
         connection: Connection,
@@ -79,7 +110,7 @@ class KafkaBrokers:
                     lambda client: (client.broker_facts(broker_ids), client.members(groups)),
                 ),
             )
-        return _facts(cluster, found, limits, abilities, _foreign(members, own_client_ids))
+        return _facts(cluster, found, list(limits.values()), abilities, _foreign(members, own_client_ids))
 
     async def topics(self, connection: Connection, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> dict[str, TopicFacts]:
         resolved, attempt = await self._begin(connection, timeout_s)
@@ -181,6 +212,11 @@ async def _bounded(attempt: Attempt, question: Callable[P, T], /, *arguments: P.
     except TimeoutError:
         # The thread ends by its own bound soon after.
         raise attempt.unreachable("no answer in time") from None
+
+
+def _wanted(settings: Settings | None) -> dict[str, str] | None:
+    """Only what is asked for: the others may be anything."""
+    return None if settings is None else {name: settings[name] for name in SETTINGS if name in settings}
 
 
 def _foreign(

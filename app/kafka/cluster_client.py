@@ -88,7 +88,7 @@ async def topic_facts(admin: Admin, attempt: Attempt, topics: Collection[str]) -
     }
 
 
-async def broker_settings(admin: Admin, attempt: Attempt, broker_ids: Iterable[int]) -> list[Settings]:
+async def broker_settings(admin: Admin, attempt: Attempt, broker_ids: Collection[int]) -> dict[int, Settings]:
     """Of each broker that answers: in a request with several, librdkafka takes one broker only."""
     # Half of the time: a broker that is away but still in the metadata must not use up that of the other questions.
     half = attempt.half()
@@ -96,10 +96,10 @@ async def broker_settings(admin: Admin, attempt: Attempt, broker_ids: Iterable[i
         *(_settings(admin, half, ResourceType.BROKER, [str(broker_id)]) for broker_id in broker_ids),
         return_exceptions=True,
     )
-    answered: list[Settings] = []
-    for settings in found:
+    answered: dict[int, Settings] = {}
+    for broker_id, settings in zip(broker_ids, found, strict=True):
         if isinstance(settings, dict):
-            answered += settings.values()
+            answered.update((broker_id, one) for one in settings.values())
         elif not isinstance(settings, UnavailableError):
             raise settings
     return answered

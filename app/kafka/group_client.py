@@ -20,6 +20,7 @@ from kafka.structs import OffsetAndMetadata  # pyright: ignore[reportMissingType
 from kafka.structs import TopicPartition as LibraryPartition  # pyright: ignore[reportMissingTypeStubs]
 
 from app.domain.clusters.cluster import GroupMember
+from app.domain.clusters.survey import Feature
 from app.domain.errors import ConflictError
 from app.kafka.attempt import Attempt
 from app.kafka.raw_client import RawClient, error_of, errors, failure, is_transient
@@ -71,12 +72,29 @@ class GroupClient(RawClient):
 
     def broker_facts(self, broker_ids: Collection[int]) -> BrokerFacts:
         """Asks every broker; one that does not answer is left out."""
-        data = self._manager.run(self._versions, broker_ids)
+        data = list(self._manager.run(self._versions, broker_ids).values())
         versions = [cast("tuple[int, int]", tuple(found.broker_version[:2])) for found in data]
         offers = [_CONSUMER_GROUP_DESCRIBE in found.api_versions for found in data]
         if not versions:
             return BrokerFacts(None, None)
         return BrokerFacts(min(versions), all(offers) and self._is_consumer_protocol_on())
+
+    def versions(self, broker_ids: Collection[int]) -> dict[int, tuple[int, int]]:
+        """(major, minor) of each broker that answers."""
+        found = self._manager.run(self._versions, broker_ids)
+        return {one: cast("tuple[int, int]", tuple(data.broker_version[:2])) for one, data in found.items()}
+
+    def features(self) -> tuple[Feature, ...]:
+        """Those that the brokers support, by name, with the level that the cluster has them at."""
+        found: Any = self._client.describe_features()
+        return tuple(
+            Feature(
+                name=name,
+                level=0 if one.get("finalized") is None else one["finalized"][1],
+                newest=None if one.get("supported") is None else one["supported"][1],
+            )
+            for name, one in sorted(found.items())
+        )
 
     def describe(self, group: str) -> GroupDescription:
         """Asked as a KIP-848 group first: a group is only known to the question of its own protocol."""
@@ -177,22 +195,20 @@ class GroupClient(RawClient):
 
     def _is_consumer_protocol_on(self) -> bool:
         """Brokers know the messages long before the cluster's feature `group.version` allows them."""
-        features: Any = self._client.describe_features()
-        finalized = features.get("group.version", {}).get("finalized")
-        return finalized is not None and finalized[1] >= 1
+        return any(feature.name == "group.version" and feature.level >= 1 for feature in self.features())
 
-    async def _versions(self, broker_ids: Collection[int]) -> list[Any]:
+    async def _versions(self, broker_ids: Collection[int]) -> dict[int, Any]:
         """Connects to all at once and leaves half of the time to the other questions when one does not answer."""
         timeout_ms = self.left_ms / 2
-        connections: list[Any] = []
+        connections: dict[int, Any] = {}
         for broker_id in broker_ids:
             with contextlib.suppress(errors.KafkaError):
-                connections.append(self._manager.get_connection(broker_id, timeout_ms=timeout_ms))
-        found: list[Any] = []
-        for connection in connections:
+                connections[broker_id] = self._manager.get_connection(broker_id, timeout_ms=timeout_ms)
+        found: dict[int, Any] = {}
+        for broker_id, connection in connections.items():
             with contextlib.suppress(errors.KafkaError):
                 await connection
-                found.append(connection.broker_version_data)
+                found[broker_id] = connection.broker_version_data
         return found
 
     async def _coordinator(self, group: str) -> int:

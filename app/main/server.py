@@ -35,6 +35,7 @@ from app.main.health import Health
 from app.ports.clock import SystemClock
 from app.services.access import tokens
 from app.services.observing.observations import Observations
+from app.services.observing.surveys import Surveys
 from app.settings import Settings
 from app.spark.instance_folders import StateFolders
 from app.state_files import write_private
@@ -89,6 +90,7 @@ class Server:
             transactions=transactions,
             changes=self._changes,
             observations=self._observations,
+            surveys=Surveys(brokers, self._clock),
             login_limit=LoginLimit(failures_per_minute=settings.login_failures_per_minute),
             health=self._health.of_parts,
             users_url=users_url,

@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from app.domain.clusters.cluster import ClusterFacts, GroupMember, TopicFacts
+from app.domain.clusters.survey import Survey
 from app.domain.partition_log.look import Landmark, Look
 
 DEFAULT_TIMEOUT_S = 5.0
@@ -69,6 +70,10 @@ class Brokers(Protocol):
     async def describe_cluster(
         self, connection: Connection, *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> ClusterDescription: ...
+
+    async def survey(self, connection: Connection, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Survey:
+        """Each broker with its version and settings, and the cluster's features; what nobody tells is left open."""
+        ...
 
     async def facts(
         self,

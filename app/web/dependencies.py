@@ -27,6 +27,7 @@ from app.ports.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from app.services.access import tokens
 from app.services.observing.held_back import HeldBack
 from app.services.observing.observations import Observations
+from app.services.observing.surveys import Surveys
 from app.settings import Settings
 from app.web.security.cookies import session_secret
 from app.web.security.login_limit import LoginLimit
@@ -72,6 +73,7 @@ class Wiring:
     transactions: TransactionBrokers
     changes: Changes
     observations: Observations
+    surveys: Surveys
     login_limit: LoginLimit
     health: Callable[[], Awaitable[Sequence[PartHealth]]]
     users_url: str

@@ -23,6 +23,7 @@ PAGES = (
     "/stuck",
     "/fencing",
     "/clusters",
+    "/clusters/demo",
     "/commands",
     "/tokens",
     "/nothing-here",

@@ -2,6 +2,7 @@
 
 import pytest
 
+from app.domain.clusters.survey import SETTINGS
 from app.embedded.kafka import KafkaCluster
 from app.kafka.admin import KafkaBrokers
 from app.ports.brokers import Connection
@@ -33,6 +34,22 @@ async def test_facts_tell_the_brokers_version_and_limits(brokers: KafkaBrokers, 
     assert facts.group_max_session_timeout_ms is not None
     assert facts.group_max_session_timeout_ms > int(TEST_BROKER_SETTINGS["group.min.session.timeout.ms"])
     assert facts.transaction_max_timeout_ms == 900_000
+
+
+async def test_survey_has_versions_features_and_the_settings_of_transactions(
+    brokers: KafkaBrokers, connection: Connection, kafka: KafkaCluster
+) -> None:
+    found = await brokers.survey(connection)
+    assert found.cluster_id == kafka.cluster_id
+    (broker,) = found.brokers
+    assert broker.is_controller
+    assert f"{broker.host}:{broker.port}" == kafka.bootstrap_servers
+    assert (broker.version or (0, 0)) >= (4, 0)
+    assert broker.settings is not None
+    assert set(broker.settings) == set(SETTINGS)
+    assert broker.settings["transaction.max.timeout.ms"] == "900000"
+    levels = {feature.name: feature.level for feature in found.features or ()}
+    assert (levels["transaction.version"], levels["group.version"]) == (2, 1)
 
 
 async def test_facts_describe_the_topics_that_exist_and_leave_out_the_others(

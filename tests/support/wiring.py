@@ -19,6 +19,7 @@ from app.kafka.transactions.brokers import KafkaTransactions
 from app.ports.clock import SystemClock
 from app.services.access import tokens
 from app.services.observing.observations import Observations
+from app.services.observing.surveys import Surveys
 from app.settings import Settings
 from app.web.dependencies import PartHealth, Wiring
 from app.web.security.login_limit import LoginLimit
@@ -51,6 +52,7 @@ async def wired(database_url: str, settings: Settings) -> AsyncGenerator[Wiring]
             transactions=KafkaTransactions(environment=os.environ, secrets_dir=settings.secrets_dir),
             changes=changes,
             observations=Observations(is_on=settings.observe, announce=changes.announce),
+            surveys=Surveys(brokers, SystemClock()),
             login_limit=LoginLimit(failures_per_minute=settings.login_failures_per_minute),
             health=health,
             users_url=USERS_URL,

@@ -10,7 +10,7 @@ from app.domain.access import Principal, Verb
 from app.services.defining import clusters
 from app.web.api.documented import refusals
 from app.web.api.idempotency import OnceDep
-from app.web.api.schemas.clusters import Cluster, ClusterDescription, ClusterGiven, ClusterList
+from app.web.api.schemas.clusters import Cluster, ClusterDescription, ClusterGiven, ClusterList, ClusterSurvey
 from app.web.api.schemas.words import NameInPath, Why
 from app.web.dependencies import Uow, WiringDep, may
 
@@ -51,6 +51,14 @@ async def register_cluster(
 async def get_cluster(name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Cluster:
     """One cluster: its brokers, and the id by which they call it."""
     return Cluster.of(await clusters.get_cluster(uow, name))
+
+
+@router.get("/{name}/survey", responses=refusals(404))
+async def survey_cluster(name: NameInPath, wiring: WiringDep, _: Annotated[Principal, may(Verb.VIEW)]) -> ClusterSurvey:
+    """Brokers, features and settings, with what to think about; of at most half a minute ago."""
+    async with wiring.unit_of_work() as uow:
+        cluster = await clusters.get_cluster(uow, name)
+    return ClusterSurvey.of_answer(await wiring.surveys.of(cluster))
 
 
 @router.post("/{name}/probe", responses=refusals(404, 409))

@@ -1,23 +1,29 @@
-"""Kafka clusters: which ones there are, whether they answer, and registering one."""
+"""Kafka clusters: which ones there are, registering one; and of one, is it set up for transactions and seen well?"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Request, Response
 
 from app.domain.access import Principal, Verb
+from app.domain.clusters.survey import feature_lines, setting_lines
 from app.domain.errors import FencelineError
+from app.domain.fencing_events.record import FencingFilter
+from app.domain.observing.snapshot import JournalStatus
 from app.domain.pipelines.pipeline import Problem
 from app.ports.unit_of_work import UnitOfWork
+from app.services import fencing_feed
 from app.services.defining import clusters
-from app.web.dependencies import Uow, WiringDep, may
+from app.services.overview import FENCING_SPAN
+from app.web.dependencies import Uow, Wiring, WiringDep, may
 from app.web.pages.frame import screen
 from app.web.pages.frame.errors import PageRoute
 from app.web.pages.frame.form_errors import by_field, problems_of
-from app.web.pages.frame.screen import Screen
+from app.web.pages.frame.screen import Look, Screen
+from app.web.pages.partition_log import moment_of
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Viewer = Annotated[Principal, may(Verb.VIEW)]
@@ -83,6 +89,55 @@ async def register(
             shown = await _look(fresh, values=values, problems=problems, status=error.status)
         return screen.show(request, shown, principal=by, now=now)
     return screen.see("clusters", said="cluster-registered")
+
+
+def looking_at(wiring: Wiring, name: str) -> Look:
+    async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
+        del principal, uow
+        # A unit of its own, and gone before the brokers are asked: the look's would keep its connection meanwhile.
+        async with wiring.unit_of_work() as fresh:
+            cluster = await clusters.get_cluster(fresh, name)
+            of_a_day = FencingFilter(since=now - FENCING_SPAN)
+            fencings = await fencing_feed.count_by_cause(fresh, of_a_day, cluster=name)
+        answer = await wiring.surveys.of(cluster)
+        survey = answer.survey
+        snapshot = wiring.observations.of(name)
+        context = {
+            "cluster": cluster,
+            "answer": answer,
+            "brokers": survey.brokers if survey else (),
+            "answering": sum(broker.version is not None for broker in survey.brokers) if survey else 0,
+            "features": feature_lines(survey) if survey else (),
+            "settings": setting_lines(survey) if survey else (),
+            "fencings": fencings,
+            "snapshot": snapshot,
+            "open": sum(one.is_open for one in snapshot.transactions.values()),
+            "journals": [_reading(status) for status in (snapshot.transaction_journal, snapshot.group_journal)],
+        }
+        # What brokers say changes all the time: it is looked at every two seconds, and they are asked less often.
+        return Screen(template="clusters/detail", title=name, context=context, concerns=frozenset())
+
+    return look
+
+
+def _reading(status: JournalStatus) -> Mapping[str, Any]:
+    is_whole = status.complete_since_ms is None
+    return {
+        "status": status,
+        "as_of": moment_of(status.as_of_ms),
+        "is_whole": is_whole,
+        "complete_since": None if is_whole else moment_of(status.complete_since_ms),
+    }
+
+
+@router.get("/clusters/{name}")
+async def show(request: Request, wiring: WiringDep, by: Viewer, name: str) -> Response:
+    return await screen.page(request, wiring, by, looking_at(wiring, name))
+
+
+@router.get("/clusters/{name}/stream")
+async def follow(request: Request, wiring: WiringDep, by: Viewer, name: str) -> Response:
+    return screen.stream(request, wiring, by, looking_at(wiring, name))
 
 
 @router.post("/clusters/{name}/probe")

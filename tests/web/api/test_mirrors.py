@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from app.domain import access, command
-from app.domain.clusters import cluster
+from app.domain.clusters import cluster, survey
 from app.domain.fencing_events import evidence, record, story
 from app.domain.journals import live_transactions, transaction_state
 from app.domain.partition_log import content, entries, look
@@ -52,6 +52,10 @@ ANSWERS: list[tuple[type[BaseModel], type[msgspec.Struct], set[str]]] = [
     (clusters.Cluster, cluster.Cluster, set()),
     (clusters.ClusterDescription, brokers.ClusterDescription, set()),
     (clusters.Broker, brokers.Broker, set()),
+    (clusters.SurveyedBroker, survey.SurveyedBroker, set()),
+    (clusters.Feature, survey.Feature, set()),
+    (clusters.SettingLine, survey.SettingLine, set()),
+    (clusters.FeatureLine, survey.FeatureLine, set()),
     (pipelines.Pipeline, pipeline_record.Pipeline, set()),
     (pipelines.Revision, pipeline_record.Revision, set()),
     (pipelines.TransformSource, pipeline_record.TransformSource, {"source"}),
@@ -193,6 +197,7 @@ def test_every_schema_is_compared_or_is_made_here() -> None:
         observing.Member,
         observing.StoredOffset,
         observing.Rebalance,
+        clusters.ClusterSurvey,
         fencing.Verdict,
         fencing.Correction,
         fencing.FencingEvent,

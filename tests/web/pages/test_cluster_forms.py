@@ -14,6 +14,7 @@ from app.embedded.kafka import KafkaCluster
 from app.web.application import create_users_app
 from app.web.dependencies import Wiring
 from tests.support.control_plane import ControlPlane
+from tests.support.fencing import register
 from tests.support.wiring import USERS_URL, client_of, settings_for_test, token_of, wired
 
 
@@ -82,3 +83,34 @@ def problem_at(answer: httpx.Response, field: str) -> str:
     _, found, rest = answer.text.partition(f'id="problem-{field}-1">')
     assert found, f"nothing is said at {field}: {answer.text}"
     return rest.partition("</span>")[0]
+
+
+async def test_cluster_shows_what_it_is_made_of_and_how_well_it_is_seen(
+    browser: httpx.AsyncClient, kafka: KafkaCluster
+) -> None:
+    form = {"name": "local", "bootstrap_servers": kafka.bootstrap_servers}
+    assert (await browser.post("/clusters", data=form)).status_code == 303
+    assert 'href="/clusters/local"' in (await browser.get("/clusters")).text
+    text = (await browser.get("/clusters/local")).text
+    assert "1 of 1" in text
+    assert kafka.bootstrap_servers in text.split('id="brokers"')[1]
+    setting = text.split('id="setting-transaction.max.timeout.ms"')[1].split("</tr>")[0]
+    assert "900000" in setting
+    assert "<strong>" not in setting
+    assert (
+        "fewer than three brokers" in text.split('id="setting-offsets.topic.replication.factor"')[1].split("</tr>")[0]
+    )
+    assert "KIP-890" in text.split('id="feature-transaction.version"')[1].split("</tr>")[0]
+    # No observer runs in this test.
+    assert text.split('id="journal-__transaction_state"')[1].split("</tr>")[0].count("connecting") == 1
+
+
+async def test_cluster_that_is_away_says_so_and_what_would_be_there(browser: httpx.AsyncClient, wiring: Wiring) -> None:
+    await register(wiring.unit_of_work, "away", "kafka-away")
+    answer = await browser.get("/clusters/away")
+    assert answer.status_code == 200
+    assert "no Kafka broker answers at 127.0.0.1:1" in answer.text
+    assert answer.text.count("No broker has answered") == 2
+    rest = (await browser.get("/api/v1/clusters/away/survey", headers={"accept": "application/json"})).json()
+    assert "no Kafka broker answers" in rest["problem"]
+    assert rest["brokers"] == []

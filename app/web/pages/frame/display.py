@@ -9,6 +9,7 @@ from markupsafe import Markup, escape
 from app.domain.fencing_events.fencing_event import Cause
 from app.domain.journals.live_groups import GroupState
 from app.domain.journals.transaction_state import TransactionStatus
+from app.domain.observing.snapshot import Phase
 from app.domain.observing.wording import Quality
 from app.domain.partition_log.entries import EntryState
 from app.domain.runs.instance import InstanceState
@@ -92,6 +93,12 @@ _TONES: dict[str, str] = {
     Quality.PARTIAL: "busy",
     Quality.STALE: "warn",
     Quality.NOTHING: "idle",
+    Phase.OFF: "idle",
+    Phase.CONNECTING: "busy",
+    Phase.ABSENT: "idle",
+    Phase.REFUSED: "bad",
+    Phase.CATCHING_UP: "busy",
+    Phase.LIVE: "good",
     Cause.TAKEOVER: "warn",
     Cause.TIMEOUT: "bad",
     Cause.OPERATOR_FENCE: "busy",

@@ -7,6 +7,8 @@ from enum import StrEnum
 
 import pytest
 
+from app.domain.fencing_events.fencing_event import Cause
+from app.domain.observing.snapshot import Phase
 from app.domain.runs.instance import InstanceState
 from app.domain.runs.run import RunState
 from app.domain.runs.task import EventKind, TaskState
@@ -15,7 +17,7 @@ from app.web.pages.frame import display
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-@pytest.mark.parametrize("states", [RunState, InstanceState, TaskState, EventKind])
+@pytest.mark.parametrize("states", [RunState, InstanceState, TaskState, EventKind, Cause, Phase])
 def test_every_state_has_a_tone(states: type[StrEnum]) -> None:
     for state in states:
         assert display.tone(state) in {"good", "busy", "warn", "bad", "idle"}
