@@ -84,7 +84,7 @@ async def test_what_is_no_fencing_is_shown_by_its_name_only(wiring: Wiring, brow
 async def test_empty_feed_says_what_would_appear(browser: httpx.AsyncClient) -> None:
     text = (await browser.get("/fencing")).text
     assert "Nothing in the last 24 hours" in text
-    assert "it appears here within a second" in text
+    assert "it appears here by itself" in text
     assert 'href="/fencing?within=month"' in text
     assert "Look further back" not in (await browser.get("/fencing", params={"within": "month"})).text
 
@@ -102,7 +102,7 @@ async def test_event_says_why_how_sure_whose_and_what_to_do(now: datetime, brows
     assert "<strong>Certain</strong>: the records allow nothing else." in text
     assert 'href="/pipelines/delayed-flights"' in text
     assert f'href="/runs/{RUN_ID}"' in text
-    assert "instance 0, lease 1 · task 1 · attempt 2 · on w1" in text
+    assert f'<a href="/runs/{RUN_ID}#task-0-1">instance 0 · task 1</a> · lease 1 · attempt 2 · on w1' in text
     assert 'href="/clusters/a/log/delayed/0"' in text
     assert text.count("<li>") - text.split('<ol class="runbook">')[0].count("<li>") == 3
     assert "__transaction_state-" in text

@@ -1,0 +1,63 @@
+"""Fencing events by the names that clusters have here."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from app.domain.errors import NotFoundError
+from app.domain.fencing_events.fencing_event import Cause
+from app.domain.fencing_events.record import FencingFilter
+from app.services import fencing_feed
+from tests.support.control_plane import ControlPlane
+from tests.support.fencing import clean_restart, put_down, refusal, takeover, timeout
+
+
+async def test_cluster_with_two_names_is_called_as_it_was_asked_for(plane: ControlPlane) -> None:
+    for name in ("b", "a"):
+        await plane.cluster(name, kafka_cluster_id="kafka-1")
+    await put_down(plane.uow, takeover("kafka-1", at=plane.now), now=plane.now)
+    async with plane.uow() as uow:
+        names = [
+            (await fencing_feed.list_lines(uow, FencingFilter(), cluster=asked)).items[0].cluster
+            for asked in (None, "a", "b")
+        ]
+    assert names == ["a", "a", "b"]
+
+
+async def test_counts_are_of_what_matches_the_commonest_first(plane: ControlPlane) -> None:
+    await plane.cluster("a", kafka_cluster_id="kafka-1")
+    at = plane.now - timedelta(hours=2)
+    cases = [
+        *takeover("kafka-1", at=at),
+        *timeout("kafka-2", at=at),
+        *timeout("kafka-3", at=at),
+        *clean_restart("kafka-4", at=at),
+    ]
+    await put_down(plane.uow, cases, now=plane.now)
+    async with plane.uow() as uow:
+        everything = await fencing_feed.count_by_cause(uow, FencingFilter(), cluster=None)
+        of_a = await fencing_feed.count_by_cause(uow, FencingFilter(), cluster="a")
+        lately = await fencing_feed.count_by_cause(uow, FencingFilter(since=plane.now), cluster=None)
+        with pytest.raises(NotFoundError):
+            await fencing_feed.count_by_cause(uow, FencingFilter(), cluster="nobody")
+    assert list(everything.items()) == [(Cause.TIMEOUT, 2), (Cause.TAKEOVER, 1)]
+    assert of_a == {Cause.TAKEOVER: 1}
+    assert lately == {}
+
+
+async def test_told_only_grows_though_events_are_corrected_and_go(plane: ControlPlane) -> None:
+    await plane.cluster("a", kafka_cluster_id="kafka-1")
+    await put_down(plane.uow, clean_restart("kafka-1", at=plane.now), now=plane.now)
+    await put_down(plane.uow, [refusal("kafka-1", at=plane.now)], now=plane.now)
+    plane.pass_time(timedelta(days=31).total_seconds())
+    async with plane.uow() as uow:
+        assert (await uow.retention.expire(now=plane.now))["fencing_events"] == 1
+        told = (await fencing_feed.told_by_cluster(uow))["a"]
+        await uow.commit()
+    assert set(told) == set(Cause)
+    assert {cause: number for cause, number in told.items() if number} == {
+        Cause.CLEAN_RESTART: 1,
+        Cause.ZOMBIE_REFUSED: 1,
+    }
