@@ -61,3 +61,13 @@ async def test_told_only_grows_though_events_are_corrected_and_go(plane: Control
         Cause.CLEAN_RESTART: 1,
         Cause.ZOMBIE_REFUSED: 1,
     }
+
+
+async def test_event_that_more_evidence_only_confirms_is_not_counted_again(plane: ControlPlane) -> None:
+    await plane.cluster("a", kafka_cluster_id="kafka-1")
+    for is_in_use in (False, True):
+        await put_down(plane.uow, takeover("kafka-1", at=plane.now, is_in_use=is_in_use), now=plane.now)
+    async with plane.uow() as uow:
+        (line,) = (await fencing_feed.list_lines(uow, FencingFilter(), cluster=None)).items
+        assert Cause.OPERATOR_FENCE not in line.record.event.verdict.alternatives
+        assert (await fencing_feed.told_by_cluster(uow))["a"][Cause.TAKEOVER] == 1

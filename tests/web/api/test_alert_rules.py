@@ -1,0 +1,52 @@
+"""The example rules of deploy/ ask for metrics and labels that the server has."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+
+from app.domain.access import Role
+from app.domain.fencing_events.fencing_event import Cause
+from app.domain.observing.snapshot import Phase
+from app.services.observing.observations import Observations
+from app.web.dependencies import Wiring
+from tests.support.fencing import register
+from tests.support.observing import cluster
+from tests.web.api.conftest import AsRole
+
+RULES = Path(__file__).parents[3] / "deploy/prometheus-alerts.yml"
+WORDS = {"cause": set(Cause), "phase": set(Phase), "is_fencing": {"true", "false"}}
+"""What a label may say; a rule that asks for another word would never fire."""
+
+
+def rules() -> list[dict[str, Any]]:
+    document = yaml.safe_load(RULES.read_text("utf-8"))
+    return [rule for group in document["groups"] for rule in group["rules"]]
+
+
+@pytest.fixture
+async def described(wiring: Wiring, as_role: AsRole) -> str:
+    """What /metrics says with a cluster that is registered and observed."""
+    await register(wiring.unit_of_work, "c", "kafka-1")
+    observations: Observations = wiring.observations
+    observations.publish(cluster().snapshot(now_ms=1))
+    viewer: httpx.AsyncClient = await as_role(Role.VIEWER)
+    return (await viewer.get("/metrics")).text
+
+
+@pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule["alert"])
+def test_rule_asks_for_what_there_is(rule: dict[str, Any], described: str) -> None:
+    names = re.findall(r"fenceline_\w+", rule["expr"])
+    assert names
+    for name in names:
+        assert re.search(rf"^# TYPE {name.removesuffix('_total')}(_total)? ", described, re.MULTILINE), name
+    for label, asked in re.findall(r'(\w+)(?:=~|!=|=)"([^"]+)"', rule["expr"]):
+        assert set(asked.split("|")) <= WORDS[label], f"{label}={asked}"
+    said = set(re.findall(r"\$labels\.(\w+)", str(rule["annotations"])))
+    (kept,) = re.findall(r"by \(([^)]*)\)", rule["expr"])
+    assert said <= set(kept.split(", ")), "an annotation names a label that the expression drops"
