@@ -2,12 +2,14 @@
 
 import pytest
 
-from app.domain.clusters.survey import SETTINGS
+from app.domain.clusters.survey import SETTINGS, feature_lines, setting_lines
 from app.embedded.kafka import KafkaCluster
+from app.embedded.maven import OLD_KAFKA_JARS
 from app.kafka.admin import KafkaBrokers
 from app.ports.brokers import Connection
 from tests.conftest import MakeTopic
 from tests.support.brokers import TEST_BROKER_SETTINGS
+from tests.support.hanging import UNVERIFIED
 from tests.support.kafka_clients import Members, Protocol, Writer
 from tests.support.topics import unique_name
 
@@ -48,8 +50,23 @@ async def test_survey_has_versions_features_and_the_settings_of_transactions(
     assert broker.settings is not None
     assert set(broker.settings) == set(SETTINGS)
     assert broker.settings["transaction.max.timeout.ms"] == "900000"
-    levels = {feature.name: feature.level for feature in found.features or ()}
+    levels = {feature.name: feature.level for feature in found.features}
     assert (levels["transaction.version"], levels["group.version"]) == (2, 1)
+
+
+@pytest.mark.slow
+async def test_survey_of_an_old_broker_says_what_it_lacks(brokers: KafkaBrokers) -> None:
+    with KafkaCluster.start(jars=OLD_KAFKA_JARS, overrides={**TEST_BROKER_SETTINGS, **UNVERIFIED}) as old:
+        found = await brokers.survey({"bootstrap.servers": old.bootstrap_servers})
+    (broker,) = found.brokers
+    assert broker.version == (3, 9)
+    settings = {line.name: line for line in setting_lines(found)}
+    assert "Switch it on" in settings["transaction.partition.verification.enable"].advice
+    # It came with 4.x.
+    assert settings["transaction.two.phase.commit.enable"].values == ()
+    features = {line.feature.name: line for line in feature_lines(found)}
+    assert features["metadata.version"].feature.level > 0
+    assert all(line.feature.level < 2 for line in features.values() if line.feature.name == "transaction.version")
 
 
 async def test_facts_describe_the_topics_that_exist_and_leave_out_the_others(

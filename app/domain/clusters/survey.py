@@ -30,11 +30,11 @@ class Feature(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Survey(msgspec.Struct, frozen=True, kw_only=True):
-    """features: by name; None: the brokers did not say."""
+    """features: those that its brokers support, by name."""
 
     cluster_id: str
     brokers: tuple[SurveyedBroker, ...]
-    features: tuple[Feature, ...] | None
+    features: tuple[Feature, ...]
 
 
 class SettingLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,7 +85,7 @@ def setting_lines(survey: Survey) -> tuple[SettingLine, ...]:
 
 def feature_lines(survey: Survey) -> tuple[FeatureLine, ...]:
     """The features that matter here, those first of which something follows."""
-    known = {feature.name: feature for feature in survey.features or ()}
+    known = {feature.name: feature for feature in survey.features}
     return tuple(
         FeatureLine(
             feature=known[name], meaning=meaning, advice=upgrade if 0 <= known[name].level < wanted and upgrade else ""

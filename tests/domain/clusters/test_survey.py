@@ -23,7 +23,7 @@ SOUND = {
 """As a new cluster of Kafka's own defaults has them."""
 
 
-def survey(*settings: dict[str, str] | None, features: tuple[Feature, ...] | None = None) -> Survey:
+def survey(*settings: dict[str, str] | None, features: tuple[Feature, ...] = ()) -> Survey:
     brokers = tuple(
         SurveyedBroker(
             id=number,

@@ -42,7 +42,7 @@ class Asked:
         await asyncio.sleep(0)
         if self.error is not None:
             raise self.error
-        return Survey(cluster_id=self.cluster_id, brokers=(), features=None)
+        return Survey(cluster_id=self.cluster_id, brokers=(), features=())
 
 
 def surveys(asked: Asked) -> tuple[Surveys, Clock]:
