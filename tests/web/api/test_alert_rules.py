@@ -45,7 +45,7 @@ def test_rule_asks_for_what_there_is(rule: dict[str, Any], described: str) -> No
     assert names
     for name in names:
         assert re.search(rf"^# TYPE {name.removesuffix('_total')}(_total)? ", described, re.MULTILINE), name
-    for label, asked in re.findall(r'(\w+)(?:=~|!=|=)"([^"]+)"', rule["expr"]):
+    for label, asked in re.findall(r'(\w+)(?:=~|!~|!=|=)"([^"]+)"', rule["expr"]):
         assert set(asked.split("|")) <= WORDS[label], f"{label}={asked}"
     said = set(re.findall(r"\$labels\.(\w+)", str(rule["annotations"])))
     (kept,) = re.findall(r"by \(([^)]*)\)", rule["expr"])
