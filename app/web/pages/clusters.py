@@ -14,6 +14,7 @@ from app.domain.errors import FencelineError
 from app.domain.fencing_events.record import FencingFilter
 from app.domain.observing.snapshot import JournalStatus
 from app.domain.pipelines.pipeline import Problem
+from app.domain.storable import moment_of_ms
 from app.ports.unit_of_work import UnitOfWork
 from app.services import fencing_feed
 from app.services.defining import clusters
@@ -23,7 +24,6 @@ from app.web.pages.frame import screen
 from app.web.pages.frame.errors import PageRoute
 from app.web.pages.frame.form_errors import by_field, problems_of
 from app.web.pages.frame.screen import Look, Screen
-from app.web.pages.partition_log import moment_of
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Viewer = Annotated[Principal, may(Verb.VIEW)]
@@ -121,12 +121,12 @@ def looking_at(wiring: Wiring, name: str) -> Look:
 
 
 def _reading(status: JournalStatus) -> Mapping[str, Any]:
-    is_whole = status.complete_since_ms is None
+    since_ms = status.complete_since_ms
     return {
         "status": status,
-        "as_of": moment_of(status.as_of_ms),
-        "is_whole": is_whole,
-        "complete_since": None if is_whole else moment_of(status.complete_since_ms),
+        "as_of": moment_of_ms(status.as_of_ms) if status.as_of_ms >= 0 else None,
+        "is_whole": since_ms is None,
+        "complete_since": moment_of_ms(since_ms) if since_ms is not None and since_ms >= 0 else None,
     }
 
 
