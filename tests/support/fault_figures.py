@@ -18,7 +18,11 @@ FIGURES = os.environ.get("FENCELINE_FAULT_FIGURES")
 def measured(running: RunningPipeline, fault: str) -> Generator[None]:
     """Ends with the proof; notes how long the block took, and the longest gap of any partition from its begin on."""
     began = now()
-    yield
+    try:
+        yield
+    except AssertionError as failed:
+        failed.add_note(running.story())
+        raise
     recovered_s = now() - began
     running.assert_nothing_lost_nothing_double()
     gap_s = running.longest_gap_s(since=began)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+import httpx
 import psutil
 
 from app.embedded.spark import Executor, SparkCluster
@@ -19,6 +20,9 @@ from tests.support.server_process import ServerProcess
 from tests.support.waiting import wait_for
 
 Json = dict[str, Any]
+
+_LOGS_TOLD = 8
+_TAIL_TOLD = 3000
 
 
 @dataclass(frozen=True)
@@ -126,6 +130,21 @@ class RunningPipeline:
         assert not audit.lost, str(audit)
         assert not audit.duplicated, str(audit)
         assert not audit.out_of_order, str(audit)
+
+    def story(self) -> str:
+        """What server, drivers and executors say of it now: for the note of a failure."""
+        told: list[str] = []
+        for path in ("", "/tasks", "/instances", "/events"):
+            try:
+                answer = self.server.ask(f"/api/v1/runs/{self.run_id}{path}").text
+            except httpx.HTTPError as error:
+                answer = f"no answer: {error}"
+            told.append(f"== run{path}\n{answer}")
+        logs = [*self.server.state_dir.glob(f"instances/{self.run_id}-*/driver.log")]
+        logs += self.cluster.data_dir.glob("**/work/**/stderr")
+        newest = sorted(logs, key=lambda path: path.stat().st_mtime)[-_LOGS_TOLD:]
+        told.extend(f"== {log}\n{log.read_text(errors='replace')[-_TAIL_TOLD:]}" for log in newest)
+        return "\n".join(told)
 
     def longest_gap_s(self, *, since: float) -> float:
         """The longest time, from `since` (time.time()) on, in which nothing of some source partition was appended."""
