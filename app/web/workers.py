@@ -6,18 +6,22 @@ It answers quickly or not at all: a worker that waits for us would still go on, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+import logging
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Annotated, TypeVar
 
 import msgspec
 from fastapi import Depends, FastAPI, Request, Response
+from msgspec.structs import replace
 
 from app.domain.access import RunTokenScope
 from app.domain.errors import UnauthenticatedError, UnavailableError
+from app.domain.fencing_events.fencing_event import Case
 from app.ports.unit_of_work import UnitOfWork
 from app.services.access import tokens
+from app.services.fencing_events import record_cases
 from app.services.observing import groups
 from app.services.running import heartbeats, instances, specifications
 from app.web import errors
@@ -28,6 +32,8 @@ from app.web.security.body_limit import BodyLimit
 from app.web.security.perimeter import Perimeter, hosts_of
 from app.wire import protocol, specification
 from app.wire.heartbeat import Claim, DriverHeartbeat, Outcome, TaskHeartbeat
+
+log = logging.getLogger(__name__)
 
 ANSWER_WITHIN_S = 1.5
 """Less than the 2 s after which a worker stops waiting."""
@@ -120,8 +126,9 @@ async def get_specification(request: Request, wiring: WiringDep, scope: Scope) -
 
 async def heartbeat(request: Request, wiring: WiringDep, scope: Scope) -> Response:
     message = await _read(request, TaskHeartbeat)
+    until = asyncio.get_running_loop().time() + ANSWER_WITHIN_S
     async with _bounded_unit(wiring) as uow:
-        answer = await heartbeats.receive_heartbeat(
+        heard = await heartbeats.receive_heartbeat(
             uow,
             message,
             scope=scope,
@@ -129,7 +136,27 @@ async def heartbeat(request: Request, wiring: WiringDep, scope: Scope) -> Respon
             generations=partial(groups.generations, wiring.observations),
         )
         await uow.commit()
-    return _answer(answer)
+    if heard.fencing and not await _recorded(wiring, heard.fencing, until=until):
+        # The task repeats them with its next heartbeat.
+        return _answer(replace(heard.answer, accepted_events=()))
+    return _answer(heard.answer)
+
+
+async def _recorded(wiring: Wiring, cases: Sequence[Case], *, until: float) -> bool:
+    """Whether what a task felt of fencing is kept now; False when others hold those rows, or Postgres is too slow."""
+    try:
+        async with asyncio.timeout_at(until), wiring.unit_of_work() as uow:
+            await record_cases(uow, cases, now=wiring.clock.now())
+            await uow.commit()
+    except (TimeoutError, UnavailableError) as error:
+        log.info(
+            "fencing that a task told of is not recorded yet, the task will repeat it: %s", error or "no time left"
+        )
+        return False
+    except Exception:
+        # Repeated, it would fail again: the event itself is kept, and the task must not fall silent over it.
+        log.exception("fencing that a task told of could not be recorded: %s", cases)
+    return True
 
 
 async def driver(request: Request, wiring: WiringDep, scope: Scope) -> Response:

@@ -22,6 +22,7 @@ from app.domain.pipelines.revision import definition_sha256
 from app.domain.runs.instance import InstanceState
 from app.domain.runs.run import Run
 from app.domain.runs.task import Counters, PartitionProgress, TaskState
+from app.services.fencing_events import record_cases
 from app.services.running import heartbeats, instances
 from app.services.running.run_endings import begin_run
 from app.wire.heartbeat import (
@@ -169,9 +170,10 @@ class ControlPlane:
     async def beat(self, heartbeat: TaskHeartbeat) -> HeartbeatAnswer:
         scope = RunTokenScope(run_id=heartbeat.run_id, ordinal=heartbeat.ordinal, lease=heartbeat.lease)
         async with self.uow() as uow:
-            answer = await heartbeats.receive_heartbeat(uow, heartbeat, scope=scope, now=self.now)
+            heard = await heartbeats.receive_heartbeat(uow, heartbeat, scope=scope, now=self.now)
+            await record_cases(uow, heard.fencing, now=self.now)
             await uow.commit()
-        return answer
+        return heard.answer
 
     async def drive(self, heartbeat: DriverHeartbeat) -> DriverAnswer:
         scope = RunTokenScope(run_id=heartbeat.run_id, ordinal=heartbeat.ordinal, lease=heartbeat.lease)

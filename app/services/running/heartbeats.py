@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -31,7 +32,6 @@ from app.domain.storable import moment_of_ms, storable
 from app.domain.transactions.mapping import PartitionMapping, PartitionOwner
 from app.ports.task_repository import LeaseContext
 from app.ports.unit_of_work import UnitOfWork
-from app.services.fencing_events import record_cases
 from app.services.running.instances import move_locked_instance
 from app.services.running.run_endings import end_run_if_over, notify_run
 from app.services.running.run_locks import lock_run
@@ -49,6 +49,16 @@ LONGEST_EVENT_ID = 200
 _REPORT_FIELDS = TaskReport.__struct_fields__
 
 
+class Heard(NamedTuple):
+    """What the task is told, and what its events tell of fencing: to be recorded in a unit of work of its own.
+
+    Those rows are shared with whoever else saw the same, and a task must not fall silent while another holds them.
+    """
+
+    answer: HeartbeatAnswer
+    fencing: list[Case]
+
+
 async def receive_heartbeat(
     uow: UnitOfWork,
     heartbeat: TaskHeartbeat,
@@ -56,7 +66,7 @@ async def receive_heartbeat(
     scope: RunTokenScope,
     now: datetime,
     generations: Callable[[str, str], Iterable[GroupRecord]] = lambda _, __: (),
-) -> HeartbeatAnswer:
+) -> Heard:
     """Keep what a task says and tell it what is wanted of it, and whether its (lease, attempt) is the current one.
 
     generations: those that the journal shows of a group (cluster's name, group), as far as this server reads it.
@@ -95,18 +105,17 @@ async def receive_heartbeat(
         if _ownership_changed(own, report) or report.sequence % RETAKE_EVERY == 0:
             await _follow_ownership(uow, context, report, now=now)
     sampled = await uow.tasks.sample(report.run_id, now=now, fresh_for=FRESH_FOR)
-    # Last, because its rows are locked after all others.
-    await record_cases(uow, fencing_cases(heartbeat, context, generations), now=now)
     if sampled or state_changed or events:
         uow.notify("run", report.run_id)
         uow.notify("pipeline", context.pipeline)
     is_current = context.lease_is_current and not is_zombie
-    return HeartbeatAnswer(
+    answer = HeartbeatAnswer(
         desired=_desired(context) if is_current else DesiredTaskState.DRAIN,
         is_current=is_current,
         database_epoch=context.database_epoch,
         accepted_events=accepted,
     )
+    return Heard(answer, fencing_cases(heartbeat, context, generations))
 
 
 async def receive_driver_heartbeat(

@@ -15,6 +15,7 @@ from app.domain.fencing_events.record import FencingFilter
 from app.domain.runs.instance import InstanceState
 from app.domain.runs.run import DesiredRunState, RunState
 from app.domain.runs.task import DesiredTaskState, EventKind, OutcomeKind, TaskState
+from app.services.fencing_events import record_cases
 from app.services.running import heartbeats
 from app.wire.heartbeat import TaskEvent
 from tests.support.control_plane import CLUSTER, ControlPlane, driver_heartbeat, task_heartbeat
@@ -365,7 +366,8 @@ async def test_refused_offsets_are_joined_with_the_groups_generations(plane: Con
     beat = task_heartbeat(run.id, events=[refused])
     scope = RunTokenScope(run_id=run.id, ordinal=0, lease=1)
     async with plane.uow() as uow:
-        await heartbeats.receive_heartbeat(uow, beat, scope=scope, now=plane.now, generations=generations)
+        heard = await heartbeats.receive_heartbeat(uow, beat, scope=scope, now=plane.now, generations=generations)
+        await record_cases(uow, heard.fencing, now=plane.now)
         await heartbeats.receive_heartbeat(
             uow, task_heartbeat(run.id), scope=scope, now=plane.now, generations=generations
         )

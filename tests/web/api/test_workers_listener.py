@@ -13,6 +13,7 @@ import pytest
 from fastapi import FastAPI
 
 from app.domain.access import Role
+from app.domain.fencing_events.record import FencingFilter, FencingRecord
 from app.embedded.kafka import KafkaCluster
 from app.services.running import instances
 from app.web.dependencies import Wiring
@@ -22,9 +23,11 @@ from app.wire.heartbeat import (
     Claim,
     Counters,
     DriverHeartbeat,
+    EventKind,
     HeartbeatAnswer,
     Outcome,
     OutcomeKind,
+    TaskEvent,
     TaskHeartbeat,
     TaskState,
 )
@@ -121,6 +124,35 @@ async def test_a_driver_claims_reports_and_ends(worker: Worker, administrator: h
     assert (await worker.post("outcome", ended)).json() == {}
     run = (await administrator.get(f"/api/v1/runs/{worker.run_id}")).json()
     assert run["instances"][0]["state"] == "stopped"
+
+
+async def test_a_row_of_fencing_that_others_hold_keeps_no_task_silent(worker: Worker, wiring: Wiring) -> None:
+    await worker.post("claim", worker.claim())
+
+    async def beat(sequence: int, *kinds: EventKind) -> HeartbeatAnswer:
+        events = tuple(
+            TaskEvent(event_id=kind, kind=kind, at_ms=now_ms, message="as told", producer_id=7, producer_epoch=2)
+            for kind in kinds
+        )
+        message = worker.heartbeat(sequence=sequence, transactional_id="fl.0", events=events)
+        answer = await worker.post("heartbeat", message)
+        assert answer.status_code == 200, answer.text
+        return msgspec.json.decode(answer.content, type=HeartbeatAnswer)
+
+    async def kept() -> list[FencingRecord]:
+        async with wiring.unit_of_work() as uow:
+            return list((await uow.fencing.list(FencingFilter(), after=None, limit=10)).items)
+
+    now_ms = time.time_ns() // 1_000_000
+    assert (await beat(1, EventKind.FENCED)).accepted_events == (EventKind.FENCED,)
+    (before,) = await kept()
+    async with wiring.unit_of_work() as other:
+        await other.fencing.find(before.event.key, for_update=True)
+        told = await beat(2, EventKind.SUPERSEDED)
+        assert (told.is_current, told.accepted_events) == (True, ()), "it is heard, and repeats its event"
+    assert (await beat(3, EventKind.SUPERSEDED)).accepted_events == (EventKind.SUPERSEDED,)
+    (after,) = await kept()
+    assert len(after.event.evidence) == len(before.event.evidence) + 1
 
 
 async def test_metrics_have_what_was_reported(worker: Worker, administrator: httpx.AsyncClient) -> None:
