@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 from app.domain.errors import UnavailableError
-from app.domain.journals import transaction_state
+from app.domain.journals import group_records, transaction_state
+from app.domain.journals.live_groups import LiveGroup
 from app.domain.journals.live_transactions import LiveTransaction
 from app.domain.journals.record_batch import split_batches
 from app.domain.transactions.transactional_id import transaction_log_partition
+from app.kafka import coordinated_groups, open_transactions
 from app.kafka.attempt import Attempt
 from app.kafka.connections import BOOTSTRAP, resolve
-from app.kafka.open_transactions import describe_all
 from app.kafka.raw_client import error_of, errors, failure
 from app.kafka.raw_fetch import EARLIEST, Isolation, RawFetcher
 from app.ports.brokers import TopicPartition
@@ -141,15 +142,24 @@ class JournalTail(RawFetcher):
                 f"last seen: {self.last_failure or 'nothing'}"
             )
 
-    def ask_coordinators(self, *, is_only_open: bool) -> Polled:
-        broker_ids = sorted(broker.node_id for broker in self._cluster.brokers())
-        described = describe_all(self._bounded, broker_ids, is_only_open=is_only_open)
-        partitions = len(self._cluster.partitions_for_topic(transaction_state.TOPIC) or ())
+    def ask_coordinators(self, *, is_only_open: bool) -> Polled[LiveTransaction]:
+        described = open_transactions.describe_all(self._bounded, self.broker_ids(), is_only_open=is_only_open)
         found = {
-            name: LiveTransaction(name, state, transaction_log_partition(name, partitions) if partitions else -1, -1)
+            name: LiveTransaction(name, state, self._partition_of(name, transaction_state.TOPIC), -1)
             for name, state in described.states.items()
         }
         return Polled(found, described.missing)
+
+    def ask_group_coordinators(self, *, is_wanted: Callable[[str], bool]) -> Polled[LiveGroup]:
+        described = coordinated_groups.describe_all(self._bounded, self.broker_ids(), is_wanted=is_wanted)
+        for name, group in described.groups.items():
+            group.partition = self._partition_of(name, group_records.TOPIC)
+        return Polled(described.groups, described.missing)
+
+    def _partition_of(self, name: str, topic: str) -> int:
+        """Where a journal has this name; -1 while its partitions are not told."""
+        partitions = len(self._cluster.partitions_for_topic(topic) or ())
+        return transaction_log_partition(name, partitions) if partitions else -1
 
     def _bounded(self, request: Any, broker_id: int) -> Any:
         """Each question has its own time: one broker that is frozen does not use up that of the others."""

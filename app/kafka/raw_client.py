@@ -67,6 +67,15 @@ class RawClient:
         """The answer of this broker. Raises a KafkaError of the library's."""
         return self._manager.run(self._sent, request, broker_id)
 
+    def send_in_half_of_the_time(self, request: Any, broker_id: int) -> Any:
+        """As `send`, leaving time to ask other brokers where this one is silent."""
+        with self._half_of_the_time():
+            return self.send(request, broker_id)
+
+    def broker_ids(self) -> list[int]:
+        """Those of the newest metadata."""
+        return sorted(broker.node_id for broker in self._manager.cluster.brokers())
+
     async def _sent(self, request: Any, broker_id: int) -> Any:
         return await self._sent_to(request, broker_id, self.left_ms)
 

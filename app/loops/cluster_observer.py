@@ -9,17 +9,19 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 
 import msgspec
 
 from app.domain.clusters.cluster import Cluster
 from app.domain.errors import FencelineError
-from app.domain.journals import transaction_state
+from app.domain.journals import group_records, transaction_state
+from app.domain.journals.live_groups import LiveGroup
 from app.domain.journals.live_transactions import LiveTransaction
 from app.domain.observing.live_cluster import JOURNALS, LiveCluster
 from app.domain.observing.snapshot import Phase, Snapshot
-from app.ports.journals import FoldStore, Heard, Journals, LogAnswer, Polled, Tail
+from app.loops.coordinator_poll import CoordinatorPoll
+from app.ports.journals import FoldStore, Heard, Journals, LogAnswer, Tail
 from app.services.defining.clusters import refuse_other_cluster
 
 log = logging.getLogger(__name__)
@@ -30,9 +32,15 @@ _LOOK_S = 0.25
 _PUBLISH_EVERY_S = 0.02
 _ABSENT_AGAIN_S = 1.0
 _REFUSED_AGAIN_S = 10.0
-_POLL_EVERY_S = 5.0
+# A journal of groups is usually read by then: to ask for all groups is dear, and for nothing.
+_ASK_FOR_GROUPS_AFTER_S = 2.0
 _FIRST_BACK_OFF_S = 0.5
 _LONGEST_BACK_OFF_S = 10.0
+_WHO_TELLS_INSTEAD = {
+    transaction_state.TOPIC: "its coordinators are asked instead, which tell no past",
+    group_records.TOPIC: "its coordinators are asked instead, which tell no past, no generation of a classic group, "
+    "and not whose a pending offset is",
+}
 
 
 class ClusterObserver:
@@ -69,9 +77,7 @@ class ClusterObserver:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"observer of {cluster.name}", daemon=True)
         self._retry_at: dict[str, float] = {}
-        self._poll_at = 0.0
-        self._asked: Future[Polled] | None = None
-        self._asked_ms = -1
+        self._polls: dict[str, CoordinatorPoll[LiveTransaction] | CoordinatorPoll[LiveGroup]] = {}
         self._published_at = 0.0
         self._saved_at = 0.0
         self._note = ""
@@ -116,10 +122,18 @@ class ClusterObserver:
     def _follow(self, tail: Tail, live: LiveCluster) -> None:
         """Until the server stops, or an error."""
         self._retry_at = dict.fromkeys(JOURNALS, 0.0)
-        self._poll_at = 0.0
-        self._asked = None
+        self._polls = {
+            transaction_state.TOPIC: CoordinatorPoll(
+                live.transactions, lambda phase: tail.ask_coordinators(is_only_open=phase is not Phase.REFUSED)
+            ),
+            group_records.TOPIC: CoordinatorPoll(
+                live.groups,
+                lambda _: tail.ask_group_coordinators(is_wanted=self._is_wanted),
+                first_after_s=_ASK_FOR_GROUPS_AFTER_S,
+            ),
+        }
         # A coordinator that is frozen must not hold up what the others write.
-        asker = ThreadPoolExecutor(1, thread_name_prefix="asking coordinators")
+        asker = ThreadPoolExecutor(len(self._polls), thread_name_prefix="asking coordinators")
         try:
             self._follow_on(tail, live, asker)
         finally:
@@ -131,7 +145,8 @@ class ClusterObserver:
         while not self._stopping.is_set():
             for topic in JOURNALS:
                 self._look_for(topic, tail, live)
-            self._ask_coordinators(tail, live, asker)
+            for poll in self._polls.values():
+                poll.turn(asker, now_ms=self._now_ms())
             answers = tail.poll(timeout_s=self._until_told_s() if is_untold else _LOOK_S)
             for answer in answers:
                 self._take(answer, tail, live)
@@ -167,16 +182,12 @@ class ClusterObserver:
     def _refused(self, topic: str, refusal: str, tail: Tail, live: LiveCluster) -> None:
         tail.leave(topic)
         self._retry_at[topic] = time.monotonic() + _REFUSED_AGAIN_S
-        instead = (
-            "its coordinators are asked instead, which tell no past"
-            if topic == transaction_state.TOPIC
-            else "groups are not known"
-        )
         problem = (
-            f"{topic} may not be read ({refusal}), so {instead}; what is missing is the permission READ on {topic}"
+            f"{topic} may not be read ({refusal}), so {_WHO_TELLS_INSTEAD[topic]}; "
+            f"what is missing is the permission READ on {topic}"
         )
         if live.journal(topic).progress.phase is not Phase.REFUSED:
-            self._poll_at = 0.0
+            self._polls[topic].hurry()
         live.enter(topic, Phase.REFUSED, problem=problem, now_ms=self._now_ms())
 
     def _take(self, answer: LogAnswer, tail: Tail, live: LiveCluster) -> None:
@@ -203,20 +214,6 @@ class ClusterObserver:
             )
             phase = Phase.LIVE if journal.progress.is_caught_up_everywhere else Phase.CATCHING_UP
             live.enter(answer.topic, phase, now_ms=self._now_ms())
-
-    def _ask_coordinators(self, tail: Tail, live: LiveCluster, asker: Executor) -> None:
-        """What is open now, while the journal does not say it."""
-        if self._asked is not None and self._asked.done():
-            asked, self._asked = self._asked, None
-            polled = asked.result()
-            live.transactions.polled(polled.found, missing=polled.missing, now_ms=self._asked_ms)
-            self._poll_at = min(self._poll_at, time.monotonic() + _POLL_EVERY_S)
-        phase = live.transactions.progress.phase
-        is_needed = phase not in (Phase.LIVE, Phase.ABSENT)
-        if is_needed and self._asked is None and time.monotonic() >= self._poll_at:
-            self._asked_ms = self._now_ms()
-            self._asked = asker.submit(tail.ask_coordinators, is_only_open=phase is not Phase.REFUSED)
-            self._poll_at = time.monotonic() + _POLL_EVERY_S
 
     def _tell(self, live: LiveCluster) -> None:
         snapshot = live.snapshot(now_ms=self._now_ms())

@@ -5,14 +5,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
+from app.domain.journals.live_groups import LiveGroup
 from app.domain.journals.live_transactions import LiveTransaction
 from app.domain.journals.record_batch import RecordBatch, UnreadableBatch
 from app.domain.observing.live_cluster import Folds
+
+T = TypeVar("T")
 
 
 class Heard(Enum):
@@ -45,18 +48,19 @@ class Look(NamedTuple):
     refusal: str = ""
 
 
-class Polled(NamedTuple):
-    """found: those ids that we may describe. missing: a sentence for each coordinator that said nothing."""
+class Polled(NamedTuple, Generic[T]):
+    """found: those ids or groups that we may describe. missing: a sentence for each that did not answer or refused."""
 
-    found: dict[str, LiveTransaction]
+    found: dict[str, T]
     missing: tuple[str, ...]
 
 
 class Tail(Protocol):
     """One connection that follows partitions of journals, read_uncommitted, one long poll at a time for each leader.
 
-    Used by one thread; `ask_coordinators`, which takes long where brokers are silent, may be asked in another. Every
-    method raises BrokerUnreachableError or UnavailableError for what a new connection may mend.
+    Used by one thread; `ask_coordinators` and `ask_group_coordinators`, which take long where brokers are silent, may
+    be asked in others. Every method raises BrokerUnreachableError or UnavailableError for what a new connection may
+    mend.
     """
 
     @property
@@ -78,8 +82,12 @@ class Tail(Protocol):
         """What came since the last call, as soon as anything did."""
         ...
 
-    def ask_coordinators(self, *, is_only_open: bool) -> Polled:
+    def ask_coordinators(self, *, is_only_open: bool) -> Polled[LiveTransaction]:
         """What the coordinators say to ListTransactions and DescribeTransactions now."""
+        ...
+
+    def ask_group_coordinators(self, *, is_wanted: Callable[[str], bool]) -> Polled[LiveGroup]:
+        """What the coordinators say of groups and their offsets now."""
         ...
 
 

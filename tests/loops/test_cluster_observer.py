@@ -7,6 +7,8 @@ from collections.abc import Generator
 import pytest
 
 from app.domain.errors import UnavailableError
+from app.domain.journals.group_records import ClassicGroup
+from app.domain.journals.live_groups import GroupState, LiveGroup
 from app.domain.journals.live_transactions import LiveTransaction
 from app.domain.journals.record_batch import RecordBatch
 from app.domain.observing.snapshot import Phase, Source
@@ -112,6 +114,18 @@ def test_refused_journal_is_replaced_by_the_coordinators_and_named(watched: Watc
     assert found.transaction_journal.as_of_ms > 0
     # Open or not: nobody else would tell of the others.
     assert script.asked[-1] is False
+
+
+def test_refused_groups_are_those_of_the_coordinators(watched: Watched, script: Script) -> None:
+    told = LiveGroup("g", classic=ClassicGroup("consumer", -1), answered_state=GroupState.PREPARING_REBALANCE)
+    script.group_coordinators = Polled({"g": told}, ("the offsets of g: not allowed",))
+    script.looks[GROUPS] = Look(frozenset(), "its description is not allowed")
+    found = watched.until(lambda seen: seen.groups, "the coordinators' word")
+    assert found.group_journal.source is Source.ADMIN_CALLS
+    assert found.group_journal.phase is Phase.REFUSED
+    assert found.groups["g"].state is GroupState.PREPARING_REBALANCE
+    for said in (f"permission READ on {GROUPS}", "no generation of a classic group", "the offsets of g: not allowed"):
+        assert said in found.group_journal.problem
 
 
 def test_coordinators_say_what_is_open_before_the_journal_is_read(store: Store, script: Script) -> None:

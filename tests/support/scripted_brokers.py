@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 
 from app.domain.journals import group_records, transaction_state
+from app.domain.journals.live_groups import LiveGroup
+from app.domain.journals.live_transactions import LiveTransaction
 from app.domain.journals.record_batch import RecordBatch
 from app.domain.observing.live_cluster import Folds
 from app.ports.journals import Heard, LogAnswer, Look, Polled, Restored, Tail
@@ -25,7 +27,8 @@ class Script:
         self.refused: dict[str, str] = {}
         self.failure: Exception | None = None
         self.gone_below = 0
-        self.coordinators = Polled({}, ())
+        self.coordinators: Polled[LiveTransaction] = Polled({}, ())
+        self.group_coordinators: Polled[LiveGroup] = Polled({}, ())
         self.coordinators_answer = threading.Event()
         self.coordinators_answer.set()
         self.asked: list[bool] = []
@@ -78,10 +81,14 @@ class ScriptTail:
                 answers.append(LogAnswer(Heard.READ, topic, 0, batches, max(end, position), end))
         return answers
 
-    def ask_coordinators(self, *, is_only_open: bool) -> Polled:
+    def ask_coordinators(self, *, is_only_open: bool) -> Polled[LiveTransaction]:
         self._script.asked.append(is_only_open)
         self._script.coordinators_answer.wait()
         return self._script.coordinators
+
+    def ask_group_coordinators(self, *, is_wanted: Callable[[str], bool]) -> Polled[LiveGroup]:
+        found = {name: group for name, group in self._script.group_coordinators.found.items() if is_wanted(name)}
+        return Polled(found, self._script.group_coordinators.missing)
 
 
 class Store:

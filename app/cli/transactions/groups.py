@@ -1,7 +1,8 @@
-"""`fenceline groups`: every group of a cluster with its committed and pending offsets, from `__consumer_offsets`."""
+"""`fenceline groups`: every group of a cluster with its offsets, from its journal; else from its coordinators."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -12,10 +13,44 @@ from app.cli.client import CommandError
 from app.cli.direct import BootstrapServer, ClientConfig, answered
 from app.cli.output import AsJson, Watch, number, present, state, table
 from app.cli.transactions.cluster import DirectCluster, Within, now_ms
+from app.domain.errors import UnavailableError
 from app.domain.journals import group_records
 from app.domain.journals.live_groups import Committed, GroupKind, LiveGroup, LiveGroups
 from app.domain.stuck.wording import count, span
-from app.kafka.transactions.journals import catch_up_groups
+from app.kafka.transactions.journals import ask_group_coordinators, catch_up_groups
+
+
+class Look:
+    """The groups of a cluster as they are now; each look reads only what the journal has more than the one before.
+
+    source: where the last look got them. remark: what it cannot know.
+    """
+
+    def __init__(self, cluster: DirectCluster, *, timeout_s: float, is_wanted: Callable[[str], bool]) -> None:
+        self._resolved = cluster.resolved()
+        self._timeout_s = timeout_s
+        self._is_wanted = is_wanted
+        self._live = LiveGroups()
+        self.source = group_records.TOPIC
+        self.remark = ""
+
+    def groups(self) -> dict[str, LiveGroup]:
+        try:
+            catch_up_groups(self._live, self._resolved, timeout_s=self._timeout_s, is_wanted=self._is_wanted)
+        except UnavailableError as error:
+            return self._by_coordinators(error)
+        unread = self._live.reading.unreadable
+        self.remark = "; ".join(f"{count(times, 'record')} not read: {reason}" for reason, times in unread.items())
+        return self._live.groups
+
+    def _by_coordinators(self, why: UnavailableError) -> dict[str, LiveGroup]:
+        told = ask_group_coordinators(self._resolved, timeout_s=self._timeout_s, is_wanted=self._is_wanted)
+        if not told.groups and told.missing:
+            raise why
+        self.source = "ListGroups, DescribeGroups, ConsumerGroupDescribe, OffsetFetch"
+        unknown = "rebalances, generations of classic groups and whose a pending offset is are not known"
+        self.remark = "; ".join([f"{why.message}; {unknown}", *told.missing])
+        return told.groups
 
 
 def groups(
@@ -33,35 +68,38 @@ def groups(
     watch_it: Watch = False,
 ) -> None:
     """Groups: generation or epoch, state, members, committed offsets and those that are pending."""
-    resolved = DirectCluster(bootstrap_server, config).resolved()
-    live = LiveGroups()
 
     def is_wanted(name: str) -> bool:
         return name == group if group is not None else match in name
 
+    look = Look(DirectCluster(bootstrap_server, config), timeout_s=timeout, is_wanted=is_wanted)
+
     def read() -> dict[str, LiveGroup]:
-        answered(lambda: catch_up_groups(live, resolved, timeout_s=timeout, is_wanted=is_wanted))
-        if group is not None and group not in live.groups:
-            raise CommandError(f"there is no group {group} on this cluster ({group_records.TOPIC})")
-        return live.groups
+        found = answered(look.groups)
+        if group is not None and group not in found:
+            raise CommandError(f"there is no group {group} on this cluster ({look.source})")
+        return found
 
     def chosen() -> tuple[list[LiveGroup], int]:
         found = [one for _, one in sorted(read().items()) if one.pending or not only_pending]
         return found[:limit], len(found)
 
+    def remark() -> str:
+        return f"; {look.remark}" if look.remark else ""
+
     def data() -> Any:
-        if group is not None:
-            return {"read_at_ms": now_ms(), **_document(read()[group], is_whole=True)}
-        found, matching = chosen()
-        return {"read_at_ms": now_ms(), "matching": matching, "items": [_document(one) for one in found]}
+        one = read()[group] if group is not None else None
+        found, matching = ([], 0) if one is not None else chosen()
+        head = {"source": look.source, "remark": look.remark, "read_at_ms": now_ms()}
+        if one is not None:
+            return {**head, **_document(one, is_whole=True)}
+        return {**head, "matching": matching, "items": [_document(each) for each in found]}
 
     def render() -> RenderableType:
         if group is not None:
-            return _detail(read()[group], now_ms())
+            return Group(_detail(read()[group], now_ms()), Text(f"from {look.source}{remark()}", style="dim"))
         found, matching = chosen()
-        unread = live.reading.unreadable
-        remark = "".join(f"; {count(times, 'record')} not read: {reason}" for reason, times in unread.items())
-        said = f"{len(found)} of {count(matching, 'group')}, from {group_records.TOPIC}{remark}"
+        said = f"{len(found)} of {count(matching, 'group')}, from {look.source}{remark()}"
         return Group(_table(found, now_ms()), Text(said, style="dim"))
 
     present(data, render, as_json=as_json, watch_it=watch_it)
@@ -88,11 +126,12 @@ def _table(found: list[LiveGroup], at_ms: int) -> RenderableType:
 
 
 def _detail(one: LiveGroup, at_ms: int) -> RenderableType:
+    generation = f"generation {one.generation}" if one.generation >= 0 else "generation not known"
     head = Text.assemble(
         (one.group, "bold"),
         "  ",
         state(one.state),
-        f"  {one.kind} · generation {one.generation} · {count(member_count(one), 'member')}",
+        f"  {one.kind} · {generation} · {count(member_count(one), 'member')}",
     )
     offsets = table(
         ("TOPIC", "PARTITION#", "COMMITTED#", "BY", "WHEN", "PENDING#", "PENDING BY"),
@@ -102,9 +141,9 @@ def _detail(one: LiveGroup, at_ms: int) -> RenderableType:
                 str(partition),
                 number(committed.commit.offset) if committed else None,
                 _producer(committed) if committed else None,
-                f"{span(at_ms - committed.commit.commit_ms)} ago" if committed else None,
-                number(pending[0].commit.offset) if pending else None,
-                ", ".join(_producer(each) or "" for each in pending) or None,
+                f"{span(at_ms - committed.commit.commit_ms)} ago" if committed and one.is_from_journal else None,
+                _pending_offset(pending[0]) if pending else None,
+                ", ".join(_producer(each) or "not known" for each in pending) or None,
             )
             for topic, partition, committed, pending in _positions(one)
         ),
@@ -129,6 +168,10 @@ def _positions(one: LiveGroup) -> list[tuple[str, int, Committed | None, list[Co
         )
         for topic, partition in names
     ]
+
+
+def _pending_offset(pending: Committed) -> str:
+    return number(pending.commit.offset) if pending.commit.offset >= 0 else "not known"
 
 
 def _producer(committed: Committed) -> str | None:
@@ -169,8 +212,8 @@ def _document(one: LiveGroup, *, is_whole: bool = False) -> dict[str, Any]:
 
 def _offset(committed: Committed) -> dict[str, Any]:
     return {
-        "offset": committed.commit.offset,
-        "commit_ms": committed.commit.commit_ms,
+        "offset": committed.commit.offset if committed.commit.offset >= 0 else None,
+        "commit_ms": committed.commit.commit_ms if committed.commit.commit_ms >= 0 else None,
         "producer_id": committed.producer_id if committed.producer_id >= 0 else None,
         "producer_epoch": committed.producer_epoch if committed.producer_id >= 0 else None,
     }

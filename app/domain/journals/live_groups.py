@@ -46,12 +46,17 @@ class GroupState(StrEnum):
     """In Kafka's words, as far as the journal tells: a classic group's record says that a rebalance has ended.
 
     ASSIGNING: the group's epoch is ahead of its assignment's. RECONCILING: members are behind the assignment.
+    PREPARING_REBALANCE, COMPLETING_REBALANCE: of a classic group, told by its coordinator only. UNKNOWN: a word that
+    a coordinator of the future says.
     """
 
     EMPTY = "Empty"
     STABLE = "Stable"
     ASSIGNING = "Assigning"
     RECONCILING = "Reconciling"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    UNKNOWN = "Unknown"
 
 
 class Committed(msgspec.Struct, frozen=True, gc=False):
@@ -81,10 +86,13 @@ class LiveMember(msgspec.Struct):
 
 
 class LiveGroup(msgspec.Struct):
-    """One group, told by `partition` of the journal.
+    """One group, told by `partition` of the journal, or by the coordinator that has this partition.
 
     offsets, pending: by topic and partition; pending ones also by producer id, since several transactions may wait.
+        A coordinator says neither the producer (-1) nor the offset (-1) of a pending one.
     rebalances: the newest ones, oldest first. offsets_aborted: pending offsets that a marker threw away.
+    answered_state: the coordinator's word, where it was asked; it tells no past and of a classic group no generation.
+    topic_names: by topic id, as far as the coordinator told them.
     """
 
     group: str
@@ -98,6 +106,8 @@ class LiveGroup(msgspec.Struct):
     rebalances: list[Rebalance] = []
     offsets_aborted: int = 0
     partition: int = -1
+    answered_state: GroupState | None = None
+    topic_names: dict[str, str] = {}
 
     def copy(self) -> LiveGroup:
         """The group as it is now, which later records do not change."""
@@ -109,6 +119,11 @@ class LiveGroup(msgspec.Struct):
             pending=dict(self.pending),
             rebalances=list(self.rebalances),
         )
+
+    @property
+    def is_from_journal(self) -> bool:
+        """False for what the admin calls said."""
+        return self.answered_state is None
 
     @property
     def kind(self) -> GroupKind:
@@ -126,6 +141,8 @@ class LiveGroup(msgspec.Struct):
 
     @property
     def state(self) -> GroupState:
+        if self.answered_state is not None:
+            return self.answered_state
         if self.epoch is None:
             return GroupState.STABLE if self.classic is not None and self.classic.members else GroupState.EMPTY
         if not self.members:

@@ -88,8 +88,8 @@ def _classic_members(group: LiveGroup) -> Iterable[GroupMember]:
 
 
 def _modern_members(group: LiveGroup) -> Iterable[GroupMember]:
-    # The records of members name topics by id; those of offsets tell both.
-    names = {stored.commit.topic_id: topic for (topic, _), stored in group.offsets.items()}
+    # The records of members name topics by id; those of offsets tell both, as does a coordinator.
+    names = group.topic_names | {stored.commit.topic_id: topic for (topic, _), stored in group.offsets.items()}
     names.pop(NO_TOPIC_ID, None)
 
     def named(partitions: Iterable[EpochedPartitions | TopicIdPartitions]) -> tuple[TopicPartitions, ...]:

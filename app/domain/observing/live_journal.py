@@ -98,6 +98,10 @@ class LiveJournal(Generic[T]):
         if phase in (Phase.ABSENT, Phase.REFUSED) and self.progress.partition_count:
             self.progress.stop()
             self._withdraw()
+        if phase is Phase.LIVE and self._stand_ins:
+            # Of some nobody knew which partition would tell them.
+            self._changed.update(self._stand_ins)
+            self._stand_ins = {}
         return self.progress.enter(phase, problem=problem, now_ms=now_ms)
 
     def publish(self, number: int) -> bool:

@@ -102,7 +102,7 @@ class JournalProgress:
         is_read = self.is_caught_up_everywhere
         problem = self._problem
         if self._missing and not is_read:
-            problem = "; ".join(filter(None, (problem, f"coordinators that do not answer: {', '.join(self._missing)}")))
+            problem = "; ".join(filter(None, (problem, f"not answered: {', '.join(self._missing)}")))
         if silent and not problem:
             problem = f"the leaders of {silent} of {len(self._expected)} partitions of {self.topic} do not answer"
         return JournalStatus(

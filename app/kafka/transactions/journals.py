@@ -11,7 +11,8 @@ from app.domain.journals.reading import Reading
 from app.domain.stuck.facts import KnownTransaction, Refused
 from app.kafka.attempt import Attempt
 from app.kafka.connections import BOOTSTRAP
-from app.kafka.raw_client import errors, failure
+from app.kafka.coordinated_groups import DescribedGroups, describe_all
+from app.kafka.raw_client import RawClient, errors, failure
 from app.kafka.raw_fetch import read_logs
 from app.kafka.transactions.client import TransactionClient
 
@@ -45,6 +46,18 @@ def ask_coordinators(
         raise failure(attempt, "list transactions", error) from error
     known = {name: one for name, one in described.items() if isinstance(one, KnownTransaction)}
     return known, (*refused, *(one for one in described.values() if isinstance(one, Refused)))
+
+
+def ask_group_coordinators(
+    resolved: Mapping[str, str], *, timeout_s: float, is_wanted: Callable[[str], bool]
+) -> DescribedGroups:
+    """The same for groups: each as its coordinator has it, and who did not answer."""
+    attempt = Attempt(resolved[BOOTSTRAP], timeout_s)
+    try:
+        with RawClient(resolved, attempt) as client:
+            return describe_all(client.send_in_half_of_the_time, client.broker_ids(), is_wanted=is_wanted)
+    except errors.KafkaError as error:
+        raise failure(attempt, "list groups", error) from error
 
 
 def _read_up_to(reading: Reading) -> dict[int, int]:

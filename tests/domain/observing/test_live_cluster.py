@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.journals import group_records
+from app.domain.journals.group_records import ClassicGroup
+from app.domain.journals.live_groups import GroupState, LiveGroup
 from app.domain.journals.live_transactions import Step
 from app.domain.journals.record_batch import MarkerType, RecordBatch, split_batches
 from app.domain.journals.transaction_state import TransactionStatus
@@ -254,3 +256,13 @@ def test_folds_that_are_empty_show_nothing_and_say_so() -> None:
     assert not shown.transactions
     assert shown.transaction_journal.phase is Phase.CONNECTING
     assert shown.transaction_journal.source is Source.NOTHING
+
+
+def test_answer_that_no_partition_is_known_for_stands_until_the_journal_is_read() -> None:
+    live = cluster()
+    told = LiveGroup("g", classic=ClassicGroup("consumer", -1), answered_state=GroupState.EMPTY)
+    live.groups.polled({"g": told}, now_ms=NOW_MS)
+    assert live.snapshot(now_ms=NOW_MS).groups == {"g": told}
+    hear(live, topic=group_records.TOPIC)
+    live.enter(group_records.TOPIC, Phase.LIVE, now_ms=NOW_MS)
+    assert not live.snapshot(now_ms=NOW_MS).groups

@@ -8,6 +8,8 @@ import httpx
 import pytest
 
 from app.domain.access import Role
+from app.domain.journals.group_records import ClassicGroup, OffsetCommit
+from app.domain.journals.live_groups import Committed, GroupState, LiveGroup
 from app.domain.journals.transaction_state import TransactionStatus
 from app.domain.observing.live_cluster import LiveCluster
 from app.domain.observing.snapshot import Phase
@@ -123,6 +125,26 @@ async def test_what_the_coordinators_said_is_marked_as_theirs(
     (item,) = answer["items"]
     assert (item["source"], item["journal_offset"], item["changed_at"]) == ("admin_calls", None, None)
     assert (answer["reading"]["source"], answer["reading"]["problem"]) == ("admin_calls", "may not be read")
+
+
+async def test_group_that_its_coordinator_told_is_marked_so_and_says_what_it_does_not_tell(
+    wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient
+) -> None:
+    live.enter(live.groups.topic, Phase.REFUSED, problem="may not be read", now_ms=0)
+    told = LiveGroup("polled", classic=ClassicGroup("consumer", -1), answered_state=GroupState.COMPLETING_REBALANCE)
+    told.offsets["orders", 0] = Committed(OffsetCommit(5), -1)
+    told.pending["orders", 0, -1] = Committed(OffsetCommit(-1), -1)
+    live.groups.polled({"polled": told}, now_ms=int(wiring.clock.now().timestamp() * 1000))
+    publish(wiring, live)
+    answer = (await viewer.get(f"{BASE}/groups", params={"state": "CompletingRebalance"})).json()
+    (item,) = answer["items"]
+    assert (item["source"], item["generation"], item["rebalanced_at"]) == ("admin_calls", -1, None)
+    assert (answer["reading"]["source"], answer["reading"]["problem"]) == ("admin_calls", "may not be read")
+    offsets = (await viewer.get(f"{BASE}/groups/polled")).json()["offsets"]
+    assert [(one["offset"], one["is_pending"], one["at"], one["producer_id"]) for one in offsets] == [
+        (5, False, None, None),
+        (None, True, None, None),
+    ]
 
 
 async def test_unknown_id_says_how_much_is_known(wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient) -> None:

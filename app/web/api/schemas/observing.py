@@ -230,6 +230,9 @@ class Group(Answer):
     stored_offsets: int
     pending_offsets: Annotated[int, Field(description="Of open transactions.")]
     rebalanced_at: datetime | None
+    source: Annotated[
+        Source, Field(description="admin_calls: its coordinator's word, which tells no past and no classic generation.")
+    ]
 
     @classmethod
     def of_live(cls, group: DomainGroup) -> Group:
@@ -253,7 +256,7 @@ class StoredOffset(Answer):
 
     topic: str
     partition: int
-    offset: int
+    offset: Annotated[int | None, Field(description="null: a coordinator does not tell a pending one.")]
     is_pending: bool
     at: datetime | None
     producer_id: int | None
@@ -284,7 +287,7 @@ class GroupDetail(Group):
             return StoredOffset(
                 topic=topic,
                 partition=partition,
-                offset=found.commit.offset,
+                offset=_or_none(found.commit.offset),
                 is_pending=is_pending,
                 at=time_of(found.commit.commit_ms),
                 producer_id=_or_none(found.producer_id),
@@ -373,4 +376,5 @@ def _group(group: DomainGroup) -> dict[str, Any]:
         "stored_offsets": len(group.offsets),
         "pending_offsets": len(group.pending),
         "rebalanced_at": time_of(group.rebalances[-1].at_ms) if group.rebalances else None,
+        "source": Source.JOURNAL if group.is_from_journal else Source.ADMIN_CALLS,
     }
