@@ -1,9 +1,9 @@
-"""One of three brokers is killed under load: leaders and coordinators move, and no record is lost or doubled."""
+"""One of three brokers is killed or frozen under load: leaders and coordinators move, no record is lost or doubled."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pytest
@@ -25,6 +25,7 @@ pytestmark = [pytest.mark.slow]
 # The longest of several waits, one after another: a coordinator that is found again, a transaction that times out.
 MOVED_WITHIN_S = 120.0
 Find = Callable[[TestPipeline], int]
+Fault = Callable[[KafkaBroker], AbstractContextManager[None]]
 
 
 def transaction_coordinator(pipeline: TestPipeline) -> int:
@@ -60,6 +61,16 @@ def killed(broker: KafkaBroker) -> Generator[None]:
         broker.restart()
 
 
+@contextmanager
+def frozen(broker: KafkaBroker) -> Generator[None]:
+    """It answers nothing and closes nothing; thawed, it goes on as if it still led what it led."""
+    broker.pause()
+    try:
+        yield
+    finally:
+        broker.resume()
+
+
 @pytest.fixture
 def pipeline(kafka_cluster3: KafkaCluster, protocol: GroupProtocol) -> Generator[TestPipeline]:
     made = TestPipeline.create(kafka_cluster3.bootstrap_servers, partitions=4, group_protocol=protocol)
@@ -70,9 +81,10 @@ def pipeline(kafka_cluster3: KafkaCluster, protocol: GroupProtocol) -> Generator
 
 @pytest.mark.faults(keep=1)
 @pytest.mark.parametrize("protocol", list(GroupProtocol))
+@pytest.mark.parametrize("fault", [killed, frozen])
 @pytest.mark.parametrize("find", [transaction_coordinator, group_coordinator, leader_of_the_sink])
-def test_a_broker_that_dies_costs_time_and_no_record(
-    kafka_cluster3: KafkaCluster, pipeline: TestPipeline, find: Find
+def test_a_broker_that_is_away_costs_time_and_no_record(
+    kafka_cluster3: KafkaCluster, pipeline: TestPipeline, find: Find, fault: Fault
 ) -> None:
     bootstrap, group = pipeline.bootstrap_servers, pipeline.definition.group_id
     feeder = Feeder(pipeline, records_per_s=400)
@@ -84,7 +96,7 @@ def test_a_broker_that_dies_costs_time_and_no_record(
         try:
             wait_until_all_go_on(tasks)
             broker = kafka_cluster3.broker(find(pipeline))
-            with killed(broker):
+            with fault(broker):
                 # What was read before its absence is through when more than a second's records came after it.
                 wait_until_all_go_on(tasks, records=400)
             kafka_cluster3.wait_until_complete()

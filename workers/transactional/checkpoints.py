@@ -184,6 +184,8 @@ class Checkpoints:
     def _confirm(self, positions: Mapping[Partition, int], work: Work) -> None:
         """The broker has said that it is committed. It may have become somebody else's in the meantime."""
         self._tally.committed(work)
+        if self._membership.confirmed is not None:
+            self._membership.confirmed.add(positions)
         owned = self._membership.ownership.owned
         self._progress.committed({name: offset for name, offset in positions.items() if name in owned})
 

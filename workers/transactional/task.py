@@ -20,6 +20,7 @@ from workers.transactional.client_config import (
 from workers.transactional.control import Control, TaskEnd, TaskResult, TaskSpecification
 from workers.transactional.errors import SupersededError, TaskFailedError
 from workers.transactional.garbage import quiet_garbage_collector
+from workers.transactional.group.confirmed import Confirmed
 from workers.transactional.group.membership import Membership
 from workers.transactional.group.offset_commits import OffsetCommits
 from workers.transactional.group.ownership import Ownership
@@ -103,6 +104,7 @@ class Attempt:
         progress: Progress,
     ) -> None:
         definition = specification.definition
+        guarantee = definition.processing_guarantee
         transaction_timeout_s = definition.transaction_timeout_ms / 1000
         consuming = consumer_config(specification)
         max_poll_ms = consuming.get("max.poll.interval.ms", _DEFAULT_MAX_POLL_INTERVAL_MS)
@@ -115,6 +117,7 @@ class Attempt:
         self.membership = Membership(
             self.commits.consumer,
             ownership=ownership,
+            confirmed=None if guarantee is ProcessingGuarantee.AT_LEAST_ONCE else Confirmed(ownership),
             end_checkpoint=lambda: self.checkpoints.end_for_revoke(),
             announce=control.event,
         )

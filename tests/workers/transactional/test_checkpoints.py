@@ -46,7 +46,9 @@ def test_abort_inside_the_callback_gets_what_is_left_of_the_bound(flush_takes_s:
     ownership.assigned([("t", 0)])
     tally = Tally()
     checkpoints = Checkpoints(
-        membership=Membership(NO_CONSUMER, ownership=ownership, end_checkpoint=lambda: None, announce=control.event),
+        membership=Membership(
+            NO_CONSUMER, ownership=ownership, confirmed=None, end_checkpoint=lambda: None, announce=control.event
+        ),
         suspicion=Suspicion(ownership),
         bad_records=BadRecords(ErrorHandling(), announce=control.event),
         tally=tally,

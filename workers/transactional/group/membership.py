@@ -17,6 +17,7 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, 
 from app.wire.heartbeat import EventKind
 from workers.transactional.control import ProducerIdentity
 from workers.transactional.errors import FatalError, kafka_call, translated
+from workers.transactional.group.confirmed import Confirmed
 from workers.transactional.group.ownership import Ownership, Partition
 
 
@@ -75,11 +76,14 @@ class Membership:
         consumer: Consumer,
         *,
         ownership: Ownership,
+        confirmed: Confirmed | None,
         end_checkpoint: Callable[[], None],
         announce: Announce,
     ) -> None:
+        """`confirmed` None: what is committed may go back, nothing is compared."""
         self.consumer = consumer
         self.ownership = ownership
+        self.confirmed = confirmed
         self._end_checkpoint = end_checkpoint
         self._announce = announce
         self._holds: set[Hold] = set()
@@ -145,7 +149,8 @@ class Membership:
     def committed(self, partitions: Iterable[Partition], *, timeout_s: float) -> dict[Partition, Committed]:
         """What the group has committed; waits for offsets that a transaction has not decided yet, up to `timeout_s`.
 
-        Never inside a callback: in that of `close()` the answer does not come.
+        Never inside a callback: in that of `close()` the answer does not come. An answer that is older than what was
+        confirmed to us is retriable.
         """
         with kafka_call("read the committed offsets"):
             found = self.consumer.committed(_list(partitions), timeout_s)
@@ -155,6 +160,8 @@ class Membership:
                 raise translated(entry.error, f"read the committed offset of {entry.topic}-{entry.partition}")
             offset = entry.offset if entry.offset >= 0 else None
             answer[entry.topic, entry.partition] = Committed(offset, entry.metadata or "")
+        if self.confirmed is not None:
+            self.confirmed.refuse_older({name: committed.offset for name, committed in answer.items()})
         return answer
 
     def bounds(self, partitions: Iterable[Partition], *, timeout_s: float) -> dict[Partition, LogBounds]:
