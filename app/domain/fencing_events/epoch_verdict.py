@@ -197,7 +197,7 @@ def _aborted(key: FencingKey, story: _Story) -> Verdict | None:
         Cause.COORDINATOR_ABORT,
         Confidence.OPEN,
         abort,
-        f"The coordinator ended the transaction of {_whose(key)} after {_seconds(story.lasted_ms)}, before its "
+        f"The coordinator ended the transaction of {_whose(key)}{_lasted('after', story)}, before its "
         f"timeout of {_seconds(abort.timeout_ms)}: somebody asked for its id, and no answer is recorded. "
         f"{_lost(story)}",
         Cause.TAKEOVER,
@@ -305,7 +305,12 @@ def _lost(story: _Story) -> str:
         return "Nothing was open."
     topics = ", ".join(sorted({at.topic for at in story.own.partitions if not at.topic.startswith("__")}))
     into = f" into {topics}" if topics else ""
-    return f"What it had written{into} in {_seconds(story.lasted_ms)} was aborted; readers of committed data skip it."
+    return f"What it had written{into}{_lasted('in', story)} was aborted; readers of committed data skip it."
+
+
+def _lasted(preposition: str, story: _Story) -> str:
+    """For how long it was open; nothing when it was ended by another clock, at a time before its begin."""
+    return f" {preposition} {_seconds(story.lasted_ms)}" if story.lasted_ms >= 0 else ""
 
 
 def _is_idle_since(story: _Story, init: RecordedState) -> str:

@@ -93,7 +93,8 @@ class Coordinator:
         self._end(S.PREPARE_ABORT, S.COMPLETE_ABORT, after_ms)
 
     def time_out(self, *, scanned_after_ms: int = 3_000) -> None:
-        self.now_ms = self._start_ms + TIMEOUT_MS + scanned_after_ms
+        # The coordinator's own look decides, by its clock, which may be far ahead of the one that it began by.
+        self.now_ms = max(self.now_ms, self._start_ms + TIMEOUT_MS) + scanned_after_ms
         self.truth[self.owner] = Cause.TIMEOUT
         self._abort_at_next_epoch()
         self.has_owner = False

@@ -16,16 +16,18 @@ from app.domain.journals.record_batch import RecordBatch
 from tests.domain.fencing_events.coordinator import CLUSTER, Client, Coordinator, events_of, live_of
 
 Act = Callable[[Coordinator], None]
+_HOUR_MS = 3_600_000
 _ABANDONED_ACTS = ("init", "fence")
 _IDLE_ACTS = ("init", "begin", "fence")
 _OPEN_ACTS = ("init", "commit", "abort", "time_out", "fence")
 
 
 @st.composite
-def journals(draw: st.DrawFn) -> Coordinator:
-    """Up to twelve acts of an id; epochs may run out meanwhile."""
+def journals(draw: st.DrawFn, jumps_ms: tuple[int, ...] = (0,)) -> Coordinator:
+    """Up to twelve acts of an id; epochs may run out meanwhile. By `jumps_ms` the clock may be another before each."""
     coordinator = Coordinator(draw(st.sampled_from(Client)), epoch=draw(st.sampled_from([0, 5, 32_762])))
     for _ in range(draw(st.integers(1, 12))):
+        coordinator.now_ms += draw(st.sampled_from(jumps_ms))
         acts = _OPEN_ACTS if coordinator.is_open else _IDLE_ACTS if coordinator.has_owner else _ABANDONED_ACTS
         act = draw(st.sampled_from(acts))
         wait_ms = draw(st.sampled_from([1, 300, 3_000, 9_000, 15_000]))
@@ -55,6 +57,15 @@ def test_whole_journal_names_every_loss_and_none_wrongly(coordinator: Coordinato
     found = coordinator.events()
     assert_nothing_wrong(found, coordinator)
     assert coordinator.robbed <= found.keys()
+
+
+@given(journals(jumps_ms=(0, 800, -800, 9_000, -9_000, _HOUR_MS, -_HOUR_MS)))
+def test_coordinators_whose_clocks_differ_prove_nothing_wrong(coordinator: Coordinator) -> None:
+    """The id moves between brokers, and each measures a transaction that it did not see begin by its own clock."""
+    found = coordinator.events()
+    assert_nothing_wrong(found, coordinator)
+    assert coordinator.robbed <= found.keys()
+    assert all(" -" not in event.verdict.sentence for event in found.values()), "a duration below zero"
 
 
 @given(journals(), st.data())
