@@ -31,7 +31,7 @@ _SETTINGS: dict[str, str | int | float | bool] = {
 
 
 class _LastFailure:
-    """Why a client last failed to connect. Knows nothing of the client: a cycle would keep that from being closed."""
+    """Why a client last failed to connect."""
 
     def __init__(self) -> None:
         self.at = 0.0
@@ -53,6 +53,14 @@ class Admin:
         settings: dict[str, Any] = {**resolved, **_SETTINGS, "error_cb": self._last_failure.note}
         # Its methods say nothing of what their futures hold: who calls one says it.
         self.client: Any = AdminClient(settings)
+
+    def close(self) -> None:
+        """Ends its threads, and what it is still asked; may wait for them.
+
+        Not left to the garbage collector: it may run on the thread on which librdkafka tells a late answer, and a
+        client that is destroyed on a thread of its own ends the process (SIGABRT).
+        """
+        self.client.__exit__(None, None, None)
 
     def connection_error(self, attempt: Attempt) -> str | None:
         """The reason of a failure to connect since the attempt began, if there was one."""
@@ -129,20 +137,22 @@ class AdminClients:
         finally:
             admin.users -= 1
             admin.idle_since = time.monotonic()
+            if admin.users == 0 and self._kept.get(key) is not admin:
+                await asyncio.to_thread(admin.close)
 
     async def close(self) -> None:
         """Let all go; whoever still uses one keeps it until done."""
-        closing = list(self._kept.values())
+        unused = [admin for admin in self._kept.values() if admin.users == 0]
         self._kept.clear()
-        await _destroy(closing)
+        await _close(unused)
 
     async def _close_idle(self) -> None:
         oldest = time.monotonic() - _KEEP_IDLE_S
         idle = [key for key, admin in self._kept.items() if admin.users == 0 and admin.idle_since < oldest]
         if idle:
-            await _destroy([self._kept.pop(key) for key in idle])
+            await _close([self._kept.pop(key) for key in idle])
 
 
-async def _destroy(admins: list[Admin]) -> None:
-    """A client is closed by dropping its last reference, which may wait for its threads: not on the event loop."""
-    await asyncio.to_thread(admins.clear)
+async def _close(admins: list[Admin]) -> None:
+    """Waits for their threads: not on the event loop."""
+    await asyncio.gather(*(asyncio.to_thread(admin.close) for admin in admins))

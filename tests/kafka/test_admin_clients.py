@@ -1,6 +1,9 @@
 """Clients are kept for the next question, and leave no thread behind."""
 
+import signal
 import socket
+import subprocess
+import sys
 import threading
 from contextlib import closing
 
@@ -52,3 +55,39 @@ async def test_next_question_opens_no_new_client(brokers: KafkaBrokers, connecti
         await brokers.describe_cluster(connection)
     # Each client has threads of its own; the pool of asyncio may grow by a few.
     assert psutil.Process().num_threads() < threads + 20
+
+
+_LATE_ANSWER = """
+import asyncio, gc, sys
+from confluent_kafka import TopicCollection
+from app.kafka.admin_clients import AdminClients
+
+gc.disable()
+
+async def main():
+    clients, cycle = AdminClients(), []
+    async with clients.borrow({"bootstrap.servers": "127.0.0.1:1"}) as admin:
+        asked = admin.client.describe_topics(TopicCollection(["t"]), request_timeout=0.5)["t"]
+        # As tracebacks do: the client is no longer used, and is not freed before the collector runs.
+        cycle.extend([cycle, admin])
+    if sys.argv[1] == "closed":
+        await clients.close()
+    else:
+        clients._kept.clear()
+    return asked
+
+answered = []
+# librdkafka's thread runs this, and may start the collector in it.
+asyncio.run(main()).add_done_callback(lambda asked: answered.append(gc.collect()))
+while sys.argv[1] == "dropped" and not answered:
+    pass
+"""
+
+
+@pytest.mark.parametrize(("how", "ends_with"), [("closed", 0), ("dropped", -signal.SIGABRT)])
+def test_answer_that_comes_late_does_not_end_the_process(how: str, ends_with: int) -> None:
+    """A client that the collector destroys on its own thread does: that is the control."""
+    done = subprocess.run(
+        [sys.executable, "-c", _LATE_ANSWER, how], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == ends_with, done.stderr

@@ -24,7 +24,7 @@ from workers.transactional.group.confirmed import Confirmed
 from workers.transactional.group.membership import Membership
 from workers.transactional.group.offset_commits import OffsetCommits
 from workers.transactional.group.ownership import Ownership
-from workers.transactional.group.source_topics import SourceTopics, asker
+from workers.transactional.group.source_topics import SourceTopics, TopicClient
 from workers.transactional.group.starting import Starting
 from workers.transactional.loop import TaskLoop
 from workers.transactional.producing.idempotent_producer import IdempotentProducer
@@ -129,9 +129,11 @@ class Attempt:
             progress=progress,
             bounds=Bounds(transaction_timeout_s=transaction_timeout_s, max_poll_interval_s=int(max_poll_ms) / 1000),
         )
+        topic_client = TopicClient(admin_config(specification))
         self.source_topics = SourceTopics(
             definition.source_topics,
-            ask=asker(admin_config(specification)),
+            ask=topic_client.ask,
+            let_go=topic_client.close,
             ownership=ownership,
             announce=control.event,
         )

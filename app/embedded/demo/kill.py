@@ -76,6 +76,8 @@ class JournalTail:
 
     def close(self) -> None:
         self._consumer.close()
+        # Not left to the garbage collector, which may run on a thread of this client's own and would end the process.
+        self._admin.__exit__(None, None, None)
 
 
 def kill_inside_a_transaction(journal: JournalTail, workers: Sequence[TaskReport]) -> Kill | None:

@@ -160,6 +160,8 @@ class Proof:
     def close(self) -> None:
         self._reader.close()
         self._offsets.close()
+        # Not left to the garbage collector, which may run on a thread of this client's own and would end the process.
+        self._admin.__exit__(None, None, None)
 
     def committed(self) -> list[int]:
         """The group's committed offset in each source partition; 0 where it has none."""

@@ -52,14 +52,14 @@ class Stage:
 
     def create_topics(self, names: tuple[str, ...], *, partitions: int) -> None:
         """Fresh topics, with a leader for each partition when this returns."""
-        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
         wanted = [NewTopic(name, num_partitions=partitions, replication_factor=1) for name in names]
         try:
-            created = cast(
-                "dict[str, Future[None]]", cast(Any, admin).create_topics(wanted, operation_timeout=_ANSWER_S)
-            )
-            for topic in created.values():
-                topic.result(_ANSWER_S)
+            with AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0}) as admin:
+                created = cast(
+                    "dict[str, Future[None]]", cast(Any, admin).create_topics(wanted, operation_timeout=_ANSWER_S)
+                )
+                for topic in created.values():
+                    topic.result(_ANSWER_S)
         except KafkaException as error:
             raise EmbeddedError(f"the topics {', '.join(names)}: {describe_error(error)}") from error
 

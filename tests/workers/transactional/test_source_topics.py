@@ -30,11 +30,15 @@ class Brokers:
         self.topic_id: str | None = "first"
         self.error = KafkaError.UNKNOWN_TOPIC_OR_PART
         self.asked: list[Future[Described]] = []
+        self.is_let_go = False
 
     def ask(self, topics: Sequence[str]) -> Mapping[str, Future[Described]]:
         assert list(topics) == ["t"]
         self.asked.append(Future())
         return {"t": self.asked[-1]}
+
+    def let_go(self) -> None:
+        self.is_let_go = True
 
     def answer(self) -> None:
         if self.topic_id is None:
@@ -50,6 +54,7 @@ class Scene:
         self.topics = SourceTopics(
             ("t",),
             ask=self.brokers.ask,
+            let_go=self.brokers.let_go,
             ownership=self.ownership,
             announce=self.control.event,
             clock=lambda: self.now,
@@ -159,5 +164,6 @@ def test_brokers_that_have_no_ids_say_nothing_either(scene: Scene) -> None:
 
 def test_nobody_is_asked_any_more_when_it_is_closed(scene: Scene) -> None:
     scene.topics.close()
+    assert scene.brokers.is_let_go
     scene.topics.look()
     assert scene.brokers.asked == []

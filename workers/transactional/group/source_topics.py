@@ -61,6 +61,7 @@ class SourceTopics:
         topics: Sequence[str],
         *,
         ask: Ask,
+        let_go: Callable[[], None],
         ownership: Ownership,
         announce: Announce,
         clock: Callable[[], float] = time.monotonic,
@@ -68,6 +69,7 @@ class SourceTopics:
         self.obstacle: str | None = None
         self._topics = tuple(topics)
         self._ask = ask
+        self._let_go = let_go
         self._ownership = ownership
         self._announce = announce
         self._clock = clock
@@ -100,9 +102,10 @@ class SourceTopics:
                 self.obstacle = f"cannot ask for the source topics: {error.args[0].str()}"
 
     def close(self) -> None:
-        """Let go of the client."""
+        """Let go of the client; nothing is asked any more."""
         self._ask = _nobody
         self._pending = {}
+        self._let_go()
 
     def _judge(self, topic: str, answer: Future[Described]) -> None:
         try:
@@ -139,11 +142,19 @@ def _nobody(_topics: Sequence[str]) -> Mapping[str, Future[Described]]:
     return {}
 
 
-def asker(config: Config) -> Ask:
+class TopicClient:
     """Asks through a client of its own: a consumer does not tell the ids of topics."""
-    client: Any = AdminClient({**config})
 
-    def ask(topics: Sequence[str]) -> Mapping[str, Future[Described]]:
-        return client.describe_topics(TopicCollection(list(topics)), request_timeout=_ANSWER_S)
+    def __init__(self, config: Config) -> None:
+        self._client: Any = AdminClient({**config})
 
-    return ask
+    def ask(self, topics: Sequence[str]) -> Mapping[str, Future[Described]]:
+        return self._client.describe_topics(TopicCollection(list(topics)), request_timeout=_ANSWER_S)
+
+    def close(self) -> None:
+        """Answers that are still awaited never come.
+
+        Not left to the garbage collector: it may run on the thread on which librdkafka tells such an answer, and a
+        client that is destroyed on a thread of its own ends the process (SIGABRT).
+        """
+        self._client.__exit__(None, None, None)
