@@ -78,6 +78,8 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PipelinePage(msgspec.Struct, frozen=True, kw_only=True):
+    """fencings: the pipeline's newest."""
+
     at: datetime
     line: PipelineLine
     cluster: Cluster
@@ -88,6 +90,7 @@ class PipelinePage(msgspec.Struct, frozen=True, kw_only=True):
     runs: tuple[Run, ...]
     revisions: tuple[Revision, ...]
     events: tuple[TaskEventRecord, ...]
+    fencings: tuple[FencingLine, ...]
     commands: tuple[Command, ...]
 
 
@@ -179,6 +182,9 @@ async def pipeline_page(uow: UnitOfWork, name: str, *, now: datetime) -> Pipelin
         runs=(await uow.runs.list(pipeline=name, after=None, limit=10)).items,
         revisions=tuple(await uow.pipelines.list_revisions(name)),
         events=tuple(event for _, event in await uow.tasks.recent_events(pipeline=name, limit=20)),
+        fencings=(
+            await fencing_feed.list_lines(uow, FencingFilter(pipeline=name), cluster=None, limit=FENCINGS_SHOWN)
+        ).items,
         commands=(await uow.commands.list(target=f"pipeline:{name}", after=None, limit=10)).items,
     )
 

@@ -37,7 +37,7 @@ def test_a_takeover_appears_on_the_open_page_and_is_explained(site: Site, page: 
 
     row.get_by_role("link", name=re.compile("A new producer took")).click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Takeover")
-    expect(page.get_by_role("img", name=re.compile("was ended; producer"))).to_be_visible()
+    expect(page.get_by_role("group", name=re.compile("was ended; producer"))).to_be_visible()
     expect(page.locator(".runbook li")).to_have_count(3)
     expect(page.locator("#evidence tbody tr").first).to_contain_text(f"had a transaction open at epoch 0 in {topic}-0")
     expect(page.get_by_role("link", name=f"{topic}-0")).to_be_visible()

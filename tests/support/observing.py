@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from app.domain.clusters.cluster import Cluster
 from app.domain.journals import group_records
-from app.domain.journals.group_records import GroupRecordKey, OffsetCommit, RecordType
+from app.domain.journals.group_records import ClassicGroup, ClassicMember, GroupRecordKey, OffsetCommit, RecordType
 from app.domain.journals.live_transactions import LiveTransaction
 from app.domain.journals.record_batch import RecordBatch
 from app.domain.journals.transaction_state import (
@@ -61,6 +61,16 @@ def offset_batch(group: str, offset: int, *, at: int, producer_id: int = -1) -> 
         producer_id=producer_id,
         producer_epoch=-1 if producer_id < 0 else 0,
         is_transactional=producer_id >= 0,
+    )
+
+
+def generation_batch(group: str, generation: int, *, at: int, at_ms: int = NOW_MS) -> RecordBatch:
+    """A classic group with one member, as a rebalance left it."""
+    key = group_records.encode_key(GroupRecordKey(group, type=RecordType.CLASSIC_GROUP))
+    members = (ClassicMember("member-1", client_id="client", client_host="/127.0.0.1"),)
+    value = ClassicGroup("consumer", generation, "range", "member-1", at_ms, members)
+    return batch_of(
+        [(key, group_records.encode_value(RecordType.CLASSIC_GROUP, value, 3))], base_offset=at, timestamp_ms=at_ms
     )
 
 

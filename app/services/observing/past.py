@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Mapping
 from datetime import datetime, timedelta
 
 import msgspec
 
 from app.domain.fencing_events.record import FencingFilter, FencingPlace
+from app.domain.journals.live_groups import LiveGroup
 from app.domain.journals.live_transactions import LiveTransaction, Step, StepKind
 from app.domain.runs.task import TaskStatus
 from app.domain.storable import moment_of_ms, storable_text
@@ -27,7 +29,10 @@ _OF_STEPS = {
 
 
 class PastEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """what: a word for its kind. who: the attempt that it is about. producer_id, epoch: as they were from there on."""
+    """what: a word for its kind. who: the attempt that it is about. producer_id, epoch: as they were from there on.
+
+    fencing_id: of the fencing event that this is.
+    """
 
     at: datetime
     what: str
@@ -35,6 +40,7 @@ class PastEvent(msgspec.Struct, frozen=True, kw_only=True):
     who: str | None = None
     producer_id: int | None = None
     epoch: int | None = None
+    fencing_id: str | None = None
 
     @property
     def is_step(self) -> bool:
@@ -44,12 +50,14 @@ class PastEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 class Story(msgspec.Struct, frozen=True, kw_only=True):
     """past: newest first. holder: the newest attempt of the task that owns the id, as it was last heard of.
+    groups: those that have offsets stored or pending by the id's producer.
 
     What is older than the journal, the retention of events and the kept steps is not in it.
     """
 
     past: tuple[PastEvent, ...]
     holder: TaskStatus | None
+    groups: tuple[str, ...] = ()
 
 
 class Storyteller:
@@ -66,6 +74,7 @@ class Storyteller:
         live: LiveTransaction,
         owner: TransactionalIdOwner | None,
         *,
+        groups: Mapping[str, LiveGroup],
         kafka_cluster_id: str,
         now: datetime,
     ) -> Story:
@@ -73,7 +82,9 @@ class Storyteller:
         if self._told is None or is_old or live.steps != self._steps:
             past = await _past_of(uow, live, owner, kafka_cluster_id=kafka_cluster_id)
             holder = None if owner is None else await _holder_of(uow, owner)
-            self._told = Story(past=tuple(past), holder=holder)
+            # A large cluster has many groups; the server has other things to do meanwhile.
+            served = await asyncio.to_thread(_groups_of, live.state.producer_id, groups)
+            self._told = Story(past=tuple(past), holder=holder, groups=served)
             self._told_at, self._steps = now, live.steps
         return self._told
 
@@ -92,11 +103,25 @@ async def _past_of(
                 what=str(verdict.cause),
                 sentence=verdict.sentence,
                 who=_who(record.place),
+                fencing_id=record.id if verdict.cause.is_fencing else None,
             )
         )
     if owner is not None:
         found += [event async for event in _of_task(uow, owner)]
     return sorted(found, key=lambda event: event.at, reverse=True)
+
+
+def _groups_of(producer_id: int, groups: Mapping[str, LiveGroup]) -> tuple[str, ...]:
+    return tuple(
+        name
+        for name, group in sorted(groups.items())
+        if any(one.producer_id == producer_id for one in (*group.offsets.values(), *group.pending.values()))
+    )
+
+
+def sentence_of(step: Step) -> str:
+    """Why the id has another producer id or epoch from there on."""
+    return _OF_STEPS[step.kind]
 
 
 def _who(place: FencingPlace) -> str | None:
@@ -118,7 +143,7 @@ def _of_step(step: Step) -> PastEvent:
     return PastEvent(
         at=moment_of_ms(step.at_ms),
         what=str(step.kind),
-        sentence=_OF_STEPS[step.kind],
+        sentence=sentence_of(step),
         producer_id=step.producer_id,
         epoch=step.producer_epoch,
     )

@@ -25,7 +25,7 @@ from app.web.dependencies import Wiring, WiringDep, may
 from app.web.pages.frame import screen
 from app.web.pages.frame.display import words
 from app.web.pages.frame.errors import PageRoute
-from app.web.pages.frame.lanes import drawing_of
+from app.web.pages.frame.incarnations import drawing_of
 from app.web.pages.frame.screen import Look, Screen
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)

@@ -13,9 +13,11 @@ from app.domain.access import Principal, Verb
 from app.domain.errors import NotFoundError
 from app.domain.journals.live_groups import Committed, GroupKind, GroupState, LiveGroup
 from app.domain.observing.group_list import GroupQuery, members_of
+from app.domain.observing.snapshot import Snapshot
 from app.ports.unit_of_work import UnitOfWork
 from app.services.defining import clusters
 from app.services.observing import groups
+from app.services.observing.groups import GroupDetail
 from app.services.observing.observations import notice_of
 from app.web.dependencies import Wiring, WiringDep, may
 from app.web.pages.frame import screen
@@ -24,7 +26,8 @@ from app.web.pages.frame.errors import PageRoute
 from app.web.pages.frame.reading import reading_of
 from app.web.pages.frame.screen import Look, Screen
 from app.web.pages.frame.shared_looks import OBSERVED_FRAMES_PER_S
-from app.web.pages.frame.timeline import Point, Timeline, timeline_of
+from app.web.pages.frame.timeline import Timeline, timeline_of
+from app.web.pages.frame.tracks import epochs_of, generations_of
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Viewer = Annotated[Principal, may(Verb.VIEW)]
@@ -169,21 +172,21 @@ def looking_at_one(wiring: Wiring, cluster: str, name: str) -> Look:
                 for one in reversed(group.rebalances)
             ],
             "offsets_aborted": group.offsets_aborted,
-            "timeline": _timeline(group, now=now),
+            "timeline": _timeline(group, found, snapshot, now=now),
         }
         return shown
 
     return look
 
 
-def _timeline(group: LiveGroup, *, now: datetime) -> Timeline | None:
-    """Generations one after the other."""
-    spans = [
-        Point(at, f"{one.number}", f"generation {one.number}: members {one.members}")
-        for one in group.rebalances
-        if (at := moment(one.at_ms)) is not None
+def _timeline(group: LiveGroup, found: GroupDetail, snapshot: Snapshot, *, now: datetime) -> Timeline | None:
+    """The group's generations, and the epochs of the ids that store its offsets."""
+    names = sorted(set(found.transactional_ids.values()) & snapshot.transactions.keys())
+    tracks = [
+        generations_of(group, cluster=snapshot.cluster),
+        *(epochs_of(snapshot.transactions[name], cluster=snapshot.cluster) for name in names),
     ]
-    return timeline_of(spans, (), now=now)
+    return timeline_of("Rebalances of this group, and epochs of the ids that store its offsets", tracks, now=now)
 
 
 def _offsets(group: LiveGroup, transactional_ids: Mapping[int, str]) -> list[Mapping[str, Any]]:

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Form, Query, Request, Response
 
 from app.domain.access import Principal, Verb
 from app.domain.errors import FencelineError
+from app.domain.observing.snapshot import Snapshot
 from app.domain.pipelines.pipeline import Steps
 from app.domain.transforms.step_text import describe_step
 from app.ports.brokers import TopicPartition
@@ -25,6 +26,8 @@ from app.web.pages.frame.charts import chart_of
 from app.web.pages.frame.display import moment
 from app.web.pages.frame.errors import PageRoute
 from app.web.pages.frame.screen import Look, Screen
+from app.web.pages.frame.timeline import Point, Timeline, timeline_of
+from app.web.pages.frame.tracks import epochs_of, fenced_at, generations_of
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Viewer = Annotated[Principal, may(Verb.VIEW)]
@@ -61,6 +64,7 @@ def looking_at(wiring: Wiring, name: str) -> Look:
             "chart": chart_of(view.series),
             "steps": [describe_step(step) for step in transform.steps] if isinstance(transform, Steps) else [],
             "beside": beside(wiring, view),
+            "timeline": timeline_beside(wiring.observations.of(view.cluster.name), view, now=now),
             "definition_json": msgspec.json.format(msgspec.json.encode(definition), indent=2).decode(),
         }
         concerns = frozenset({f"pipeline:{name}", *(f"run:{item.id}" for item in view.runs)})
@@ -83,6 +87,24 @@ def beside(wiring: Wiring, view: PipelinePage) -> Mapping[tuple[str, int], Mappi
             "held_back": held.get(at),
         }
     return shown
+
+
+def timeline_beside(snapshot: Snapshot, view: PipelinePage, *, now: datetime) -> Timeline | None:
+    """Rebalances of the pipeline's group, and epochs of the ids of its partitions with what its tasks were told."""
+    group = snapshot.groups.get(view.line.pipeline.definition.group_id)
+    fenced: dict[str, list[Point]] = {}
+    for line in view.fencings:
+        verdict, name = line.record.event.verdict, line.record.event.key.transactional_id
+        if (mark := fenced_at(verdict.at_ms, verdict.sentence)) is not None:
+            fenced.setdefault(name, []).append(mark)
+    names = sorted({one.transactional_id for one in view.mappings if one.transactional_id is not None})
+    tracks = [] if group is None else [generations_of(group, cluster=snapshot.cluster)]
+    tracks += [
+        epochs_of(snapshot.transactions[name], cluster=snapshot.cluster, marks=fenced.get(name, ()))
+        for name in names
+        if name in snapshot.transactions
+    ]
+    return timeline_of("Rebalances of the group, and epochs of the ids that its tasks use", tracks, now=now)
 
 
 @router.get("/pipelines/{name}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any
@@ -11,23 +11,26 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from app.domain.access import Principal, Verb
 from app.domain.errors import NotFoundError
+from app.domain.journals.live_transactions import LiveTransaction
 from app.domain.journals.transaction_state import TransactionStatus
+from app.domain.observing.snapshot import Snapshot
 from app.domain.observing.transaction_list import Owner, TransactionQuery, TransactionSort
 from app.ports.unit_of_work import UnitOfWork
 from app.services.defining import clusters
 from app.services.observing import transactions
 from app.services.observing.observations import notice_of
-from app.services.observing.past import PastEvent, Storyteller
+from app.services.observing.past import Story, Storyteller
 from app.services.observing.transactions import ObservedTransaction
 from app.web.dependencies import Wiring, WiringDep, may
 from app.web.pages.frame import screen
 from app.web.pages.frame.charts import open_chart_of, pace_chart_of
-from app.web.pages.frame.display import moment
+from app.web.pages.frame.display import moment, words
 from app.web.pages.frame.errors import PageRoute
 from app.web.pages.frame.reading import reading_of
 from app.web.pages.frame.screen import Look, Screen
 from app.web.pages.frame.shared_looks import OBSERVED_FRAMES_PER_S
-from app.web.pages.frame.timeline import Point, Timeline, timeline_of
+from app.web.pages.frame.timeline import Point, Timeline, Tone, timeline_of
+from app.web.pages.frame.tracks import epochs_of, generations_of
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Viewer = Annotated[Principal, may(Verb.VIEW)]
@@ -191,29 +194,35 @@ def looking_at_one(wiring: Wiring, cluster: str, transactional_id: str) -> Look:
             # It may come: the page stays and goes on looking.
             return replace(shown, status=404, context=context | {"row": None, "why_not": error.message})
         item = found.transaction
-        story = await storyteller.story_of(uow, item.live, item.owner, kafka_cluster_id=kafka_cluster_id, now=now)
+        story = await storyteller.story_of(
+            uow, item.live, item.owner, groups=snapshot.groups, kafka_cluster_id=kafka_cluster_id, now=now
+        )
         context |= {
             "row": row_of(item),
             "live": item.live,
             "holder": story.holder,
             "pending": found.pending_offsets,
             "past": story.past,
-            "timeline": _timeline(story.past, now=now),
+            "timeline": _timeline(story, item.live, snapshot, now=now),
         }
         return shown
 
     return look
 
 
-def _timeline(happened: Sequence[PastEvent], *, now: datetime) -> Timeline | None:
-    """Epochs one after the other, and what else happened upon them."""
-    steps = [
-        Point(event.at, f"{event.producer_id}:{event.epoch}", f"{event.producer_id}:{event.epoch}, {event.sentence}")
-        for event in happened
-        if event.is_step
+def _timeline(story: Story, live: LiveTransaction, snapshot: Snapshot, *, now: datetime) -> Timeline | None:
+    """The id's epochs with what else happened to it, and the generations of the groups whose offsets it stores."""
+    marks = [
+        Point(event.at, "", f"{words(event.what)}: {event.sentence}", Tone.BAD if event.fencing_id else Tone.PLAIN)
+        for event in story.past
+        if not event.is_step
     ]
-    others = [Point(event.at, "", event.sentence) for event in happened if not event.is_step]
-    return timeline_of(steps, others, now=now)
+    served = [snapshot.groups[name] for name in story.groups if name in snapshot.groups]
+    tracks = [
+        epochs_of(live, cluster=snapshot.cluster, marks=marks),
+        *(generations_of(group, cluster=snapshot.cluster) for group in served),
+    ]
+    return timeline_of("Producers and epochs of this id, and rebalances of the groups that it serves", tracks, now=now)
 
 
 @router.get("/transactions")

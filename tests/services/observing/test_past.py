@@ -8,6 +8,8 @@ import pytest
 
 from app.db.database import Database
 from app.domain.fencing_events.steps import cases_of
+from app.domain.journals.group_records import OffsetCommit
+from app.domain.journals.live_groups import Committed, LiveGroup
 from app.domain.runs.task import EventKind
 from app.domain.transactions.mapping import TransactionalIdOwner
 from app.services import fencing_events
@@ -27,12 +29,18 @@ class Told:
     def __init__(self, plane: ControlPlane, coordinator: Coordinator) -> None:
         self.plane = plane
         self.coordinator = coordinator
+        self.groups: dict[str, LiveGroup] = {}
         self._storyteller = Storyteller()
 
     async def story(self, owner: TransactionalIdOwner | None = OWNER) -> Story:
         async with self.plane.uow() as uow:
             return await self._storyteller.story_of(
-                uow, self.coordinator.live, owner, kafka_cluster_id=KAFKA_CLUSTER_ID, now=self.plane.now
+                uow,
+                self.coordinator.live,
+                owner,
+                groups=self.groups,
+                kafka_cluster_id=KAFKA_CLUSTER_ID,
+                now=self.plane.now,
             )
 
     async def words(self, owner: TransactionalIdOwner | None = OWNER) -> list[str]:
@@ -59,6 +67,8 @@ async def test_a_takeover_is_a_step_and_a_fencing_event(told: Told) -> None:
     found = (await told.story(None)).past
     assert {event.what for event in found if event.is_step} >= {"aborted", "initialised"}
     assert [event.what for event in found if not event.is_step] == ["takeover"]
+    assert [event.fencing_id is not None for event in found if not event.is_step] == [True]
+    assert {event.fencing_id for event in found if event.is_step} == {None}
     assert [event.at for event in found] == sorted((event.at for event in found), reverse=True)
     assert (await told.story(None)).holder is None
 
@@ -76,6 +86,18 @@ async def test_the_owners_attempts_are_in_it_and_its_neighbours_are_not(told: To
     ]
     assert story.holder is not None
     assert (story.holder.task, story.holder.attempt) == (1, 3)
+
+
+async def test_the_groups_whose_offsets_its_producer_stores_are_named(told: Told) -> None:
+    mine = told.coordinator.live.state.producer_id
+    stored = Committed(OffsetCommit(5), 0)
+    told.groups = {
+        "waits": LiveGroup("waits", pending={("orders", 0, mine): Committed(OffsetCommit(5), 0, mine, 0)}),
+        "stores": LiveGroup("stores", offsets={("orders", 0): Committed(OffsetCommit(5), 0, mine, 0)}),
+        "another": LiveGroup("another", offsets={("orders", 0): Committed(OffsetCommit(5), 0, mine + 1, 0)}),
+        "none": LiveGroup("none", offsets={("orders", 0): stored}),
+    }
+    assert (await told.story()).groups == ("stores", "waits")
 
 
 async def test_the_database_is_asked_again_after_a_second_or_a_step(told: Told) -> None:

@@ -305,6 +305,7 @@ def pipeline_view(current: Run | None, *, needs: tuple[Need, ...] = ()) -> Pipel
         runs=(current,) if current is not None else (),
         revisions=(revision(2), revision(1)),
         events=EVENTS if has_run else (),
+        fencings=(fencing_line(),) if has_run else (),
         commands=(command(),),
     )
 

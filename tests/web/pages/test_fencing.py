@@ -12,10 +12,11 @@ import pytest
 
 from app.db.database import Database
 from app.domain.access import Role
-from app.domain.fencing_events.story import Side, Story, story_of
+from app.domain.fencing_events.story import Story, story_of
 from app.web.application import create_users_app
 from app.web.dependencies import Wiring
-from app.web.pages.frame.lanes import WIDTH, drawing_of
+from app.web.pages.frame.incarnations import drawing_of
+from app.web.pages.frame.timeline import Tone
 from tests.domain.fencing_events.coordinator import CLUSTER, ID, Coordinator
 from tests.domain.fencing_events.scenes import epoch_event, felt, word
 from tests.support.fencing import RUN_ID, clean_restart, put_down, refusal, register, takeover, timeout
@@ -138,21 +139,26 @@ def taken_over(*, is_refused_later: bool = False) -> Story:
 
 def test_drawing_has_both_producers_in_order() -> None:
     drawing = drawing_of(taken_over())
-    assert [lane.side for lane in drawing.lanes] == [Side.OLD, Side.NEW]
     old, new = drawing.lanes
-    assert (old.began, old.ended, old.late_until) == (0, drawing.taken, None)
-    assert drawing.taken < new.began < new.ended == WIDTH
-    assert list(old.marks) == sorted(old.marks)
-    assert all(0 <= mark <= WIDTH for lane in drawing.lanes for mark in lane.marks)
+    assert [bar.tone for lane in drawing.lanes for bar in lane.bars] == [Tone.OLD, Tone.NEW]
+    assert (old.bars[0].left, old.bars[0].width) == (0, drawing.cut)
+    assert drawing.cut is not None
+    assert drawing.cut < new.bars[0].left
+    assert new.bars[0].left + new.bars[0].width == 100
+    assert list(old.marks) == sorted(old.marks, key=lambda mark: mark.left)
+    assert all(0 <= mark.left <= 100 for lane in drawing.lanes for mark in lane.marks)
 
 
 def test_drawing_shows_an_old_producer_that_went_on() -> None:
     old = drawing_of(taken_over(is_refused_later=True)).lanes[0]
-    assert old.late_until == max(old.marks) > old.ended
+    had, went_on = old.bars
+    assert went_on.tone is Tone.LATE
+    assert went_on.left == had.left + had.width
+    assert went_on.left + went_on.width == pytest.approx(max(mark.left for mark in old.marks))
 
 
 def test_drawing_of_a_single_moment_is_in_the_middle() -> None:
     event = epoch_event(Coordinator().live, 0, felt(Coordinator().live, word(), epoch=0))
     assert event.key.kafka_cluster_id == CLUSTER
     (lane,) = drawing_of(story_of(event)).lanes
-    assert lane.marks == (WIDTH // 2,)
+    assert [mark.left for mark in lane.marks] == [50]

@@ -24,7 +24,16 @@ from app.web.application import create_users_app
 from app.web.dependencies import Wiring
 from app.web.pages.frame import shared_looks
 from app.web.pages.transactions import PAGE_SIZE
-from tests.support.observing import ODD, hear, observed_cluster, offset_batch, publish, state_of, transaction_batch
+from tests.support.observing import (
+    ODD,
+    generation_batch,
+    hear,
+    observed_cluster,
+    offset_batch,
+    publish,
+    state_of,
+    transaction_batch,
+)
 from tests.support.wiring import USERS_URL, client_of, settings_for_test, token_of, wired
 
 
@@ -124,6 +133,20 @@ async def test_one_id_has_its_partitions_pending_offsets_and_past(live: LiveClus
     assert "foreign" in html
     # A viewer may not fence.
     assert "Fence it" not in html
+
+
+async def test_epochs_and_rebalances_are_on_one_line_of_time(
+    wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient
+) -> None:
+    hear(live, generation_batch("orders/copier", 17, at=2), topic=group_records.TOPIC)
+    publish(wiring, live)
+    for html in (
+        await shown(viewer, "/transactions/id", cluster="c", id=ODD),
+        await shown(viewer, "/groups/group", cluster="c", name="orders/copier"),
+    ):
+        assert html.count('<div class="lane">') == 2
+        assert "<title>generation 17: members 1</title>" in html
+        assert "<title>7:0, Seen for the first time" in html
 
 
 async def test_an_operator_is_led_to_fencing_what_is_open(wiring: Wiring, live: LiveCluster) -> None:

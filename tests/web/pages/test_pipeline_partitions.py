@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Collection, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,12 +12,13 @@ import msgspec
 import pytest
 
 from app.db.database import Database
+from app.domain.journals import group_records
 from app.domain.journals.transaction_state import TransactionStatus
 from app.ports.brokers import Brokers, PartitionOffsets, TopicPartition
 from app.services.observing.held_back import HeldBack
 from app.web.dependencies import Wiring
-from app.web.pages.pipelines import beside
-from tests.support.observing import cluster, hear, state_of, transaction_batch
+from app.web.pages.pipelines import beside, timeline_beside
+from tests.support.observing import NOW_MS, cluster, generation_batch, hear, state_of, transaction_batch
 from tests.support.wiring import settings_for_test, wired
 from tests.web.pages import samples
 
@@ -60,3 +62,24 @@ async def test_a_partition_has_the_transaction_of_its_id_and_what_is_held_back(w
     await wiring.held_back.settled()
     assert {one["held_back"] for one in beside(wiring, view).values()} == {1_204}
     await wiring.held_back.close()
+
+
+def test_rebalances_of_the_group_and_epochs_of_its_ids_are_on_one_line_of_time() -> None:
+    live = cluster()
+    name = "fl.t.delayed-flights.0.0"
+    hear(
+        live,
+        transaction_batch(name, state_of(epoch=4, changed_ms=NOW_MS - 90_000), at=0),
+        transaction_batch(name, state_of(TransactionStatus.EMPTY, epoch=6, changed_ms=NOW_MS - 60_000), at=1),
+        transaction_batch("somebody.else", state_of(), at=2),
+    )
+    hear(live, generation_batch("delayed-flights", 17, at=0, at_ms=NOW_MS - 60_000), topic=group_records.TOPIC)
+    now = datetime.fromtimestamp(NOW_MS / 1000, UTC)
+    drawn = timeline_beside(live.snapshot(now_ms=NOW_MS), samples.pipeline_view(samples.run()), now=now)
+    assert drawn is not None
+    group, one = drawn.lanes
+    assert (group.name, one.name) == ("delayed-flights", name)
+    assert [bar.title for bar in group.bars] == ["generation 17: members 1"]
+    assert [bar.title.partition(",")[0] for bar in one.bars] == ["7:4", "7:6"]
+    # The takeover and the rebalance that it came with stand above each other.
+    assert one.bars[1].left == group.bars[0].left

@@ -14,6 +14,7 @@ from app.domain.runs.needs import Need
 from app.domain.runs.run import DesiredRunState, Run, RunState
 from app.web.pages.frame import screen
 from app.web.pages.frame.charts import chart_of
+from app.web.pages.frame.timeline import Point, Track, timeline_of
 from app.web.pages.log_tail import LogTail
 from tests.web.pages import samples
 from tests.web.pages.samples import NEED, NOW, run
@@ -46,6 +47,7 @@ def pipeline_page(current: Run | None, *, role: Role = Role.ADMINISTRATOR, needs
             }
             for one in view.mappings
         },
+        "timeline": timeline_of("what is to be seen", [Track("id", [Point(NOW, "7:0", "begun")])], now=NOW),
         "definition_json": "{}",
     }
     return rendered("pipelines/_detail", context, role=role)

@@ -22,7 +22,6 @@ STYLESHEETS = tuple(
         "state",
         "ids",
         "chain",
-        "lanes",
         "buttons",
         "tables",
         "batches",

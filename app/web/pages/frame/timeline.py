@@ -1,15 +1,32 @@
-"""A line of time: spans that follow each other until now, and marks upon them. What each is, a table says as well."""
+"""Lanes over one line of time: spans that follow each other, and marks upon them. What each is, a table says as well.
+
+Long gaps are shortened, so what happened within a second a week ago is seen beside what happens now.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from itertools import pairwise
 from typing import NamedTuple
 
+MAX_LANES = 12
 # Narrower than this no label fits.
 _LABELLED_PERCENT = 12.0
-_SHORTEST = timedelta(milliseconds=1)
+
+
+class Tone(StrEnum):
+    """How a bar or a mark is painted. LATE: somebody went on whose time was over."""
+
+    PLAIN = "plain"
+    NEWEST = "newest"
+    OLD = "old"
+    NEW = "new"
+    LATE = "late"
+    BAD = "bad"
 
 
 class Point(NamedTuple):
@@ -18,6 +35,16 @@ class Point(NamedTuple):
     at: datetime
     label: str
     title: str
+    tone: Tone = Tone.PLAIN
+
+
+class Track(NamedTuple):
+    """What one lane tells: spans, each until the next one begins and the last until now. href: whose lane it is."""
+
+    name: str
+    spans: Sequence[Point]
+    marks: Sequence[Point] = ()
+    href: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,43 +53,95 @@ class Bar:
 
     left: float
     width: float
-    label: str
+    label: str = ""
     title: str
+    tone: Tone = Tone.PLAIN
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
     left: float
     title: str
+    tone: Tone = Tone.PLAIN
 
 
 @dataclass(frozen=True, kw_only=True)
-class Timeline:
-    since: datetime
+class Lane:
+    name: str
+    detail: str = ""
+    href: str | None = None
     bars: tuple[Bar, ...]
     marks: tuple[Mark, ...]
 
 
-def timeline_of(spans: Sequence[Point], marks: Sequence[Point], *, now: datetime) -> Timeline | None:
+@dataclass(frozen=True, kw_only=True)
+class Timeline:
+    """words: what is to be seen, for those who do not. since: where the line begins if it ends now; else it is a closed
+    story. cut: where in all lanes something was taken. left_out: how many lanes more there would be."""
+
+    words: str
+    lanes: tuple[Lane, ...]
+    since: datetime | None = None
+    cut: float | None = None
+    left_out: int = 0
+
+
+def timeline_of(words: str, tracks: Sequence[Track], *, now: datetime) -> Timeline | None:
     """From the oldest span to now, whatever the order they come in; None when there is none.
 
     A clock that is ahead of ours puts what it tells at the end of the line. Marks from before the line are left out.
     """
-    if not spans:
+    told = [track for track in tracks if track.spans]
+    if not told:
         return None
-    ordered = sorted(spans, key=lambda span: span.at)
-    since = ordered[0].at
-    whole = max(now - since, _SHORTEST)
+    since = min(span.at for track in told for span in track.spans)
+    shown = [_on_line(track, since) for track in told[:MAX_LANES]]
+    end_ms = _ms(now)
+    times = {min(_ms(point.at), end_ms) for track in shown for point in (*track.spans, *track.marks)}
+    reached = places({*times, _ms(since), end_ms})
+    return Timeline(
+        words=words,
+        since=since,
+        lanes=tuple(_lane(track, reached, end_ms) for track in shown),
+        left_out=len(told) - len(shown),
+    )
 
+
+def places(times_ms: Iterable[int], *, margin: float = 0.0) -> Mapping[int, float]:
+    """Where each time is, in percent: in order, and the further apart the longer it was, by its logarithm.
+
+    margin: how much stays free at both ends.
+    """
+    ordered = sorted(set(times_ms))
+    if len(ordered) == 1:
+        return {ordered[0]: 50.0 if margin else 0.0}
+    reached = [0.0]
+    for before, after in pairwise(ordered):
+        reached.append(reached[-1] + math.log2(2 + after - before))
+    room = 100 - 2 * margin
+    return {at: round(margin + room * one / reached[-1], 1) for at, one in zip(ordered, reached, strict=True)}
+
+
+def _on_line(track: Track, since: datetime) -> Track:
+    return track._replace(
+        spans=sorted(track.spans, key=lambda span: span.at), marks=[mark for mark in track.marks if mark.at >= since]
+    )
+
+
+def _lane(track: Track, reached: Mapping[int, float], end_ms: int) -> Lane:
     def left(at: datetime) -> float:
-        return round(min(max((at - since) / whole, 0.0), 1.0) * 100, 1)
+        return reached[min(_ms(at), end_ms)]
 
-    ends = [*(left(span.at) for span in ordered[1:]), left(now)]
+    ends = [*(left(span.at) for span in track.spans[1:]), reached[end_ms]]
     bars: list[Bar] = []
-    for span, end in zip(ordered, ends, strict=True):
-        begin = left(span.at)
-        width = round(max(end - begin, 0.0), 1)
+    for span, end in zip(track.spans, ends, strict=True):
+        width = round(end - left(span.at), 1)
         label = span.label if width >= _LABELLED_PERCENT else ""
-        bars.append(Bar(left=begin, width=width, label=label, title=span.title))
-    shown = tuple(Mark(left=left(mark.at), title=mark.title) for mark in marks if mark.at >= since)
-    return Timeline(since=since, bars=tuple(bars), marks=shown)
+        bars.append(Bar(left=left(span.at), width=width, label=label, title=span.title, tone=span.tone))
+    bars[-1] = replace(bars[-1], tone=Tone.NEWEST)
+    marks = tuple(Mark(left=left(mark.at), title=mark.title, tone=mark.tone) for mark in track.marks)
+    return Lane(name=track.name, href=track.href, bars=tuple(bars), marks=marks)
+
+
+def _ms(at: datetime) -> int:
+    return int(at.timestamp() * 1000)

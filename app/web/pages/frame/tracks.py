@@ -1,0 +1,40 @@
+"""What lanes of a line of time tell: the epochs of an id, the generations of a group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.domain.journals.live_groups import GroupKind, LiveGroup
+from app.domain.journals.live_transactions import LiveTransaction
+from app.services.observing.past import sentence_of
+from app.web.pages.frame.display import moment
+from app.web.pages.frame.screen import url_of
+from app.web.pages.frame.timeline import Point, Tone, Track
+
+
+def epochs_of(live: LiveTransaction, *, cluster: str, marks: Sequence[Point] = ()) -> Track:
+    """Producers and epochs of an id, but for the routine ones. An epoch that began by an abort is marked."""
+    spans: list[Point] = []
+    for step in live.steps:
+        at, label = moment(step.at_ms), f"{step.producer_id}:{step.producer_epoch}"
+        if at is not None:
+            spans.append(Point(at, label, f"{label}, {sentence_of(step)}"))
+    href = url_of("transactions", "id", cluster=cluster, id=live.transactional_id)
+    return Track(name=live.transactional_id, spans=spans, marks=marks, href=href)
+
+
+def generations_of(group: LiveGroup, *, cluster: str) -> Track:
+    """Generations, or group epochs, that a group reached."""
+    number = "group epoch" if group.kind is GroupKind.CONSUMER else "generation"
+    spans = [
+        Point(at, f"{one.number}", f"{number} {one.number}: members {one.members}")
+        for one in group.rebalances
+        if (at := moment(one.at_ms)) is not None
+    ]
+    return Track(name=group.group, spans=spans, href=url_of("groups", "group", cluster=cluster, name=group.group))
+
+
+def fenced_at(at_ms: int, sentence: str) -> Point | None:
+    """The mark of a fencing."""
+    at = moment(at_ms)
+    return None if at is None else Point(at, "", sentence, Tone.BAD)
