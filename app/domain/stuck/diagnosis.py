@@ -267,7 +267,9 @@ def _advice(known: KnownTransaction, asked: Asked) -> tuple[Verdict, str]:
             f"Its owner is alive. Wait until {clock(until_ms)}, or drain its run; a fenced task would begin again.",
         )
     if left_ms < -_OVERDUE_MS:
-        overdue = f"Its coordinator, broker {known.coordinator_id}, should have ended it {span(-left_ms)} ago"
+        overdue = (
+            f"Its coordinator, broker {known.coordinator_id}, should have ended it {span(-left_ms)} ago by our clock"
+        )
         return Verdict.FENCE, f"{overdue}: look at that broker, and fence the id."
     if left_ms <= WAIT_AT_MOST_MS:
         when = f"in {span(left_ms)}, at {clock(until_ms)}" if left_ms > 0 else "with its coordinator's next look"

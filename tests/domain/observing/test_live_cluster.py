@@ -11,10 +11,10 @@ from app.domain.journals.group_records import ClassicGroup
 from app.domain.journals.live_groups import GroupState, LiveGroup
 from app.domain.journals.live_transactions import Step
 from app.domain.journals.record_batch import MarkerType, RecordBatch, split_batches
-from app.domain.journals.transaction_state import TransactionStatus
+from app.domain.journals.transaction_state import TransactionStatus, encode_key
 from app.domain.observing.live_cluster import Folds, LiveCluster
 from app.domain.observing.snapshot import Phase, Source
-from tests.domain.journals.batches import marker
+from tests.domain.journals.batches import batch_of, marker
 from tests.support.observing import (
     NOW_MS,
     cluster,
@@ -136,6 +136,17 @@ def test_past_is_complete_since_the_last_gap(offsets: tuple[int, ...], complete_
     live = cluster()
     hear(live, *(transaction_batch("a", state_of(), at=at) for at in offsets))
     assert live.snapshot(now_ms=NOW_MS).transaction_journal.complete_since_ms == complete_since_ms
+
+
+def test_record_of_the_future_is_counted_and_what_comes_after_it_is_shown() -> None:
+    live = cluster()
+    future = batch_of([(encode_key("a"), b"\x00\x09whatever")], base_offset=1)
+    hear(live, transaction_batch("a", state_of(), at=0), future, transaction_batch("b", state_of(), at=2))
+    assert set(states(live)) == {"a", "b"}
+    status = live.snapshot(now_ms=NOW_MS).transaction_journal
+    ((reason, how_many),) = status.unreadable.items()
+    assert ("version 9" in reason, how_many) == (True, 1)
+    assert (status.records_read, status.lag_records) == (3, 0)
 
 
 def test_restart_shows_what_was_saved_once_the_rest_is_read() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 import pytest
 
@@ -12,6 +14,7 @@ from app.domain.stuck.wording import span
 from tests.domain.stuck.answers import ID, NOW_MS, asked, held, known, opened, read_through
 
 REFUSED = Refused("DescribeProducers of orders-0", "TOPIC_AUTHORIZATION_FAILED", "READ on the topic of orders-0")
+HOUR_MS = 3_600_000
 AWAY = Refused("ListTransactions of broker 2", "KafkaTimeoutError")
 
 
@@ -47,6 +50,14 @@ def test_transaction_that_the_coordinator_should_have_ended_is_to_be_fenced() ->
     assert diagnose_partition(held(known(age_ms=40_000)), asked()).verdict is Verdict.FENCE
     # Coordinators look every 10 s.
     assert diagnose_partition(held(known(age_ms=12_000)), asked()).verdict is Verdict.WAIT
+
+
+@pytest.mark.parametrize("ahead_ms", [-HOUR_MS, -1_000, 1_000, HOUR_MS])
+def test_clock_that_differs_from_the_brokers_makes_no_time_below_zero(ahead_ms: int) -> None:
+    """Begun just now, by a coordinator whose clock is another than ours; who measures by ours says so."""
+    text = as_text(diagnose_partition(held(known(age_ms=ahead_ms)), asked()))
+    assert not re.search(r"-\d+(\.\d+)? (s|min|h)\b", text)
+    assert ("60 min ago by our clock" in text) == (ahead_ms == HOUR_MS)
 
 
 @pytest.mark.parametrize("state", ["PrepareCommit", "PrepareAbort"])
