@@ -27,6 +27,8 @@ from app.embedded.pyspark_package import spark_home
 KAFKA_VERSION = "4.3.1"
 KAFKA_JARS = f"kafka-{KAFKA_VERSION}"
 KAFKA_TOOLS_JARS = f"kafka-tools-{KAFKA_VERSION}"
+KAFKA_STREAMS_JARS = f"kafka-streams-{KAFKA_VERSION}"
+"""For tests, as the client of somebody else."""
 OLD_KAFKA_VERSION = "3.9.2"
 """The last line that writes journals as brokers did before transaction.version 1; for tests."""
 OLD_KAFKA_JARS = f"kafka-{OLD_KAFKA_VERSION}"

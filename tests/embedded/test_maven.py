@@ -13,6 +13,7 @@ from app.embedded.java import find_java
 from app.embedded.maven import (
     ECJ_JARS,
     KAFKA_JARS,
+    KAFKA_STREAMS_JARS,
     KAFKA_TOOLS_JARS,
     KAFKA_VERSION,
     OLD_KAFKA_JARS,
@@ -33,7 +34,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_manifests_name_every_file_once_and_the_broker_that_we_say() -> None:
-    for name in (KAFKA_JARS, KAFKA_TOOLS_JARS, OLD_KAFKA_JARS, OLD_KAFKA_TOOLS_JARS, ECJ_JARS):
+    for name in (KAFKA_JARS, KAFKA_TOOLS_JARS, KAFKA_STREAMS_JARS, OLD_KAFKA_JARS, OLD_KAFKA_TOOLS_JARS, ECJ_JARS):
         files = [jar.file_name for jar in read_manifest(name)]
         assert files == sorted(set(files))
     assert f"kafka_2.13-{KAFKA_VERSION}.jar" in [jar.file_name for jar in read_manifest(KAFKA_JARS)]

@@ -3,11 +3,21 @@
 import os
 import subprocess
 import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
 from app.embedded.java import find_java
-from app.embedded.maven import ECJ_JARS, KAFKA_JARS, KAFKA_TOOLS_JARS, OLD_KAFKA_JARS, OLD_KAFKA_TOOLS_JARS, ensure_jars
+from app.embedded.maven import (
+    ECJ_JARS,
+    KAFKA_JARS,
+    KAFKA_STREAMS_JARS,
+    KAFKA_TOOLS_JARS,
+    OLD_KAFKA_JARS,
+    OLD_KAFKA_TOOLS_JARS,
+    ensure_jars,
+)
 
 _SOURCES = Path(__file__).parent / "java"
 # By which a table is told from what is said above it.
@@ -23,17 +33,40 @@ def run_tool(main_class: str, *arguments: str, jars: str = KAFKA_JARS, timeout_s
             `org.apache.kafka.tools.TransactionsCommand`).
         jars: the manifest of the brokers whose tools are wanted.
     """
-    return _run([*_java(), "-cp", _class_path(jars), main_class, *arguments], timeout_s)
+    return _run([*_java(), "-cp", _class_path(jars, _TOOLS_OF[jars]), main_class, *arguments], timeout_s)
 
 
 def run_program(name: str, *arguments: str, jars: str = KAFKA_JARS, timeout_s: float = 60.0) -> str:
     """What the program of tests/support/java prints, compiled against the client of these jars."""
     with tempfile.TemporaryDirectory(prefix="fenceline-java-") as classes:
-        (compiler,) = ensure_jars(ECJ_JARS)
-        source = str(_SOURCES / f"{name}.java")
-        _run([*_java(), "-jar", str(compiler), "-17", "-cp", _class_path(jars), "-d", classes, source], timeout_s)
-        class_path = os.pathsep.join([classes, _class_path(jars)])
+        class_path = _compile(name, _class_path(jars, _TOOLS_OF[jars]), Path(classes), timeout_s)
         return _run([*_java(), "-cp", class_path, name, *arguments], timeout_s)
+
+
+def compile_streams_program(name: str, classes: Path, *, timeout_s: float = 60.0) -> str:
+    """Compile a program of tests/support/java against Kafka Streams into this folder; the class path to run it with."""
+    return _compile(name, _class_path(KAFKA_JARS, KAFKA_STREAMS_JARS), classes, timeout_s)
+
+
+@contextmanager
+def running_program(name: str, class_path: str, *arguments: str, output: Path) -> Generator[subprocess.Popen[bytes]]:
+    """The program as a process that says everything into `output`, killed at the latest when this is left."""
+    with output.open("wb") as into:
+        process = subprocess.Popen(
+            [*_java(), "-cp", class_path, name, *arguments], stdout=into, stderr=subprocess.STDOUT
+        )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _compile(name: str, jars: str, classes: Path, timeout_s: float) -> str:
+    (compiler,) = ensure_jars(ECJ_JARS)
+    source = str(_SOURCES / f"{name}.java")
+    _run([*_java(), "-jar", str(compiler), "-17", "-cp", jars, "-d", str(classes), source], timeout_s)
+    return os.pathsep.join([str(classes), jars])
 
 
 def _run(command: list[str], timeout_s: float) -> str:
@@ -56,5 +89,5 @@ def _java() -> tuple[str, ...]:
 
 
 @cache
-def _class_path(jars: str) -> str:
-    return os.pathsep.join(str(jar) for jar in [*ensure_jars(jars), *ensure_jars(_TOOLS_OF[jars])])
+def _class_path(*manifests: str) -> str:
+    return os.pathsep.join(str(jar) for name in manifests for jar in ensure_jars(name))

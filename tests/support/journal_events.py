@@ -1,0 +1,32 @@
+"""What the transaction journal of a broker tells, and the fencing events that it proves."""
+
+from __future__ import annotations
+
+from app.domain.fencing_events.cases import told
+from app.domain.fencing_events.fencing_event import Cause, FencingEvent
+from app.domain.fencing_events.steps import cases_of
+from app.domain.journals.live_transactions import LiveTransaction, LiveTransactions
+from app.domain.journals.transaction_state import TOPIC
+from app.kafka.attempt import Attempt
+from app.kafka.raw_fetch import read_logs
+
+_TIMEOUT_S = 30.0
+
+
+def ids_of(bootstrap_servers: str) -> dict[str, LiveTransaction]:
+    """Every transactional id as of now, with its past."""
+    live = LiveTransactions()
+    attempt = Attempt(bootstrap_servers, _TIMEOUT_S)
+    for partition, batch in read_logs({"bootstrap.servers": bootstrap_servers}, attempt, TOPIC):
+        live.apply(partition, batch)
+    return live.ids
+
+
+def events_of(live: LiveTransaction) -> list[FencingEvent]:
+    """The events of an id, those that say that nobody was fenced included."""
+    cases = cases_of(live, kafka_cluster_id="cluster")
+    return [event for case in cases if (event := told(case)) is not None]
+
+
+def causes_of(live: LiveTransaction) -> list[Cause]:
+    return [event.verdict.cause for event in events_of(live)]
