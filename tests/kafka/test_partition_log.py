@@ -21,6 +21,8 @@ from confluent_kafka.admin import (
 )
 
 from app.domain.errors import InvalidError, NotFoundError, UnavailableError
+from app.domain.fencing_events.evidence import CoordinatorRecord
+from app.domain.fencing_events.fencing_event import Cause, Confidence
 from app.domain.journals import transaction_state
 from app.domain.partition_log.entries import EntryState, LogEntry
 from app.domain.partition_log.look import Landmark
@@ -32,6 +34,7 @@ from app.services.partition_log import PartitionLog, look_into_log
 from tests.conftest import MakeTopic
 from tests.domain.partition_log.dumps import assert_as_dumped
 from tests.support.brokers import TEST_BROKER_SETTINGS
+from tests.support.journal_events import events_of, ids_of
 from tests.support.journal_recording import DUMP_LOG, VERSIONS, Version
 from tests.support.kafka_tools import run_program, run_tool
 from tests.support.recordings import DumpedBatch, parse_dump
@@ -135,6 +138,13 @@ async def test_second_client_with_the_same_id_ends_the_first_ones_transaction(
         assert ("nobody was fenced" in (commit.note or "")) == is_kip_890
         assert "initialised again" in (abort.note or "")
         assert_as_dumped(found.entries, place.dump(topic))
+        (event,) = events_of(ids_of(place.cluster.bootstrap_servers)[shared])
+        assert (event.verdict.cause, event.verdict.confidence) == (Cause.TAKEOVER, Confidence.LIKELY)
+        # That the first one aborted by itself and the second one came at once, or that the first one asked for its own
+        # next epoch, would leave the same records.
+        assert event.verdict.alternatives == ((Cause.OWN_ABORT if is_kip_890 else Cause.OWN_EPOCH),)
+        epochs = [one.record.producer_epoch for one in event.evidence if isinstance(one, CoordinatorRecord)]
+        assert epochs == [0, 1, 1, 2, 2]
 
 
 @pytest.mark.slow
@@ -148,6 +158,8 @@ async def test_second_client_with_another_id_fences_nobody(brokers: KafkaBrokers
         assert [entry.transactional_id for entry in found.entries] == [ids[0], ids[1], ids[1]]
         assert (found.bounds.last_stable_offset, found.bounds.high_watermark) == (0, 3)
         assert_as_dumped(found.entries, place.dump(topic))
+        journal = ids_of(place.cluster.bootstrap_servers)
+        assert [events_of(journal[name]) for name in ids] == [[], []]
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])

@@ -6,16 +6,19 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from app.domain.errors import InvalidError, NotFoundError
+from app.domain.fencing_events.fencing_event import Cause
 from app.domain.stuck.diagnosis import Explanation, Verdict
 from app.domain.stuck.facts import KnownTransaction
 from app.embedded.kafka import KafkaCluster
 from app.kafka.attempt import Attempt
 from app.kafka.transactions.client import TransactionClient
+from app.kafka.transactions.looking import now_ms
 from app.ports.brokers import TopicPartition
 from app.services.stuck.explaining import explain, explain_group, explain_topic
 from tests.kafka.transactions.conftest import Scene
 from tests.support.brokers import TEST_BROKER_SETTINGS
 from tests.support.hanging import make_hanging
+from tests.support.journal_events import causes_of, ids_of
 from tests.support.kafka_clients import Members, Writer
 from tests.support.kafka_tools import rows, run_tool
 from tests.support.topics import unique_name
@@ -50,6 +53,7 @@ async def test_producer_left_open_is_named_and_when_it_times_out_readers_go_on(s
 
     await wait_for_async(is_free, 20, f"{topic} read through after the timeout")
     assert scene.committed_values(TopicPartition(topic, 0)) == [b"plain"] * 3
+    assert causes_of(ids_of(scene.bootstrap_servers)[name]) == [Cause.TIMEOUT]
     del producer
 
 
@@ -150,17 +154,30 @@ async def test_hanging_transaction_is_what_find_hanging_calls_so(scene: Scene) -
     assert isinstance(opened, tuple)
     hanging = min(opened, key=lambda row: row.start_offset)
     (theirs,) = ask_tool(scene, "find-hanging", "--topic", topic, "--max-transaction-timeout", "0")
-    assert (theirs["Topic"], theirs["Partition"]) == (topic, "0")
-    assert (theirs["ProducerId"], theirs["ProducerEpoch"], theirs["CoordinatorEpoch"], theirs["StartOffset"]) == (
-        str(hanging.producer_id),
-        str(hanging.producer_epoch),
-        str(hanging.coordinator_epoch),
-        str(hanging.start_offset),
-    )
-    assert theirs["LastTimestamp"] == str(hanging.last_ms)
+    assert theirs == {
+        "Topic": topic,
+        "Partition": "0",
+        "ProducerId": str(hanging.producer_id),
+        "ProducerEpoch": str(hanging.producer_epoch),
+        "CoordinatorEpoch": str(hanging.coordinator_epoch),
+        "StartOffset": str(hanging.start_offset),
+        "LastTimestamp": str(hanging.last_ms),
+        # Whole minutes since the last record.
+        "Duration(min)": "0",
+    }
     assert f"--start-offset {hanging.start_offset}" in one.commands[1]
     assert name not in one.links[-1].sentence
     alive.abort_transaction(20)
+
+
+def listed_row(known: KnownTransaction) -> dict[str, str]:
+    """As `kafka-transactions.sh list` has it."""
+    return {
+        "TransactionalId": known.transactional_id,
+        "Coordinator": str(known.coordinator_id),
+        "ProducerId": str(known.producer_id),
+        "TransactionState": known.state,
+    }
 
 
 async def test_answers_are_those_of_kafkas_own_tool_field_by_field(scene: Scene) -> None:
@@ -171,6 +188,8 @@ async def test_answers_are_those_of_kafkas_own_tool_field_by_field(scene: Scene)
         opened = client.open_transactions([at])[at]
         known = client.describe_transactions([name, "nobody-has-this"])
         listed, refused = client.transactional_ids()
+        everybody = client.describe_transactions(list(listed.values()))
+    assert listed.keys() == {one.producer_id for one in everybody.values() if isinstance(one, KnownTransaction)}
     assert isinstance(opened, tuple)
     (row,) = opened
     (theirs,) = ask_tool(scene, "describe-producers", "--topic", topic, "--partition", "0")
@@ -185,7 +204,9 @@ async def test_answers_are_those_of_kafkas_own_tool_field_by_field(scene: Scene)
     mine = known[name]
     assert isinstance(mine, KnownTransaction)
     assert known["nobody-has-this"] is None
+    before_ms = now_ms()
     (described,) = ask_tool(scene, "describe", "--transactional-id", name)
+    assert before_ms <= mine.start_ms + int(described["TransactionDurationMs"]) <= now_ms()
     assert described | {"TransactionDurationMs": ""} == {
         "CoordinatorId": str(mine.coordinator_id),
         "TransactionalId": name,
@@ -198,8 +219,8 @@ async def test_answers_are_those_of_kafkas_own_tool_field_by_field(scene: Scene)
         "TopicPartitions": ",".join(f"{name}-{number}" for name, number in mine.partitions),
     }
     assert not refused
-    assert {row["TransactionalId"]: row["ProducerId"] for row in ask_tool(scene, "list")} == {
-        name: str(producer_id) for producer_id, name in listed.items()
+    assert {row["TransactionalId"]: row for row in ask_tool(scene, "list")} == {
+        name: listed_row(one) for name, one in everybody.items() if isinstance(one, KnownTransaction)
     }
     producer.abort_transaction(20)
 
