@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
+from itertools import accumulate
 
 import msgspec
 
@@ -52,7 +53,10 @@ class Incarnation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Story(msgspec.Struct, frozen=True, kw_only=True):
-    """moments: by time, and what was written in one millisecond in the order of its journal. new: None as yet."""
+    """moments: the coordinator's in the order of its journal, whatever their clocks say, the others among them by time.
+
+    new: None as yet.
+    """
 
     old: Incarnation
     new: Incarnation | None
@@ -64,8 +68,7 @@ def story_of(event: FencingEvent) -> Story:
     """Every piece of evidence is one moment; the clocks are those of whoever wrote it down."""
     key = event.key
     records = _by_side(key, [one for one in event.evidence if isinstance(one, CoordinatorRecord)])
-    moments = [_of_record(key, side, one) for side, one in records]
-    moments += [_of_another(one) for one in event.evidence if not isinstance(one, CoordinatorRecord)]
+    others = [_of_another(one) for one in event.evidence if not isinstance(one, CoordinatorRecord)]
     first_new = next((one.record for side, one in records if side is Side.NEW), None)
     return Story(
         old=Incarnation(producer_id=key.producer_id, producer_epoch=key.producer_epoch),
@@ -73,8 +76,15 @@ def story_of(event: FencingEvent) -> Story:
         if first_new is None
         else Incarnation(producer_id=first_new.producer_id, producer_epoch=first_new.producer_epoch),
         taken_at_ms=event.verdict.at_ms,
-        moments=tuple(sorted(moments, key=lambda moment: moment.at_ms)),
+        moments=_in_order([_of_record(key, side, one) for side, one in records], others),
     )
+
+
+def _in_order(recorded: Sequence[Moment], others: Sequence[Moment]) -> tuple[Moment, ...]:
+    """By time, but a record never before those that its journal has before it: coordinators' clocks may differ."""
+    reached_ms = accumulate((moment.at_ms for moment in recorded), max)
+    timed = [*zip(reached_ms, recorded, strict=True), *((moment.at_ms, moment) for moment in others)]
+    return tuple(moment for _, moment in sorted(timed, key=lambda one: one[0]))
 
 
 def _by_side(key: FencingKey, records: Sequence[CoordinatorRecord]) -> list[tuple[Side, CoordinatorRecord]]:

@@ -54,6 +54,23 @@ def test_takeover_is_told_on_both_sides() -> None:
     assert "delayed-0, delayed-1" in story.moments[0].what
 
 
+def test_journal_orders_what_coordinators_with_other_clocks_have_written() -> None:
+    """The id moves to a broker whose clock is behind."""
+    coordinator = Coordinator()
+    coordinator.begin()
+    coordinator.now_ms -= 900_000
+    coordinator.init(after_ms=300)
+    story = story_of(event_of(coordinator, felt(coordinator.live, word(), epoch=0)))
+    assert sides(story)[:4] == [
+        (Side.OLD, "had a transaction open"),
+        (Side.OLD, "had its transaction aborted"),
+        (Side.OLD, "had its transaction aborted"),
+        (Side.NEW, "was initialised"),
+    ]
+    assert len(story.moments) == 5
+    assert story.moments[4].is_own_word
+
+
 def test_init_over_an_idle_producer_begins_the_new_side() -> None:
     coordinator = Coordinator()
     coordinator.init(after_ms=1_000)
