@@ -21,7 +21,12 @@ from app.domain.journals.wire_message import Undecodable
 
 MAX_STEPS = 20
 _KIP_890 = 2
-_ABORTS = frozenset({TransactionStatus.PREPARE_ABORT, TransactionStatus.COMPLETE_ABORT})
+_ABORTS = (TransactionStatus.PREPARE_ABORT, TransactionStatus.COMPLETE_ABORT)
+# An enum's own members are slow to look up, and these are asked of every record.
+_EMPTY = TransactionStatus.EMPTY
+_ONGOING = TransactionStatus.ONGOING
+_COMPLETE_COMMIT = TransactionStatus.COMPLETE_COMMIT
+_COMPLETE_ABORT = TransactionStatus.COMPLETE_ABORT
 
 
 class ClientProtocol(StrEnum):
@@ -166,7 +171,10 @@ def fold(
     """The id after one more of its records."""
     protocol = _protocol(before, state)
     kind = _step_kind(before, state, protocol)
-    steps, dropped = (before.steps, before.steps_dropped) if before else ((), 0)
+    if before is None:
+        steps, dropped, commits, aborts = (), 0, 0, 0
+    else:
+        steps, dropped, commits, aborts = before.steps, before.steps_dropped, before.commits, before.aborts
     if kind is not None:
         was = None if before is None else recorded(before.state, before.offset, before.timestamp_ms)
         steps = (*steps, Step(kind, recorded(state, offset, timestamp_ms), was))
@@ -183,8 +191,8 @@ def fold(
         protocol,
         steps,
         dropped,
-        (before.commits if before else 0) + (state.status is TransactionStatus.COMPLETE_COMMIT),
-        (before.aborts if before else 0) + (state.status is TransactionStatus.COMPLETE_ABORT),
+        commits + (state.status is _COMPLETE_COMMIT),
+        aborts + (state.status is _COMPLETE_ABORT),
         timestamp_ms,
     )
 
@@ -196,7 +204,7 @@ def _is_awaited(step: Step, state: TransactionState) -> bool:
 
 def _protocol(before: LiveTransaction | None, state: TransactionState) -> ClientProtocol:
     """What the client speaks is in the records of its own doing: those that add partitions."""
-    if state.status is TransactionStatus.ONGOING and state.version >= 1:
+    if state.status is _ONGOING and state.version >= 1:
         return ClientProtocol.TV_2 if state.client_transaction_version >= _KIP_890 else ClientProtocol.TV_0
     if before is None or state.version == 0:
         return ClientProtocol.UNKNOWN
@@ -205,11 +213,11 @@ def _protocol(before: LiveTransaction | None, state: TransactionState) -> Client
 
 def _step_kind(before: LiveTransaction | None, state: TransactionState, protocol: ClientProtocol) -> StepKind | None:
     """None for what is routine: the same epoch, or the next one with a TV_2 client's commit."""
-    is_init = state.status is TransactionStatus.EMPTY
+    is_init = state.status is _EMPTY
     if before is None:
         return StepKind.INITIALISED if is_init else StepKind.FIRST_SEEN
     was = before.state
-    if (state.producer_id, state.producer_epoch) == (was.producer_id, was.producer_epoch):
+    if state.producer_epoch == was.producer_epoch and state.producer_id == was.producer_id:
         return None
     if is_init:
         return StepKind.INITIALISED
@@ -233,20 +241,17 @@ class LiveTransactions(msgspec.Struct):
         changed: list[str] = []
         if not self.reading.is_news(partition, batch):
             return changed
+        ids = self.ids
         for record in self.reading.records_of(batch):
             transactional_id = transaction_state.decode_key(record.key or b"")
-            state = transaction_state.decode_value(record.value)
             if isinstance(transactional_id, Undecodable):
                 self.reading.count_unreadable(transactional_id)
-            elif isinstance(state, Undecodable):
-                self.reading.count_unreadable(state)
-            elif state is None:
-                self.expired += self.ids.pop(transactional_id, None) is not None
-                changed.append(transactional_id)
-            else:
-                before = self.ids.get(transactional_id)
-                self.pace.note(None if before is None else before.state, state, record.timestamp_ms)
-                self.ids[transactional_id] = fold(
+                continue
+            state = transaction_state.decode_value(record.value)
+            if isinstance(state, TransactionState):
+                before = ids.get(transactional_id)
+                self.pace.note(before and before.state, state, record.timestamp_ms)
+                ids[transactional_id] = fold(
                     before,
                     transactional_id,
                     state,
@@ -254,7 +259,12 @@ class LiveTransactions(msgspec.Struct):
                     offset=record.offset,
                     timestamp_ms=record.timestamp_ms,
                 )
-                changed.append(transactional_id)
+            elif state is None:
+                self.expired += ids.pop(transactional_id, None) is not None
+            else:
+                self.reading.count_unreadable(state)
+                continue
+            changed.append(transactional_id)
         return changed
 
     def forget(self, partition: int) -> list[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import msgspec
 
 from app.domain.journals.record_batch import Record, RecordBatch, UnreadableBatch, read_records
@@ -63,14 +61,14 @@ class Reading(msgspec.Struct):
         """Begin this partition anew: what was read of it is gone from the log, or another log stands in its place."""
         self.positions.pop(partition, None)
 
-    def records_of(self, batch: RecordBatch | UnreadableBatch) -> Iterator[Record]:
+    def records_of(self, batch: RecordBatch | UnreadableBatch) -> list[Record]:
         """Those of a batch, counted; none of one that cannot be read."""
         found = Undecodable(batch.reason, b"") if isinstance(batch, UnreadableBatch) else read_records(batch)
         if isinstance(found, Undecodable):
             self.count_unreadable(found)
-            return
+            return []
         self.records += len(found)
-        yield from found
+        return found
 
     def count_unreadable(self, what: Undecodable) -> None:
         # Reasons of malformed bytes may all differ: beyond a hundred they are summed up.

@@ -23,6 +23,7 @@ _HEADER = struct.Struct(">qiibIhiqqqhii")
 _ANY_HEADER = struct.Struct(">qiib")
 _LOG_OVERHEAD = 12
 _MAGIC = 2
+_CODEC_BITS = 0x07
 _CONTROL_KEY = struct.Struct(">hh")
 _MARKER = struct.Struct(">hi")
 _MAX_VARINT_BYTES = 10
@@ -64,7 +65,7 @@ class RecordBatch(msgspec.Struct, frozen=True, gc=False):
     @property
     def codec(self) -> int:
         """One of compression.Compression, or a number that is not in use yet."""
-        return self.attributes & 0x07
+        return self.attributes & _CODEC_BITS
 
 
 class UnreadableBatch(msgspec.Struct, frozen=True):
@@ -150,19 +151,22 @@ def read_records(batch: RecordBatch) -> list[Record] | Undecodable:
         # Compaction took all of them: there is nothing left to decompress, whatever the codec.
         return []
     try:
-        return _records(decompress(batch.codec, batch.records), batch)
+        codec = batch.attributes & _CODEC_BITS
+        return _records(decompress(codec, batch.records) if codec else batch.records, batch)
     except (MalformedError, IndexError, UnicodeDecodeError) as error:
         return Undecodable(f"malformed records: {error}", batch.records)
 
 
 def _records(data: bytes, batch: RecordBatch) -> list[Record]:
     found: list[Record] = []
-    at = 0
+    at, size = 0, len(data)
+    base_offset, base_timestamp_ms = batch.base_offset, batch.base_timestamp_ms
+    append_time_ms = batch.max_timestamp_ms if batch.has_log_append_time else None
     for _ in range(batch.record_count):
         length, at = _varint(data, at)
         end = at + length
-        if length < 0 or end > len(data):
-            raise MalformedError(f"a record of {length} bytes at {at}, {len(data) - at} left")
+        if length < 0 or end > size:
+            raise MalformedError(f"a record of {length} bytes at {at}, {size - at} left")
         # One byte of attributes, which has no use yet. Journals are mostly batches of one record: both deltas are 0.
         if data[at + 1] == 0 and data[at + 2] == 0:
             timestamp_delta = offset_delta = 0
@@ -176,15 +180,8 @@ def _records(data: bytes, batch: RecordBatch) -> list[Record]:
         headers, at = _headers(data, at, end, header_count) if header_count else ((), at)
         if at != end:
             raise MalformedError(f"a record that ends at {at} and was said to end at {end}")
-        found.append(
-            Record(
-                batch.base_offset + offset_delta,
-                batch.max_timestamp_ms if batch.has_log_append_time else batch.base_timestamp_ms + timestamp_delta,
-                key,
-                value,
-                headers,
-            )
-        )
+        timestamp_ms = base_timestamp_ms + timestamp_delta if append_time_ms is None else append_time_ms
+        found.append(Record(base_offset + offset_delta, timestamp_ms, key, value, headers))
     return found
 
 
@@ -202,8 +199,11 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     byte = data[at]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), at + 1
-    value = byte & 0x7F
-    for index in range(1, _MAX_VARINT_BYTES):
+    value = byte & 0x7F | (data[at + 1] & 0x7F) << 7
+    if data[at + 1] < 0x80:
+        # The length of most records.
+        return (value >> 1) ^ -(value & 1), at + 2
+    for index in range(2, _MAX_VARINT_BYTES):
         byte = data[at + index]
         value |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:

@@ -10,6 +10,7 @@ Source: Kafka, transaction-coordinator/src/main/resources/common/message/Transac
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import lru_cache
 
 import msgspec
 
@@ -17,6 +18,7 @@ from app.domain.journals.wire_format import INT16, INT32, INT64, STRING, Array, 
 from app.domain.journals.wire_message import Field, Layout, Undecodable, message_of
 
 TOPIC = "__transaction_state"
+_KEYS_AT_HAND = 1_024
 
 
 class TransactionStatus(IntEnum):
@@ -123,6 +125,8 @@ VALUE = message_of(
 )
 
 
+# A transaction is several records within milliseconds, all with the same key.
+@lru_cache(maxsize=_KEYS_AT_HAND)
 def decode_key(data: bytes) -> str | Undecodable:
     """The transactional id that a record's key names."""
     key = _KEY.decode(data, "key")

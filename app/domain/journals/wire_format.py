@@ -24,6 +24,7 @@ Write = Callable[[Any, list[bytes]], None]
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _MAX_VARINT_BYTES = 5
+_SHORT = 16
 
 
 class MalformedError(Exception):
@@ -208,6 +209,8 @@ class Array:
         read_one = self.of.reader(version, is_flexible)
         is_nullable = self.is_nullable
         fixed = self.of.form if isinstance(self.of, Fixed) else None
+        # Most arrays are short: their forms are at hand.
+        forms = [] if fixed is None else [struct.Struct(f">{count}{fixed.format[-1]}") for count in range(_SHORT)]
 
         def read(data: bytes, at: int) -> tuple[Any, int]:
             count, at = read_length(data, at)
@@ -219,7 +222,8 @@ class Array:
                 end = at + count * fixed.size
                 if end > len(data):
                     raise MalformedError(f"{count} entries wanted at {at}, {len(data) - at} bytes left")
-                return struct.unpack_from(f">{count}{fixed.format[-1]}", data, at), end
+                form = forms[count] if count < _SHORT else struct.Struct(f">{count}{fixed.format[-1]}")
+                return form.unpack_from(data, at), end
             entries: list[Any] = []
             for _ in range(count):
                 entry, at = read_one(data, at)

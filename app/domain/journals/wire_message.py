@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
@@ -90,8 +90,8 @@ class Layout(Generic[T]):
 
         def read(data: bytes, at: int) -> tuple[T, int]:
             values = blank[:]
-            for step in steps:
-                at = step(values, data, at)
+            for place, read_field in steps:
+                values[place], at = read_field(data, at)
             if is_flexible:
                 count = data[at]
                 at += 1
@@ -128,8 +128,8 @@ class Layout(Generic[T]):
         return write
 
 
-Step = Callable[[list[Any], bytes, int], int]
-"""Puts what it reads into its places, and says the position after it."""
+Step = tuple[int | slice, Read]
+"""Where what is read belongs in the values, and how it is read."""
 
 
 def _steps(fields: list[Field], places: dict[str, int], version: int, is_flexible: bool) -> list[Step]:
@@ -145,28 +145,15 @@ def _steps(fields: list[Field], places: dict[str, int], version: int, is_flexibl
         run = [field for _, field in group]
         if is_fixed:
             form = struct.Struct(">" + "".join(cast(Fixed, field.kind).form.format[-1] for field in run))
-            steps.append(_run_step(slice(places[run[0].name], places[run[-1].name] + 1), form))
+            steps.append((slice(places[run[0].name], places[run[-1].name] + 1), _run_reader(form)))
         else:
-            steps += [_step(places[field.name], field.kind.reader(version, is_flexible)) for field in run]
+            steps += [(places[field.name], field.kind.reader(version, is_flexible)) for field in run]
     return steps
 
 
-def _run_step(where: slice, form: struct.Struct) -> Step:
+def _run_reader(form: struct.Struct) -> Read:
     unpack, size = form.unpack_from, form.size
-
-    def step(values: list[Any], data: bytes, at: int) -> int:
-        values[where] = unpack(data, at)
-        return at + size
-
-    return step
-
-
-def _step(place: int, read: Read) -> Step:
-    def step(values: list[Any], data: bytes, at: int) -> int:
-        values[place], at = read(data, at)
-        return at
-
-    return step
+    return lambda data, at: (unpack(data, at), at + size)
 
 
 def _read_tags(
