@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from app.cli.client import CommandError, connect
+from app.cli.client import connect
+from app.cli.errors import CommandError
 from app.cli.output import AsJson, Why, print_json, say
 from app.cli.pipeline_files import File, Note, Source, body_of, print_problems, read_pipeline, upload_source
 

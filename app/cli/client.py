@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator, Mapping
-from enum import IntEnum
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -13,39 +12,11 @@ import httpx
 import msgspec
 
 from app import state_files
+from app.cli.errors import CommandError, ExitCode
 from app.settings import Settings, SettingsError, is_loopback, load
 
 T = TypeVar("T")
 _TIMEOUT = httpx.Timeout(30.0, connect=5.0)
-
-
-class ExitCode(IntEnum):
-    """What a script can tell apart (docs/cli.md)."""
-
-    OK = 0
-    FAILED = 1
-    USAGE = 2
-    UNREACHABLE = 3
-    NOT_ALLOWED = 4
-    INVALID = 5
-
-
-class CommandError(Exception):
-    """The command cannot be done. `lines` follow the sentence, one problem a line; `status`: HTTP said so."""
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        code: ExitCode = ExitCode.FAILED,
-        lines: tuple[str, ...] = (),
-        status: int | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.message = message
-        self.code = code
-        self.lines = lines
-        self.status = status
 
 
 def settings_or_exit(**overrides: Any) -> Settings:

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from app.cli.client import CommandError, ExitCode, as_record, connect
+from app.cli.client import as_record, connect
+from app.cli.errors import CommandError, ExitCode
 from app.cli.names import ClusterName
 from app.cli.output import AsJson, Why, Yes, ago, confirm_or_exit, console, print_json, say, table
 from app.domain.clusters.cluster import Cluster

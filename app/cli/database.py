@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from app.cli.client import CommandError, ExitCode
+from app.cli.errors import CommandError, ExitCode
 from app.domain.errors import FencelineError, UnavailableError
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli.client import CommandError, ExitCode, settings_or_exit
+from app.cli.client import settings_or_exit
+from app.cli.errors import CommandError, ExitCode
 from app.cli.output import AsJson, Yes, confirm_or_exit, print_json, say
 from app.domain.errors import FencelineError, UnavailableError
 

@@ -7,7 +7,7 @@ import orjson
 import typer
 from rich.console import Console
 
-from app.cli.client import CommandError
+from app.cli.errors import CommandError
 from app.embedded.errors import EmbeddedError
 
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from app.cli.client import CommandError, ExitCode, settings_or_exit
+from app.cli.client import settings_or_exit
+from app.cli.errors import CommandError, ExitCode
 from app.domain.clusters.cluster_entry import check_cluster
 from app.domain.errors import FencelineError
-from app.kafka.admin import KafkaBrokers
 from app.kafka.connections import BOOTSTRAP
+
+if TYPE_CHECKING:
+    from app.kafka.admin import KafkaBrokers
 
 T = TypeVar("T")
 
@@ -54,6 +57,9 @@ def connection_of(bootstrap_server: str, config: list[str] | None) -> dict[str, 
 
 def ask(question: Callable[[KafkaBrokers], Awaitable[T]]) -> T:
     """The brokers' answer; every error of ours becomes a CommandError."""
+    # Only whoever asks without a server waits for the Kafka clients.
+    from app.kafka.admin import KafkaBrokers
+
     settings = settings_or_exit()
 
     async def asked() -> T:

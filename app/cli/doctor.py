@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from app.cli.client import CommandError, settings_or_exit
+from app.cli.client import settings_or_exit
+from app.cli.errors import CommandError
 from app.cli.output import AsJson, print_json
 from app.embedded.doctor import Finding, Machine, Purpose, Verdict, examine, is_enough
 from app.embedded.errors import EmbeddedError

@@ -11,8 +11,9 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from app.cli.client import CommandError, ExitCode, as_record, connect
+from app.cli.client import as_record, connect
 from app.cli.direct import BootstrapServer, ClientConfig, ask, connection_of
+from app.cli.errors import CommandError, ExitCode
 from app.cli.names import names_of
 from app.cli.output import AsJson, console, number, print_json, say, table
 from app.domain.errors import InvalidError

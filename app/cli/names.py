@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from app.cli.client import CommandError, connect
+from app.cli.client import connect
+from app.cli.errors import CommandError
 
 
 def names_of(noun: str) -> Callable[[str], list[str]]:

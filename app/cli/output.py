@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from app.cli.client import CommandError
+from app.cli.errors import CommandError
 
 console = Console(highlight=False)
 _errors = Console(stderr=True, highlight=False)

@@ -12,7 +12,8 @@ import msgspec
 import typer
 from rich.text import Text
 
-from app.cli.client import Client, CommandError, ExitCode
+from app.cli.client import Client
+from app.cli.errors import CommandError, ExitCode
 from app.cli.output import console
 from app.domain.pipelines import pipeline_file
 from app.domain.pipelines.pipeline import PipelineDefinition, PythonFunction

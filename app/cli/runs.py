@@ -11,7 +11,8 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from app.cli.client import Client, CommandError, ExitCode, as_record, connect
+from app.cli.client import Client, as_record, connect
+from app.cli.errors import CommandError, ExitCode
 from app.cli.names import PipelineName, names_of
 from app.cli.output import (
     AsJson,

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import orjson
 import typer
 
-from app.cli.client import CommandError, settings_or_exit
+from app.cli.client import settings_or_exit
+from app.cli.errors import CommandError
 from app.cli.output import say
 
 Port = Annotated[int | None, typer.Option(min=0, max=65_535, help="Instead of the setting; 0 takes a free one.")]

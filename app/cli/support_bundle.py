@@ -18,7 +18,8 @@ from urllib.parse import unquote, urlsplit
 import orjson
 import typer
 
-from app.cli.client import Client, CommandError, running_server_url, settings_or_exit
+from app.cli.client import Client, running_server_url, settings_or_exit
+from app.cli.errors import CommandError
 from app.cli.output import say
 from app.cli.redaction import REMOVED, redact
 from app.domain.clusters import cluster_entry

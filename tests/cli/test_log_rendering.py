@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from app.cli import build, log
-from app.cli.client import CommandError, ExitCode
+from app.cli.errors import CommandError, ExitCode
 from app.domain.journals.record_batch import MarkerType
 from app.domain.partition_log.content import Content, LogRecord
 from app.domain.partition_log.entries import entries_of, named

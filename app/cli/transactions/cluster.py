@@ -11,8 +11,9 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 import typer
 
-from app.cli.client import CommandError, ExitCode, settings_or_exit
+from app.cli.client import settings_or_exit
 from app.cli.direct import answered, connection_of
+from app.cli.errors import CommandError, ExitCode
 from app.domain.stuck.diagnosis import Asked
 from app.kafka.connections import resolve
 from app.kafka.transactions.brokers import KafkaTransactions

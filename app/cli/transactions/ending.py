@@ -8,8 +8,8 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from app.cli.client import CommandError, ExitCode
 from app.cli.direct import BootstrapServer, ClientConfig
+from app.cli.errors import CommandError, ExitCode
 from app.cli.output import AsJson, Why, Yes, confirm_or_exit, console, print_json, say
 from app.cli.transactions.cluster import as_document
 from app.cli.transactions.operations import RegisteredCluster, operations_of

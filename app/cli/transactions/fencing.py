@@ -12,8 +12,9 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from app.cli.client import Client, CommandError, ExitCode, as_record, connect
+from app.cli.client import Client, as_record, connect
 from app.cli.direct import BootstrapServer, ClientConfig, answered
+from app.cli.errors import CommandError, ExitCode
 from app.cli.names import names_of
 from app.cli.output import AsJson, Watch, ago, present, table
 from app.cli.transactions.cluster import DirectCluster, Within, as_document

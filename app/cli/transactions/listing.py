@@ -10,8 +10,8 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from app.cli.client import CommandError
 from app.cli.direct import BootstrapServer, ClientConfig, answered
+from app.cli.errors import CommandError
 from app.cli.output import AsJson, Watch, ago, number, present, table
 from app.cli.transactions.cluster import DirectCluster, Within, now_ms
 from app.domain.errors import UnavailableError

@@ -7,7 +7,8 @@ from urllib.parse import quote
 
 import typer
 
-from app.cli.client import CommandError, ExitCode, as_record, connect
+from app.cli.client import as_record, connect
+from app.cli.errors import CommandError, ExitCode
 from app.cli.names import names_of
 from app.cli.transactions.cluster import DirectCluster
 from app.domain.stuck.diagnosis import Explanation, Kind
