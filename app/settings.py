@@ -156,6 +156,12 @@ class Settings(BaseSettings):
     observer_save_s: float = Field(
         default=60.0, ge=1, description="How often what was read of the journals is saved, so that a restart goes on."
     )
+    hanging_sweep_s: float = Field(
+        default=5.0, ge=1, description="How often all partitions of a cluster are asked where their readers stand."
+    )
+    hanging_asks_per_s: float = Field(
+        default=10.0, gt=0, description="How many partitions a second, at most, are asked for open transactions."
+    )
     log_level: str = Field(
         default="info", pattern="^(debug|info|warning|error)$", description="Least severe line that is logged."
     )

@@ -14,6 +14,7 @@ from app.db.repositories.access import SqlAccess
 from app.db.repositories.clusters import SqlClusters
 from app.db.repositories.commands import SqlCommands
 from app.db.repositories.fencing import SqlFencing
+from app.db.repositories.hanging import SqlHanging
 from app.db.repositories.identity import SqlIdentity
 from app.db.repositories.instances import SqlInstances
 from app.db.repositories.mappings import SqlMappings
@@ -43,6 +44,7 @@ class SqlUnitOfWork:
         self.tasks = SqlTasks(self._db)
         self.mappings = SqlMappings(self._db)
         self.fencing = SqlFencing(self._db)
+        self.hanging = SqlHanging(self._db)
         self.access = SqlAccess(self._db)
         self.commands = SqlCommands(self._db)
         self.retention = SqlRetention(self._db)

@@ -23,8 +23,10 @@ from app.fold_files import FoldFiles
 from app.kafka.admin import KafkaBrokers
 from app.kafka.journal_tail import KafkaJournals
 from app.kafka.transactions.brokers import KafkaTransactions
+from app.kafka.transactions.searching import KafkaSearch
 from app.loops.fencing_recorder import FencingRecorder
 from app.loops.folder_retention import FolderRetention
+from app.loops.hanging_search import HangingSearch
 from app.loops.observer import Observer
 from app.loops.reconciler import Reconciler
 from app.loops.retention import Retention
@@ -80,6 +82,7 @@ class Server:
         self._where = f"{socket.gethostname()}:{settings.state_dir}"
         self._fencing = FencingRecorder(unit_of_work=database.unit_of_work, clock=self._clock, where=self._where)
         self._observer = self._make_observer() if settings.observe else None
+        self._hanging = self._make_search() if settings.observe else None
         self._supervisor = Supervisor(self._loops(workers_url), locks=AdvisoryLocks(database.url), clock=self._clock)
         self._health = Health(database, self._changes, self._supervisor)
         self.wiring = Wiring(
@@ -122,7 +125,8 @@ class Server:
         )
         retention = Retention(unit_of_work=self._database.unit_of_work, clock=self._clock)
         observing = [] if self._observer is None else [self._observer, self._fencing]
-        return [reconciler, retention, folders, *observing]
+        searching = [] if self._hanging is None else [self._hanging]
+        return [reconciler, retention, folders, *observing, *searching]
 
     def _make_observer(self) -> Observer:
         settings = self._settings
@@ -138,6 +142,18 @@ class Server:
             save_every_s=settings.observer_save_s,
         )
 
+    def _make_search(self) -> HangingSearch:
+        settings = self._settings
+        return HangingSearch(
+            unit_of_work=self._database.unit_of_work,
+            brokers=KafkaSearch(environment=os.environ, secrets_dir=settings.secrets_dir),
+            observations=self._observations,
+            clock=self._clock,
+            where=self._where,
+            asks_per_s=settings.hanging_asks_per_s,
+            sweep_every_s=settings.hanging_sweep_s,
+        )
+
     async def work(self, announce: Callable[[Started], None]) -> None:
         """Bring the schema up to date, as soon as Postgres lets us; then announce, and keep the loops going."""
         try:
@@ -148,6 +164,8 @@ class Server:
                 group.create_task(self._supervisor.run(), name="loops")
         finally:
             await self.wiring.held_back.close()
+            if self._hanging is not None:
+                await self._hanging.close()
             if self._observer is not None:
                 await self._observer.close()
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple, Protocol
 
-from app.domain.stuck.facts import GroupFacts, KnownTransaction, OpenTransaction, PartitionFacts, Refused
+from app.domain.hanging.search import StableEnd
+from app.domain.stuck.facts import GroupFacts, KnownTransaction, OpenTransaction, Partition, PartitionFacts, Refused
 from app.ports.brokers import Connection, TopicPartition
 
 DEFAULT_TIMEOUT_S = 10.0
@@ -22,7 +23,22 @@ class FencedProducer(NamedTuple):
     producer_epoch: int
 
 
+class HeldBackPartitions(NamedTuple):
+    """ends: of those whose readers of committed data do not get to the log's end. asked: of how many partitions.
+
+    silent: a sentence for each broker or topic that did not tell.
+    """
+
+    ends: dict[Partition, StableEnd]
+    asked: int
+    silent: tuple[str, ...]
+
+
 class TransactionBrokers(Protocol):
+    async def held_back(self, connection: Connection, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> HeldBackPartitions:
+        """Among all partitions that may be seen, internal ones too."""
+        ...
+
     async def partitions_of(
         self, connection: Connection, topic: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> tuple[TopicPartition, ...]:
@@ -30,8 +46,15 @@ class TransactionBrokers(Protocol):
         ...
 
     async def look_at_partitions(
-        self, connection: Connection, partitions: Collection[TopicPartition], *, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> list[PartitionFacts]: ...
+        self,
+        connection: Connection,
+        partitions: Collection[TopicPartition],
+        *,
+        with_waiting: bool = True,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> list[PartitionFacts]:
+        """with_waiting: read what lies behind the last stable offsets, too."""
+        ...
 
     async def look_at_group(
         self, connection: Connection, group: str, *, timeout_s: float = DEFAULT_TIMEOUT_S

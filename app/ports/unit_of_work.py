@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from app.ports.fencing_repository import FencingRepository
+from app.ports.hanging_repository import HangingRepository
 from app.ports.repositories import (
     AccessRepository,
     ClusterRepository,
@@ -47,6 +48,8 @@ class UnitOfWork(Protocol):
     def mappings(self) -> MappingRepository: ...
     @property
     def fencing(self) -> FencingRepository: ...
+    @property
+    def hanging(self) -> HangingRepository: ...
     @property
     def access(self) -> AccessRepository: ...
     @property

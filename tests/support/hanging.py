@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
 from confluent_kafka import Producer
+from kafka.protocol.metadata.find_coordinator import (  # pyright: ignore[reportMissingTypeStubs]
+    FindCoordinatorRequest,
+)
 from kafka.protocol.producer.produce import ProduceRequest  # pyright: ignore[reportMissingTypeStubs]
+from kafka.protocol.producer.transaction import TxnOffsetCommitRequest  # pyright: ignore[reportMissingTypeStubs]
 from kafka.record.default_records import DefaultRecordBatchBuilder  # pyright: ignore[reportMissingTypeStubs]
 
 from app.domain.stuck.facts import KnownTransaction
@@ -20,10 +26,33 @@ UNVERIFIED = {"transaction.partition.verification.enable": "false"}
 _DEADLINE_S = 20.0
 _Produce: Any = ProduceRequest
 _Builder: Any = DefaultRecordBatchBuilder
+_Find: Any = FindCoordinatorRequest
+_CommitOffsets: Any = TxnOffsetCommitRequest
 
 
 def make_hanging(bootstrap_servers: str, at: TopicPartition, transactional_id: str, *, records: int = 3) -> None:
     """Commit a record under the id, then send more at its producer id and epoch, as a delayed request would."""
+    with _after_commit(bootstrap_servers, at, transactional_id) as (client, known):
+        answer = client.send(_late(at, known, base_sequence=1, records=records), client.leaders([at])[at])
+    (part,) = answer.responses[0].partition_responses
+    assert part.error_code == 0, part
+
+
+def make_offset_hang(
+    bootstrap_servers: str, at: TopicPartition, transactional_id: str, *, group: str, offset: int
+) -> None:
+    """The same with an offset of a group for `at`: nobody will decide it, and no new owner of `at` may begin."""
+    with _after_commit(bootstrap_servers, at, transactional_id) as (client, known):
+        answer = client.send(_late_offset(at, known, group, offset), _coordinator(client, group))
+    (part,) = answer.topics[0].partitions
+    assert part.error_code == 0, part
+
+
+@contextmanager
+def _after_commit(
+    bootstrap_servers: str, at: TopicPartition, transactional_id: str
+) -> Generator[tuple[TransactionClient, KnownTransaction]]:
+    """The id as its coordinator has it once it has committed a record."""
     producer = Producer(
         {"bootstrap.servers": bootstrap_servers, "transactional.id": transactional_id, "linger.ms": 0, **QUIET}
     )
@@ -34,10 +63,27 @@ def make_hanging(bootstrap_servers: str, at: TopicPartition, transactional_id: s
     with TransactionClient({"bootstrap.servers": bootstrap_servers}, Attempt(bootstrap_servers, _DEADLINE_S)) as client:
         known = client.describe_transactions([transactional_id])[transactional_id]
         assert isinstance(known, KnownTransaction), known
-        leader = client.leaders([at])[at]
-        answer = client.send(_late(at, known, base_sequence=1, records=records), leader)
-    (part,) = answer.responses[0].partition_responses
-    assert part.error_code == 0, part
+        yield client, known
+
+
+def _late_offset(at: TopicPartition, known: KnownTransaction, group: str, offset: int) -> Any:
+    topic = _CommitOffsets.TxnOffsetCommitRequestTopic
+    part = topic.TxnOffsetCommitRequestPartition(
+        partition_index=at.partition, committed_offset=offset, committed_leader_epoch=-1, committed_metadata=""
+    )
+    # Version 3 is of a client without KIP-890: its coordinator adds no partition to a transaction by itself.
+    return _CommitOffsets(
+        transactional_id=known.transactional_id,
+        group_id=group,
+        producer_id=known.producer_id,
+        producer_epoch=known.producer_epoch,
+        generation_id=-1,
+        member_id="",
+        group_instance_id=None,
+        topics=[topic(name=at.topic, partitions=[part])],
+        min_version=3,
+        max_version=3,
+    )
 
 
 def _late(at: TopicPartition, known: KnownTransaction, *, base_sequence: int, records: int) -> Any:
@@ -67,3 +113,8 @@ def _late(at: TopicPartition, known: KnownTransaction, *, base_sequence: int, re
         min_version=8,
         max_version=8,
     )
+
+
+def _coordinator(client: TransactionClient, group: str) -> int:
+    answer = client.send(_Find(key_type=0, key=group, coordinator_keys=[group], min_version=4, max_version=4), 1)
+    return int(answer.coordinators[0].node_id)

@@ -51,10 +51,10 @@ def transaction_batch(name: str, state: TransactionState | None, *, at: int) -> 
     return batch_of([(encode_key(name), None if state is None else encode_value(state))], base_offset=at)
 
 
-def offset_batch(group: str, offset: int, *, at: int, producer_id: int = -1) -> RecordBatch:
+def offset_batch(group: str, offset: int, *, at: int, producer_id: int = -1, committed_ms: int = NOW_MS) -> RecordBatch:
     """A stored offset, pending when a producer id is given."""
     key = group_records.encode_key(GroupRecordKey(group, "orders", 0, type=RecordType.OFFSET_COMMIT))
-    value = group_records.encode_value(RecordType.OFFSET_COMMIT, OffsetCommit(offset), 3)
+    value = group_records.encode_value(RecordType.OFFSET_COMMIT, OffsetCommit(offset, commit_ms=committed_ms), 3)
     return batch_of(
         [(key, value)],
         base_offset=at,

@@ -9,10 +9,12 @@ import sqlalchemy as sa
 from app.db.connection import Connection
 from app.db.tables.access import idempotency_keys, one_time_links, sessions
 from app.db.tables.fencing import fencing_events
+from app.db.tables.hanging import hanging_transactions
 from app.db.tables.mappings import partition_ownerships
 from app.db.tables.runs import runs
 from app.db.tables.tasks import run_samples, task_events
 from app.domain.fencing_events.record import KEPT_FOR
+from app.domain.hanging.record import KEPT_FOR as HANGING_KEPT_FOR
 from app.domain.runs.series import RunTotals
 
 FINE_SAMPLES_FOR = timedelta(hours=1)
@@ -70,6 +72,9 @@ class SqlRetention:
             "run_samples": sa.delete(run_samples).where(run_samples.c.at < now - SAMPLES_FOR),
             "task_events": sa.delete(task_events).where(task_events.c.at < now - EVENTS_FOR),
             "fencing_events": sa.delete(fencing_events).where(fencing_events.c.at < now - KEPT_FOR),
+            "hanging_transactions": sa.delete(hanging_transactions).where(
+                hanging_transactions.c.ended_at < now - HANGING_KEPT_FOR
+            ),
             # What a run that still lives did stays, however long it lives.
             "partition_ownerships": sa.delete(partition_ownerships).where(
                 sa.func.upper(partition_ownerships.c.during) < now - EVENTS_FOR,

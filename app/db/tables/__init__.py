@@ -1,6 +1,17 @@
 """The tables, by noun. Importing this room fills `metadata`, which migrations are compared with."""
 
-from app.db.tables import access, commands, definitions, fencing, identity, mappings, runs, tasks
+from app.db.tables import access, commands, definitions, fencing, hanging, identity, mappings, runs, tasks
 from app.db.tables.columns import metadata
 
-__all__ = ["access", "commands", "definitions", "fencing", "identity", "mappings", "metadata", "runs", "tasks"]
+__all__ = [
+    "access",
+    "commands",
+    "definitions",
+    "fencing",
+    "hanging",
+    "identity",
+    "mappings",
+    "metadata",
+    "runs",
+    "tasks",
+]

@@ -225,12 +225,12 @@ def judge_holder(
             subject=facts.name,
             verdict=Verdict.END,
             headline=headline,
-            links=(*links, Link(_hanging_sentence(facts, who, known), Source.COORDINATORS, at_ms)),
+            links=(*links, Link(hanging_sentence(facts, holder), Source.COORDINATORS, at_ms)),
             advice="It hangs: nobody will ever end it. End it in this partition; its records here become aborted."
             + ("" if known or facts.coordinators.is_corroborated else UNSEEN),
             commands=(
-                end_line(facts, asked.bootstrap_servers),
-                abort_line(facts, holder, asked.bootstrap_servers),
+                end_line(facts.topic, facts.partition, asked.bootstrap_servers),
+                abort_line(facts.topic, facts.partition, holder.start_offset, asked.bootstrap_servers),
             ),
             holder=held_by,
         )
@@ -349,7 +349,10 @@ def _known_sentence(known: KnownTransaction, now_ms: int) -> str:
     )
 
 
-def _hanging_sentence(facts: PartitionFacts, who: str, known: KnownTransaction | None) -> str:
+def hanging_sentence(facts: PartitionFacts, one: OpenTransaction) -> str:
+    """What the coordinators say of a transaction that hangs, as a clause."""
+    who = f"producer {one.producer_id}"
+    known = facts.coordinators.known.get(one.producer_id)
     if known is None:
         return f"{who} belongs to no transactional id that any coordinator knows"
     return (

@@ -116,7 +116,7 @@ def plan_end(facts: PartitionFacts, start_offset: int | None, asked: Asked) -> E
         f"{marker_epoch(target)}, whose transaction begins there at offset {target.start_offset:,}",
         losses=(_loss(facts, target),),
         objections=tuple(_end_objections(facts, target, asked)),
-        command=abort_line(facts, target, asked.bootstrap_servers),
+        command=abort_line(facts.topic, facts.partition, target.start_offset, asked.bootstrap_servers),
         target=target,
         known=facts.coordinators.known.get(target.producer_id),
     )

@@ -14,6 +14,7 @@ from app.domain.stuck.stretch import Stretch
 Partition = tuple[str, int]
 
 ONGOING = "Ongoing"
+_NO_SUCH_PARTITION = "UNKNOWN_TOPIC_OR_PARTITION"
 _UNDECIDED_OR_UNWRITTEN = frozenset({ONGOING, "PrepareCommit", "PrepareAbort"})
 
 
@@ -25,9 +26,23 @@ class Refused(msgspec.Struct, frozen=True):
     permission: str | None = None
 
     @property
+    def is_no_such_partition(self) -> bool:
+        """The partition is not there, as far as the asker may know."""
+        return self.permission is None and self.error.startswith(_NO_SUCH_PARTITION)
+
+    @property
     def sentence(self) -> str:
         needed = f"; it needs {self.permission}" if self.permission else ""
         return f"{self.question} was refused: {self.error}{needed}"
+
+
+def hidden_id(transactional_id: str) -> Refused:
+    """An id that its coordinator did not list, though the journal has it."""
+    return Refused(
+        "ListTransactions",
+        f"it leaves out {transactional_id}, which the journal has",
+        f"DESCRIBE on {transactional_id}",
+    )
 
 
 class LogEnds(msgspec.Struct, frozen=True):
@@ -118,6 +133,12 @@ class PartitionFacts(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def strangers_in(facts: PartitionFacts) -> frozenset[int]:
+    """Producer ids that have something open there and that no coordinator shows."""
+    rows = () if isinstance(facts.open, Refused) else facts.open
+    return frozenset(row.producer_id for row in rows) - frozenset(facts.coordinators.known)
 
 
 class PendingOffset(msgspec.Struct, frozen=True):

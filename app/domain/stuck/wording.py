@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from datetime import UTC, datetime
 
-from app.domain.stuck.facts import KnownTransaction, OpenTransaction, PartitionFacts
+from app.domain.stuck.facts import KnownTransaction
 
 
 def count(number: int, noun: str) -> str:
@@ -33,16 +33,18 @@ def describe_line(known: KnownTransaction, bootstrap_servers: str) -> str:
     )
 
 
-def abort_line(facts: PartitionFacts, one: OpenTransaction, bootstrap_servers: str) -> str:
+def abort_line(topic: str, partition: int, start_offset: int, bootstrap_servers: str) -> str:
     """How Kafka's own tool ends it."""
     return (
         f"kafka-transactions.sh --bootstrap-server {bootstrap_servers} abort "
-        f"--topic {shlex.quote(facts.topic)} --partition {facts.partition} --start-offset {one.start_offset}"
+        f"--topic {shlex.quote(topic)} --partition {partition} --start-offset {start_offset}"
     )
 
 
-def end_line(facts: PartitionFacts, bootstrap_servers: str) -> str:
-    return f"fenceline end {shlex.quote(facts.topic)} {facts.partition} --bootstrap-server {bootstrap_servers}"
+def end_line(topic: str, partition: int, bootstrap_servers: str, *, start_offset: int | None = None) -> str:
+    """Without an offset: the one that holds readers up."""
+    which = "" if start_offset is None else f" --start-offset {start_offset}"
+    return f"fenceline end {shlex.quote(topic)} {partition}{which} --bootstrap-server {bootstrap_servers}"
 
 
 def fence_line(known: KnownTransaction, bootstrap_servers: str) -> str:

@@ -9,15 +9,18 @@ from pathlib import Path
 from typing import TypeVar
 
 from app.domain.errors import NotFoundError
+from app.domain.hanging.search import StableEnd
 from app.domain.stuck.ending import marker_epoch
-from app.domain.stuck.facts import GroupFacts, KnownTransaction, OpenTransaction, PartitionFacts, Refused
+from app.domain.stuck.facts import GroupFacts, KnownTransaction, OpenTransaction, Partition, PartitionFacts, Refused
 from app.kafka.attempt import Attempt
 from app.kafka.connections import BOOTSTRAP, resolve
 from app.kafka.raw_client import errors, failure, is_transient
 from app.kafka.transactions.client import TransactionClient
 from app.kafka.transactions.looking import look_at_group, look_at_partitions
+from app.kafka.transactions.searching import KafkaSearch
 from app.ports.brokers import Connection, TopicPartition
-from app.ports.transactions import DEFAULT_TIMEOUT_S, FencedProducer
+from app.ports.hanging import PARTITIONS_A_REQUEST
+from app.ports.transactions import DEFAULT_TIMEOUT_S, FencedProducer, HeldBackPartitions
 
 T = TypeVar("T")
 
@@ -47,14 +50,25 @@ class KafkaTransactions:
 
         return await self._ask(connection, timeout_s, f"tell the partitions of {topic}", ask)
 
+    async def held_back(self, connection: Connection, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> HeldBackPartitions:
+        search = KafkaSearch(environment=self._environment, secrets_dir=self._secrets_dir)
+        return await asyncio.to_thread(_held_back, search, connection, timeout_s)
+
     async def look_at_partitions(
-        self, connection: Connection, partitions: Collection[TopicPartition], *, timeout_s: float = DEFAULT_TIMEOUT_S
+        self,
+        connection: Connection,
+        partitions: Collection[TopicPartition],
+        *,
+        with_waiting: bool = True,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> list[PartitionFacts]:
         return await self._ask(
             connection,
             timeout_s,
             "tell of open transactions",
-            lambda client, resolved, attempt: look_at_partitions(client, resolved, attempt, partitions),
+            lambda client, resolved, attempt: look_at_partitions(
+                client, resolved, attempt, partitions, with_waiting=with_waiting
+            ),
         )
 
     async def look_at_group(
@@ -124,6 +138,18 @@ class KafkaTransactions:
         )
         attempt = Attempt(resolved[BOOTSTRAP], timeout_s)
         return await asyncio.to_thread(_answered, resolved, attempt, what, question)
+
+
+def _held_back(search: KafkaSearch, connection: Connection, timeout_s: float) -> HeldBackPartitions:
+    found: dict[Partition, StableEnd] = {}
+    silent: dict[str, None] = {}
+    with search.open_search(connection, timeout_s=timeout_s) as asking:
+        there = asking.all_partitions()
+        for first in range(0, len(there), PARTITIONS_A_REQUEST):
+            answer = asking.stable_ends(there[first : first + PARTITIONS_A_REQUEST])
+            found |= {at: end for at, end in answer.ends.items() if end.last_stable < end.high_watermark}
+            silent |= dict.fromkeys(answer.silent)
+    return HeldBackPartitions(found, len(there), tuple(silent))
 
 
 def _answered(

@@ -40,6 +40,7 @@ from app.kafka.transactions.questions import (
     WRITE_MARKERS,
     Question,
     known_transaction,
+    no_such_partition,
     open_transaction,
 )
 from app.ports.brokers import TopicPartition
@@ -278,9 +279,7 @@ class TransactionClient(RawFetcher, GroupClient):
                 if isinstance(of_topic, Refused):
                     found[at] = of_topic
                 elif at.partition not in of_topic:
-                    found[at] = Refused(
-                        f"{question.name} of {_name(at)}", f"{at.topic} has partitions 0 to {len(of_topic) - 1} only"
-                    )
+                    found[at] = no_such_partition(question, at.topic, at.partition, partitions=len(of_topic))
                 elif of_topic[at.partition] >= 0:
                     led[of_topic[at.partition]].append(at)
                 else:

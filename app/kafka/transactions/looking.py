@@ -12,6 +12,8 @@ import time
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 
+import msgspec
+
 from app.domain.errors import NotFoundError, UnavailableError
 from app.domain.journals import group_records, transaction_state
 from app.domain.journals.live_groups import LiveGroups
@@ -26,6 +28,8 @@ from app.domain.stuck.facts import (
     PartitionFacts,
     PendingOffset,
     Refused,
+    hidden_id,
+    strangers_in,
 )
 from app.domain.stuck.stretch import Stretch, measure
 from app.domain.transactions.transactional_id import transaction_log_partition
@@ -33,7 +37,7 @@ from app.kafka.attempt import Attempt
 from app.kafka.raw_client import errors
 from app.kafka.raw_fetch import read_logs
 from app.kafka.transactions.client import TransactionClient
-from app.kafka.transactions.questions import FETCH, LIST_TRANSACTIONS
+from app.kafka.transactions.questions import FETCH
 from app.ports.brokers import TopicPartition
 
 # Each is at most a megabyte of one partition: enough to say what lies there, and never a whole backlog.
@@ -48,25 +52,40 @@ def now_ms() -> int:
 
 
 def look_at_partitions(
-    client: TransactionClient, resolved: Mapping[str, str], attempt: Attempt, partitions: Collection[TopicPartition]
+    client: TransactionClient,
+    resolved: Mapping[str, str],
+    attempt: Attempt,
+    partitions: Collection[TopicPartition],
+    *,
+    with_waiting: bool = True,
 ) -> list[PartitionFacts]:
     """The facts of each partition, in the order that they were asked for."""
+    facts = look_at_holders(client, partitions)
+    behind = {
+        at: (one.ends.last_stable, one.ends.high_watermark)
+        for at, one in zip(partitions, facts, strict=True)
+        if with_waiting and isinstance(one.ends, LogEnds) and one.ends.last_stable < one.ends.high_watermark
+    }
+    strangers = {producer_id for one in facts for producer_id in strangers_in(one)}
+    if strangers and not facts[0].coordinators.unanswered:
+        coordinators = _corroborated(facts[0].coordinators, strangers, resolved, attempt)
+        facts = [msgspec.structs.replace(one, coordinators=coordinators) for one in facts]
+    waiting = _stretches(client, behind)
+    return [msgspec.structs.replace(one, waiting=waiting.get(at)) for at, one in zip(partitions, facts, strict=True)]
+
+
+def look_at_holders(client: TransactionClient, partitions: Collection[TopicPartition]) -> list[PartitionFacts]:
+    """The same without what waits, and without what only `__transaction_state` could tell: no log is read."""
     ends = client.ends(partitions)
     ends_at_ms = now_ms()
-    behind = {
-        at: (found.last_stable, found.high_watermark)
-        for at, found in ends.items()
-        if isinstance(found, LogEnds) and found.last_stable < found.high_watermark
-    }
+    behind = [
+        at for at, found in ends.items() if isinstance(found, LogEnds) and found.last_stable < found.high_watermark
+    ]
     opened = client.open_transactions(behind)
     open_at_ms = now_ms()
     producer_ids = {row.producer_id for found in opened.values() for row in _rows(found)}
     coordinators = client.coordinators(producer_ids, now_ms=now_ms)
     again = client.open_transactions(behind) if producer_ids else {}
-    strangers = producer_ids - set(coordinators.known)
-    if strangers and not coordinators.unanswered:
-        coordinators = _corroborated(coordinators, strangers, resolved, attempt)
-    waiting = _stretches(client, behind)
     return [
         PartitionFacts(
             topic=at.topic,
@@ -77,7 +96,6 @@ def look_at_partitions(
             open_at_ms=open_at_ms,
             still_open=frozenset(row.identity for row in _rows(again.get(at, ()))),
             coordinators=coordinators,
-            waiting=waiting.get(at),
         )
         for at in partitions
     ]
@@ -176,10 +194,7 @@ def _corroborated(
     hidden = sorted(name for name, one in live.ids.items() if one.state.producer_id in strangers)
     if not hidden and not live.reading.unreadable:
         return Coordinators(coordinators.known, is_corroborated=True, at_ms=coordinators.at_ms)
-    refused = tuple(
-        Refused(LIST_TRANSACTIONS.name, f"it leaves out {name}, which the journal has", f"DESCRIBE on {name}")
-        for name in hidden
-    )
+    refused = tuple(hidden_id(name) for name in hidden)
     return Coordinators(coordinators.known, refused, at_ms=coordinators.at_ms)
 
 

@@ -29,6 +29,12 @@ INIT_PRODUCER_ID = Question("InitProducerId", "WRITE on the transactional id {of
 WRITE_MARKERS = Question("WriteTxnMarkers", "ALTER on the cluster (CLUSTER_ACTION before Kafka 3.8)")
 
 
+def no_such_partition(question: Question, topic: str, partition: int, *, partitions: int) -> Refused:
+    """As brokers say it, and which there are."""
+    only = f"UNKNOWN_TOPIC_OR_PARTITION, {topic} has partitions 0 to {partitions - 1} only"
+    return Refused(f"{question.name} of {topic}-{partition}", only)
+
+
 def open_transaction(row: Any) -> OpenTransaction:
     return OpenTransaction(
         producer_id=row.producer_id,

@@ -9,9 +9,11 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
+from app.domain.hanging.report import SearchReport
 from app.domain.observing.live_cluster import JOURNALS
 from app.domain.observing.snapshot import JournalStatus, Phase, Snapshot
 
+_LOOK_AGAIN_S = 0.1
 OFF = "the observer is switched off by the setting `observe`"
 
 
@@ -30,6 +32,7 @@ class Observations:
         self._is_on = is_on
         self._announce = announce
         self._snapshots: dict[str, Snapshot] = {}
+        self._searches: dict[str, SearchReport] = {}
         self._changed: dict[str, asyncio.Event] = {}
 
     def publish(self, snapshot: Snapshot) -> None:
@@ -41,6 +44,7 @@ class Observations:
 
     def forget(self, cluster: str) -> None:
         """It is not observed any more."""
+        self._searches.pop(cluster, None)
         if self._snapshots.pop(cluster, None) is not None:
             self._wake(cluster)
 
@@ -66,6 +70,30 @@ class Observations:
                 while self.of(cluster).number == than:
                     await self._changed.setdefault(cluster, asyncio.Event()).wait()
         return self.of(cluster)
+
+    async def until(self, cluster: str, is_enough: Callable[[Snapshot], bool], *, timeout_s: float) -> Snapshot:
+        """The newest as soon as it is enough; after `timeout_s` whatever there is."""
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        while not is_enough(snapshot := self.of(cluster)) and asyncio.get_running_loop().time() < deadline:
+            # Also published while nothing is news but how far the journal has been read, which wakes nobody.
+            await self.newer(cluster, than=snapshot.number, timeout_s=_LOOK_AGAIN_S)
+        return self.of(cluster)
+
+    def note_search(self, report: SearchReport) -> None:
+        """What the search for hanging transactions of a cluster has found by now."""
+        before = self._searches.get(report.cluster)
+        self._searches[report.cluster] = report
+        if before is None or before.shown != report.shown:
+            self._announce(notice_of(report.cluster))
+
+    def search_of(self, cluster: str) -> SearchReport:
+        """The newest; before the first one, an empty one that says why."""
+        problem = "" if self._is_on else OFF
+        return self._searches.get(cluster) or SearchReport(cluster=cluster, problem=problem)
+
+    def searches(self) -> list[SearchReport]:
+        """By the cluster's name."""
+        return [self._searches[name] for name in sorted(self._searches)]
 
     def _wake(self, cluster: str) -> None:
         waiting = self._changed.pop(cluster, None)

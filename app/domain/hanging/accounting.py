@@ -1,0 +1,71 @@
+"""How long a partition's readers may stand still before that is worth a question to its leader.
+
+Whoever holds them began before they stood still. So where the coordinators' journal is followed, only the transactions
+that it has open there since before then account for it, each until its timeout is over. Where it is not followed, any
+transaction might: until the largest timeout that was seen is over.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from app.domain.journals.live_transactions import LiveTransaction
+from app.domain.observing.snapshot import Phase, Snapshot
+from app.domain.observing.snapshot import Source as ReadingSource
+from app.domain.stuck.facts import Partition
+
+UNACCOUNTED_MS = 10_000
+"""So long may a marker be on its way: the coordinator writes it after the end is in its journal."""
+OVERDUE_MS = 20_000
+"""Kafka looks for timed-out transactions every 10 s, and writes their markers then."""
+SKEW_MS = 10_000
+"""Begins are told by the brokers' clocks."""
+LARGEST_TIMEOUT_MS = 900_000
+"""What brokers allow at most unless told otherwise (transaction.max.timeout.ms); counts while no timeout was seen."""
+
+
+class _Open(NamedTuple):
+    start_ms: int
+    timeout_ms: int
+
+
+class Accounts:
+    """What was open at one moment. Made anew for each turn, and only for partitions that are held back."""
+
+    def __init__(self, snapshot: Snapshot, partitions: Collection[Partition], *, unaccounted_ms: int) -> None:
+        self._is_live = is_followed(snapshot)
+        self._unaccounted_ms = unaccounted_ms
+        transactions = snapshot.transactions.values() if partitions else ()
+        open_ones = transactions if self._is_live else ()
+        self._open = _by_partition(open_ones, frozenset(partitions))
+        timeouts = () if self._is_live else (one.state.timeout_ms for one in transactions)
+        self._largest_ms = max(timeouts, default=LARGEST_TIMEOUT_MS)
+
+    def bound_ms(self, at: Partition, *, since_ms: int) -> int:
+        """For how long the readers of a partition that stand still since `since_ms` are not worth a question."""
+        if not self._is_live:
+            return self._largest_ms + OVERDUE_MS
+        timeouts = [one.timeout_ms for one in self._open.get(at, ()) if one.start_ms <= since_ms + SKEW_MS]
+        return max(timeouts) + OVERDUE_MS if timeouts else self._unaccounted_ms
+
+
+def is_followed(snapshot: Snapshot) -> bool:
+    """Whether the snapshot has every id that there is, from the coordinators' own journal."""
+    journal = snapshot.transaction_journal
+    return journal.phase is Phase.LIVE and journal.source is ReadingSource.JOURNAL and not journal.unreadable
+
+
+def _by_partition(
+    transactions: Iterable[LiveTransaction], wanted: Collection[Partition]
+) -> Mapping[Partition, list[_Open]]:
+    found: defaultdict[Partition, list[_Open]] = defaultdict(list)
+    for live in transactions:
+        if not live.is_open:
+            continue
+        for topic in live.state.partitions or ():
+            for number in topic.partitions:
+                if (topic.topic, number) in wanted:
+                    found[topic.topic, number].append(_Open(live.state.start_ms, live.state.timeout_ms))
+    return found

@@ -1,0 +1,173 @@
+"""What the search for hanging transactions asks: where all partitions of a cluster stand, and a few of them closely."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from kafka.protocol.metadata.metadata import MetadataRequest  # pyright: ignore[reportMissingTypeStubs]
+
+from app.domain.fencing_events.evidence import MarkerRecord
+from app.domain.hanging.hanging_transaction import HangingTransaction
+from app.domain.hanging.search import StableEnd
+from app.domain.journals.record_batch import Marker, RecordBatch, UnreadableBatch, read_marker
+from app.domain.stuck.facts import Partition, PartitionFacts
+from app.kafka.attempt import Attempt
+from app.kafka.connections import BOOTSTRAP, resolve
+from app.kafka.raw_client import error_of, errors, failure, is_transient
+from app.kafka.raw_fetch import LATEST, Isolation
+from app.kafka.transactions.client import TransactionClient
+from app.kafka.transactions.looking import look_at_holders
+from app.kafka.transactions.questions import LIST_OFFSETS
+from app.ports.brokers import TopicPartition
+from app.ports.hanging import Ends, SearchConnection
+
+T = TypeVar("T")
+
+# Names topics by name and not by id, as in app/kafka/transactions/client.py.
+_METADATA_VERSION = 9
+# Each is at most a megabyte: a marker that lies further behind is not worth the reading.
+_ANSWERS_FOR_A_MARKER = 32
+
+_Metadata: Any = MetadataRequest
+
+
+class KafkaSearch:
+    """Answers what app/ports/hanging.py asks. Secrets are resolved for each connection anew."""
+
+    def __init__(self, *, environment: Mapping[str, str], secrets_dir: Path | None) -> None:
+        self._environment = environment
+        self._secrets_dir = secrets_dir
+
+    def open_search(
+        self, connection: Mapping[str, str], *, timeout_s: float
+    ) -> AbstractContextManager[SearchConnection]:
+        resolved = resolve(connection, environment=self._environment, secrets_dir=self._secrets_dir)
+        attempt = Attempt(resolved[BOOTSTRAP], timeout_s)
+        try:
+            return SearchClient(resolved, attempt, timeout_s=timeout_s)
+        except errors.KafkaError as error:
+            raise failure(attempt, "be searched", error) from error
+
+
+class SearchClient(TransactionClient):
+    """The SearchConnection port. Leave it as a context manager does."""
+
+    def __init__(self, resolved: Mapping[str, str], attempt: Attempt, *, timeout_s: float) -> None:
+        super().__init__(resolved, attempt)
+        self._timeout_s = timeout_s
+        self._led_by: dict[TopicPartition, int] = {}
+
+    @property
+    def kafka_cluster_id(self) -> str:
+        return str(self._manager.cluster.cluster_id)
+
+    def all_partitions(self) -> tuple[TopicPartition, ...]:
+        return self._asked("tell all partitions", self._all_partitions)
+
+    def stable_ends(self, partitions: Collection[TopicPartition]) -> Ends:
+        return self._asked("tell where partitions end", lambda: self._stable_ends(partitions))
+
+    def look(self, partitions: Collection[TopicPartition]) -> list[PartitionFacts]:
+        return self._asked("tell of open transactions", lambda: look_at_holders(self, partitions), times=2)
+
+    def find_marker(self, of: HangingTransaction) -> MarkerRecord | None:
+        def question() -> MarkerRecord | None:
+            try:
+                return self._find_marker(of)
+            except (errors.UnknownTopicOrPartitionError, errors.AuthorizationError):
+                # Gone with its topic, or not to be read any more.
+                return None
+
+        return self._asked(f"let {of.name} be read", question)
+
+    def _asked(self, what: str, question: Callable[[], T], *, times: int = 1) -> T:
+        """Each question has its own time, one of many parts more."""
+        self._attempt = Attempt(self._attempt.address, self._timeout_s * times)
+        try:
+            return question()
+        except errors.KafkaError as error:
+            raise failure(self._attempt, what, error) from error
+
+    def _all_partitions(self) -> tuple[TopicPartition, ...]:
+        answer = self._ask_any(
+            _Metadata(topics=None, allow_auto_topic_creation=False, max_version=_METADATA_VERSION),
+        )
+        self._led_by = {
+            TopicPartition(topic.name, part.partition_index): part.leader_id
+            for topic in answer.topics
+            for part in topic.partitions
+        }
+        return tuple(sorted(self._led_by))
+
+    def _stable_ends(self, partitions: Collection[TopicPartition]) -> Ends:
+        silent: dict[str, None] = {}
+        # The stable end first: asked in this order it is never ahead of the other because of the time between them.
+        stable = self._latest(partitions, Isolation.READ_COMMITTED, silent)
+        high = self._latest(stable, Isolation.READ_UNCOMMITTED, silent)
+        ends: dict[Partition, StableEnd] = {at: StableEnd(stable[at], end) for at, end in high.items()}
+        return Ends(ends, tuple(silent), is_stale=len(ends) < len(partitions))
+
+    def _latest(
+        self, partitions: Collection[TopicPartition], isolation: Isolation, silent: dict[str, None]
+    ) -> dict[TopicPartition, int]:
+        """Not asked again: what has moved or is silent now is asked with the next sweep."""
+        led: defaultdict[int, list[TopicPartition]] = defaultdict(list)
+        for at in partitions:
+            leader = self._led_by.get(at, -1)
+            if leader >= 0:
+                led[leader].append(at)
+            else:
+                silent[f"{at.topic} has partitions without a leader"] = None
+        with self._half_of_the_time():
+            answers = self._from_each({n: self._list_request(of, LATEST, isolation) for n, of in led.items()})
+        found: dict[TopicPartition, int] = {}
+        for broker, answer in answers.items():
+            if isinstance(answer, Exception):
+                silent[f"broker {broker} does not answer: {answer}"] = None
+                continue
+            for topic in answer.topics:
+                for part in topic.partitions:
+                    error = None if part.error_code == 0 else error_of(part.error_code, None)
+                    if error is None:
+                        found[TopicPartition(topic.name, part.partition_index)] = part.offset
+                    elif not is_transient(error):
+                        silent[LIST_OFFSETS.refused(topic.name, error).sentence] = None
+        return found
+
+    def _find_marker(self, of: HangingTransaction) -> MarkerRecord | None:
+        at = TopicPartition(of.key.topic, of.key.partition)
+        end = self.list_offsets([at], LATEST)[at]
+        position = of.high_watermark
+        for _ in range(_ANSWERS_FOR_A_MARKER):
+            if position >= end:
+                return None
+            answer = self.fetch({at: position}).get(at)
+            if answer is None:
+                # Its leader moves.
+                continue
+            for batch in answer.batches:
+                if (marker := _marker_of(batch, of)) is not None:
+                    return marker
+            position = answer.next_offset
+        return None
+
+
+def _marker_of(batch: RecordBatch | UnreadableBatch, of: HangingTransaction) -> MarkerRecord | None:
+    """The first one of its producer id behind where it was open: a coordinator's may have the next epoch (KIP-890)."""
+    if not isinstance(batch, RecordBatch) or not batch.is_control or batch.producer_id != of.key.producer_id:
+        return None
+    marker = read_marker(batch)
+    if not isinstance(marker, Marker) or batch.base_offset < of.high_watermark:
+        return None
+    return MarkerRecord(
+        topic=of.key.topic,
+        partition=of.key.partition,
+        offset=batch.base_offset,
+        at_ms=batch.max_timestamp_ms,
+        type=marker.type,
+        coordinator_epoch=marker.coordinator_epoch,
+    )

@@ -1,0 +1,123 @@
+"""Hanging transactions are kept once, however many servers find them, and each is told when found and when ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+import msgspec
+
+from app.domain.hanging.hanging_transaction import Ended, HangingTransaction
+from app.domain.hanging.pending import PendingHold, pending_holds
+from app.domain.hanging.record import HangingRecord
+from app.domain.hanging.report import SearchReport
+from app.domain.hanging.search import Search
+from app.domain.page import Page, checked_limit
+from app.domain.storable import moment_of_ms
+from app.ports.brokers import Connection, TopicPartition
+from app.ports.transactions import TransactionBrokers
+from app.ports.unit_of_work import UnitOfWork
+from app.services.observing.observations import Observations
+
+NOTICE = "hanging"
+_LOOK_WITHIN_S = 30.0
+
+
+class HangingLook(msgspec.Struct, frozen=True, kw_only=True):
+    """What hangs on a cluster now, and whose offsets are pending. pending_problem: why offsets may be missing."""
+
+    bootstrap_servers: str
+    search: SearchReport
+    pending: tuple[PendingHold, ...]
+    pending_problem: str
+
+
+class HangingLine(msgspec.Struct, frozen=True, kw_only=True):
+    """cluster: the name that its Kafka cluster is registered under."""
+
+    cluster: str
+    transaction: HangingTransaction
+
+    @property
+    def found_at(self) -> datetime:
+        return moment_of_ms(self.transaction.found_ms)
+
+
+async def lines_of_all(uow: UnitOfWork) -> list[HangingLine]:
+    """What hangs on any registered cluster, as any server has found it."""
+    names = {one.kafka_cluster_id: one.name for one in reversed(await uow.clusters.list_all())}
+    return [
+        HangingLine(cluster=names[one.key.kafka_cluster_id], transaction=one)
+        for one in await uow.hanging.open_ones()
+        if one.key.kafka_cluster_id in names
+    ]
+
+
+async def record_found(
+    uow: UnitOfWork, found: Iterable[HangingTransaction], *, now: datetime
+) -> list[HangingTransaction]:
+    """Keep them; those that nobody had kept before. Whoever tells of a find does it by this answer."""
+    new = [one for one in _in_one_order(found) if await uow.hanging.add(one, now=now)]
+    for one in new:
+        uow.notify(NOTICE, one.key.kafka_cluster_id)
+    return new
+
+
+async def record_ended(uow: UnitOfWork, ended: Iterable[Ended], *, now: datetime) -> list[Ended]:
+    """Note their ends; those that nobody had noted before."""
+    new = [one for one in sorted(ended, key=lambda one: one.transaction.key) if await uow.hanging.end(one, now=now)]
+    for one in new:
+        uow.notify(NOTICE, one.transaction.key.kafka_cluster_id)
+    return new
+
+
+async def look(uow: UnitOfWork, observations: Observations, *, cluster: str, now: datetime) -> HangingLook:
+    """What this server knows now. Raises NotFoundError when there is no such cluster."""
+    entry = await uow.clusters.get(cluster)
+    search, snapshot = observations.search_of(cluster), observations.of(cluster)
+    pending = pending_holds(snapshot, search.hanging, now_ms=int(now.timestamp() * 1000))
+    return HangingLook(
+        bootstrap_servers=entry.bootstrap_servers,
+        search=search,
+        pending=pending,
+        pending_problem=snapshot.group_journal.problem,
+    )
+
+
+async def search_once(brokers: TransactionBrokers, connection: Connection, *, now_ms: int, limit: int) -> SearchReport:
+    """What hangs on a cluster that nobody searches: of those partitions that are held back now, the first `limit`.
+
+    However young it is: what ends while it is asked about is told apart (docs/adr/0018).
+    """
+    held = await brokers.held_back(connection)
+    chosen = [TopicPartition(*at) for at in sorted(held.ends)[:limit]]
+    search = Search("", asks_per_s=limit)
+    search.note_ends({at: held.ends[at] for at in chosen}, now_ms=now_ms)
+    if chosen:
+        looked = await brokers.look_at_partitions(connection, chosen, with_waiting=False, timeout_s=_LOOK_WITHIN_S)
+        for facts in looked:
+            search.note_look(facts, now_ms=now_ms)
+    return SearchReport(
+        cluster=connection["bootstrap.servers"],
+        swept_ms=now_ms,
+        partitions=held.asked,
+        held_back=len(held.ends),
+        asked=len(chosen),
+        silent=held.silent,
+        unclear=search.unclear,
+        unclear_count=len(search.unclear),
+        hanging=search.found,
+    )
+
+
+async def list_records(
+    uow: UnitOfWork, *, cluster: str, after: str | None = None, limit: int = 50
+) -> Page[HangingRecord]:
+    """All that were found, ended ones too, newest first. Raises NotFoundError, InvalidError."""
+    kafka_cluster_id = (await uow.clusters.get(cluster)).kafka_cluster_id
+    return await uow.hanging.list(kafka_cluster_id, after=after, limit=checked_limit(limit))
+
+
+def _in_one_order(found: Iterable[HangingTransaction]) -> list[HangingTransaction]:
+    """Rows are locked in one order, so that two servers with the same finds take turns."""
+    return sorted(found, key=lambda one: one.key)

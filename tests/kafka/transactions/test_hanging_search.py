@@ -1,0 +1,191 @@
+"""Hanging transactions are found by the server without anybody asking, told once, and their end is noted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Collection
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from app.db.database import Database
+from app.domain.clusters.cluster import Cluster
+from app.domain.fencing_events.fencing_event import Cause, Confidence
+from app.domain.fencing_events.record import FencingFilter, FencingRecord
+from app.domain.hanging.hanging_transaction import Ending, HangingTransaction
+from app.domain.hanging.record import HangingRecord
+from app.domain.hanging.report import SearchReport
+from app.domain.observing.live_cluster import JOURNALS
+from app.domain.observing.snapshot import Phase
+from app.domain.stuck.facts import PartitionFacts
+from app.fold_files import FoldFiles
+from app.kafka.journal_tail import KafkaJournals
+from app.kafka.transactions.looking import look_at_holders
+from app.kafka.transactions.searching import KafkaSearch, SearchClient
+from app.loops.hanging_search import HangingSearch
+from app.loops.observer import Observer
+from app.ports.brokers import TopicPartition
+from app.ports.clock import SystemClock
+from app.services import hanging
+from app.services.observing.observations import Observations
+from tests.kafka.transactions.conftest import Scene
+from tests.kafka.transactions.test_explaining import TRANSACTIONS
+from tests.support.hanging import make_hanging, make_offset_hang
+from tests.support.kafka_clients import Writer
+from tests.support.kafka_tools import run_tool
+from tests.support.topics import unique_name
+from tests.support.waiting import wait_for_async
+
+SEARCH = KafkaSearch(environment={}, secrets_dir=None)
+_WITHIN_S = 30.0
+
+
+class Server:
+    """A server's observer and search, as app/main/server.py puts them together; the search in a hurry."""
+
+    def __init__(self, database: Database, folder: Path) -> None:
+        self.database = database
+        self.observations = Observations(is_on=True)
+        clock = SystemClock()
+        self.observer = Observer(
+            unit_of_work=database.unit_of_work,
+            journals=KafkaJournals(environment={}, secrets_dir=None, topics=JOURNALS),
+            store=FoldFiles(folder, groups=()),
+            observations=self.observations,
+            clock=clock,
+            where=str(folder),
+        )
+        self.search = HangingSearch(
+            unit_of_work=database.unit_of_work,
+            brokers=SEARCH,
+            observations=self.observations,
+            clock=clock,
+            where=str(folder),
+            asks_per_s=10,
+            sweep_every_s=0.1,
+            unaccounted_ms=500,
+        )
+
+    @property
+    def report(self) -> SearchReport:
+        return self.observations.search_of("prod")
+
+    async def until(self, what: str, *, is_found: int) -> tuple[HangingTransaction, ...]:
+        """Turn until so many hang."""
+
+        async def is_so() -> bool:
+            await self.search.turn()
+            return len(self.report.hanging) == is_found and not self.report.problem
+
+        await wait_for_async(is_so, _WITHIN_S, lambda: f"{what}: {self.report}")
+        return self.report.hanging
+
+    async def records(self) -> list[HangingRecord]:
+        async with self.database.unit_of_work() as uow:
+            return list((await hanging.list_records(uow, cluster="prod")).items)
+
+    async def fencing(self) -> list[FencingRecord]:
+        async with self.database.unit_of_work() as uow:
+            return list((await uow.fencing.list(FencingFilter(), after=None, limit=10)).items)
+
+
+@asynccontextmanager
+async def serving(scene: Scene, database: Database, folder: Path) -> AsyncGenerator[Server]:
+    with SEARCH.open_search(scene.connection, timeout_s=20) as connection:
+        kafka_cluster_id = connection.kafka_cluster_id
+    async with database.unit_of_work() as uow:
+        if not await uow.clusters.list_all():
+            await uow.clusters.add(
+                Cluster(
+                    name="prod",
+                    kafka_cluster_id=kafka_cluster_id,
+                    bootstrap_servers=scene.bootstrap_servers,
+                    created_at=datetime.now(UTC),
+                    created_by="ann",
+                )
+            )
+            await uow.commit()
+    server = Server(database, folder)
+    try:
+        await server.observer.turn()
+
+        async def is_followed() -> bool:
+            return server.observations.of("prod").transaction_journal.phase is Phase.LIVE
+
+        await wait_for_async(is_followed, _WITHIN_S, "the journal to be followed")
+        yield server
+    finally:
+        await server.search.close()
+        await server.observer.close()
+
+
+async def test_hanging_transaction_is_found_without_asking_and_its_end_is_an_event(
+    scene: Scene, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[TopicPartition] = []
+
+    def look(client: SearchClient, partitions: Collection[TopicPartition]) -> list[PartitionFacts]:
+        looked.extend(partitions)
+        return look_at_holders(client, partitions)
+
+    monkeypatch.setattr(SearchClient, "look", look)
+    late, long_open = scene.topic(), scene.topic()
+    at = TopicPartition(late, 0)
+    _, alive = scene.leave_open(long_open, timeout_ms=900_000)
+    owner = unique_name("late")
+    await asyncio.to_thread(make_hanging, scene.bootstrap_servers, at, owner)
+    async with serving(scene, database, tmp_path / "one") as one, serving(scene, database, tmp_path / "two") as two:
+        (found,) = await one.until("the hanging transaction", is_found=1)
+        assert (found.at, found.transactional_id, found.is_corroborated) == (at, owner, True)
+        assert await two.until("the same by the other server", is_found=1)
+        assert found.key == two.report.hanging[0].key
+        # The control: it stands as long, and is open for good reason.
+        assert one.report.held_back >= 2
+        assert set(looked) == {at}
+        (record,) = await one.records()
+        assert (record.transaction.key, record.ended_at) == (found.key, None)
+        await asyncio.to_thread(
+            run_tool,
+            TRANSACTIONS,
+            *("--bootstrap-server", scene.bootstrap_servers, "abort", "--topic", late, "--partition", "0"),
+            *("--start-offset", str(found.key.start_offset)),
+        )
+        await one.until("the end of it", is_found=0)
+        await two.until("the same end", is_found=0)
+        (record,) = await two.records()
+        assert (record.ending, record.ended_at is not None) == (Ending.ABORTED, True)
+        (event,) = await one.fencing()
+        assert event.event.key.transactional_id == owner
+        assert (event.event.verdict.cause, event.event.verdict.confidence) == (
+            Cause.HANGING_ENDED,
+            Confidence.CERTAIN,
+        )
+        assert event.event.verdict.sentence.startswith("Somebody ended the hanging transaction")
+    alive.abort_transaction(20)
+
+
+async def test_offset_that_nobody_will_decide_is_found_and_its_group_named(
+    scene: Scene, database: Database, tmp_path: Path
+) -> None:
+    at, group = TopicPartition(scene.topic(), 0), unique_name("g")
+    writer = Writer(scene.connection)
+    writer.begin(at.topic, records=1)
+    writer.send_offset(group, at, 0)
+    writer.commit()
+    await asyncio.to_thread(make_offset_hang, scene.bootstrap_servers, at, unique_name("late"), group=group, offset=1)
+    async with serving(scene, database, tmp_path) as server:
+        (found,) = await server.until("the pending offset", is_found=1)
+        assert found.key.topic == "__consumer_offsets"
+        async with database.unit_of_work() as uow:
+            look = await hanging.look(uow, server.observations, cluster="prod", now=datetime.now(UTC))
+        (pending,) = [one for one in look.pending if one.group == group]
+        assert ((pending.topic, pending.partition), pending.offset, pending.is_hanging) == (at, 1, True)
+        assert pending.journal_partition == found.key.partition
+        run_tool(
+            TRANSACTIONS,
+            *("--bootstrap-server", scene.bootstrap_servers, "abort", "--topic", found.key.topic),
+            *("--partition", str(found.key.partition), "--start-offset", str(found.key.start_offset)),
+        )
+        await server.until("the end of it", is_found=0)
