@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Info, ProcessCo
 
 from app.domain.errors import FencelineError
 from app.domain.fencing_events.fencing_event import Cause
+from app.domain.hanging.report import SearchReport
 from app.domain.observing.snapshot import Phase, Snapshot
 from app.domain.runs.run import RunState
 from app.domain.runs.series import RunTotals
@@ -25,6 +26,7 @@ async def exposition(wiring: Wiring) -> bytes:
     for part in await wiring.health():
         ready.labels(part.name).set(part.is_ready)
     _journals(registry, wiring.observations.all(), now_ms=int(wiring.clock.now().timestamp() * 1000))
+    _hanging(registry, wiring.observations.searches(), now_ms=int(wiring.clock.now().timestamp() * 1000))
     try:
         async with wiring.unit_of_work() as uow:
             lines = await overview.pipeline_lines(uow, now=wiring.clock.now())
@@ -67,6 +69,31 @@ def _journals(registry: CollectorRegistry, snapshots: Sequence[Snapshot], *, now
         started = [one.state.start_ms for one in snapshot.transactions.values() if one.is_open]
         still_open.labels(snapshot.cluster).set(len(started))
         oldest.labels(snapshot.cluster).set(max(0, now_ms - min(started)) / 1000 if started else 0)
+
+
+def _hanging(registry: CollectorRegistry, reports: Sequence[SearchReport], *, now_ms: int) -> None:
+    """What the search for hanging transactions found, how old that is, and what it asks of brokers."""
+    hanging, unclear, held_back, age, took = (
+        Gauge(f"fenceline_{name}", words, ["cluster"], registry=registry)
+        for name, words in (
+            ("hanging_transactions", "Transactions that nobody will ever end"),
+            ("hanging_unclear_partitions", "Partitions held back for too long of which nobody can tell"),
+            ("held_back_partitions", "Partitions whose readers of committed data wait now"),
+            ("hanging_search_age_seconds", "Since all partitions had been asked about"),
+            ("hanging_sweep_seconds", "How long it took to ask about all partitions"),
+        )
+    )
+    asked = Counter(
+        "fenceline_hanging_asked_partitions", "Partitions asked for open transactions", ["cluster"], registry=registry
+    )
+    for report in reports:
+        hanging.labels(report.cluster).set(len(report.hanging))
+        unclear.labels(report.cluster).set(report.unclear_count)
+        held_back.labels(report.cluster).set(report.held_back)
+        asked.labels(report.cluster).inc(report.asked)
+        if report.swept_ms >= 0:
+            age.labels(report.cluster).set(max(0, now_ms - report.swept_ms) / 1000)
+            took.labels(report.cluster).set(report.sweep_took_ms / 1000)
 
 
 def _pipelines(registry: CollectorRegistry, lines: list[PipelineLine]) -> None:

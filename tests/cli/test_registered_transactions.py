@@ -20,6 +20,8 @@ def test_a_transaction_is_explained_and_fenced_by_the_server(
     name, producer = Scene(kafka.bootstrap_servers).leave_open(topic)
     found = json_of(fenceline("stuck", f"{topic}:0", "--cluster", cluster, "--json"))
     assert found["partitions"][0]["links"][-1]["sentence"] == "whose owner is none of ours"
+    anywhere = json_of(fenceline("stuck", "--cluster", cluster, "--json"))
+    assert (anywhere["items"], anywhere["search"]["problem"]) == ([], "")
     shown = json_of(fenceline("end", topic, "0", "--cluster", cluster, "--json"))
     assert f"knows it as {name}" in shown["refusal"]
     idle, committed = Scene(kafka.bootstrap_servers).leave_open(make_topic())

@@ -10,9 +10,11 @@ import typer
 from app.cli.client import as_record, connect
 from app.cli.errors import CommandError, ExitCode
 from app.cli.names import names_of
-from app.cli.transactions.cluster import DirectCluster
+from app.cli.transactions.cluster import DirectCluster, now_ms
+from app.cli.transactions.hanging import HangingAnswer, answer_of
 from app.domain.stuck.diagnosis import Explanation, Kind
 from app.domain.stuck.ending import EndPlan, Plan
+from app.services.hanging import search_once
 from app.services.stuck import ending, explaining
 from app.services.stuck.ending import Ended, Fenced
 
@@ -26,8 +28,14 @@ RegisteredCluster = Annotated[
 ]
 
 
+LOOKED_AT_ONCE = 500
+"""So many of the partitions that are held back are asked about by one command."""
+
+
 class Operations(Protocol):
     """What can be asked of one cluster. Every refusal is a CommandError."""
+
+    def hanging(self) -> HangingAnswer: ...
 
     def explain(self, target: str, kind: Kind | None) -> Explanation: ...
 
@@ -56,6 +64,11 @@ def operations_of(bootstrap_server: str | None, config: list[str] | None, cluste
 
 class DirectOperations(DirectCluster):
     """No command log is there to keep `why` in."""
+
+    def hanging(self) -> HangingAnswer:
+        at_ms = now_ms()
+        found = self.run(lambda: search_once(self.brokers, self.connection, now_ms=at_ms, limit=LOOKED_AT_ONCE))
+        return answer_of(found, self.bootstrap_server)
 
     def explain(self, target: str, kind: Kind | None) -> Explanation:
         return self.run(lambda: explaining.explain(self.brokers, self.connection, target, self.asked, kind=kind))
@@ -87,6 +100,9 @@ class ServerOperations:
     def __init__(self, cluster: str) -> None:
         self._client = connect()
         self._path = f"/clusters/{quote(cluster, safe='')}"
+
+    def hanging(self) -> HangingAnswer:
+        return as_record(self._client.get(f"{self._path}/hanging"), HangingAnswer)
 
     def explain(self, target: str, kind: Kind | None) -> Explanation:
         return as_record(self._client.get(f"{self._path}/stuck", target=target, kind=kind), Explanation)

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from app.cli.direct import BootstrapServer, ClientConfig
 from app.cli.output import AsJson, Watch, present
+from app.cli.transactions import hanging
 from app.cli.transactions.cluster import as_document, now_ms
 from app.cli.transactions.operations import RegisteredCluster, operations_of
 from app.domain.stuck.chain import clause
@@ -32,7 +33,13 @@ _QUIET = (Verdict.ONLY_MARKERS, Verdict.FREE)
 
 
 def stuck(
-    target: Annotated[str, typer.Argument(metavar="GROUP|TOPIC[:PARTITION]", help="Who waits, or where.")],
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[GROUP|TOPIC[:PARTITION]]",
+            help="Who waits, or where. Without it: what hangs on the whole cluster.",
+        ),
+    ] = None,
     *,
     kind: Annotated[
         Kind | None, typer.Option("--as", help="What TARGET is, where a group and a topic have the same name.")
@@ -45,6 +52,14 @@ def stuck(
 ) -> None:
     """Why readers wait: which transaction holds them, whose it is, when it ends, and what to do."""
     operations = operations_of(bootstrap_server, config, cluster)
+    if target is None:
+        present(
+            lambda: as_document(operations.hanging()),
+            lambda: hanging.rendered(operations.hanging()),
+            as_json=as_json,
+            watch_it=watch_it,
+        )
+        return
 
     def ask() -> Explanation:
         return operations.explain(target, kind)

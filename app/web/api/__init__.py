@@ -8,6 +8,7 @@ from app.web.api import (
     access,
     clusters,
     fencing,
+    hanging,
     mappings,
     observing,
     offsets,
@@ -21,6 +22,7 @@ from app.web.api import (
 router = APIRouter(prefix="/api/v1")
 for noun in (
     clusters,
+    hanging,
     observing,
     fencing,
     partition_log,

@@ -12,6 +12,7 @@ import yaml
 
 from app.domain.access import Role
 from app.domain.fencing_events.fencing_event import Cause
+from app.domain.hanging.report import SearchReport
 from app.domain.observing.snapshot import Phase
 from app.services.observing.observations import Observations
 from app.web.dependencies import Wiring
@@ -35,6 +36,7 @@ async def described(wiring: Wiring, as_role: AsRole) -> str:
     await register(wiring.unit_of_work, "c", "kafka-1")
     observations: Observations = wiring.observations
     observations.publish(cluster().snapshot(now_ms=1))
+    observations.note_search(SearchReport(cluster="c", swept_ms=1))
     viewer: httpx.AsyncClient = await as_role(Role.VIEWER)
     return (await viewer.get("/metrics")).text
 

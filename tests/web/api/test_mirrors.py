@@ -25,7 +25,7 @@ from app.services import partition_log
 from app.services.defining.pipelines import SavedPipeline
 from app.services.stuck import ending as stuck_services
 from app.web.api.schemas import access as access_schemas
-from app.web.api.schemas import clusters, definition, fencing, observing, offsets, pipelines, runs
+from app.web.api.schemas import clusters, definition, fencing, hanging, observing, offsets, pipelines, runs
 from app.web.api.schemas import partition_log as log_schemas
 from app.web.api.schemas import stuck as stuck_schemas
 from app.web.api.schemas.base import Answer, Body, Given
@@ -182,6 +182,13 @@ def test_every_schema_is_compared_or_is_made_here() -> None:
         stuck_schemas.EndTarget,
         stuck_schemas.EndGiven,
         # What the brokers say, put together from several records and into people's words.
+        hanging.HangingTransaction,
+        hanging.HangingNow,
+        hanging.HangingRecord,
+        hanging.BlockingOffset,
+        hanging.UnclearPartition,
+        hanging.HangingSearch,
+        hanging.Hanging,
         observing.ObserverReading,
         observing.JournalReading,
         observing.PartitionsOfTopic,

@@ -1,0 +1,70 @@
+"""What `fenceline stuck` prints of a whole cluster, of answers that were made up."""
+
+from __future__ import annotations
+
+import io
+from datetime import UTC, datetime
+
+import msgspec
+from rich.console import Console
+
+from app.cli.transactions.hanging import HangingAnswer, Waiting, answer_of, rendered
+from app.domain.hanging.report import SearchReport
+from app.domain.hanging.search import Unclear
+from tests.support.hanging_samples import hanging_transaction
+
+CALM = SearchReport(cluster="c", swept_ms=1_000, partitions=50, held_back=3, asked=2)
+REPORT = msgspec.structs.replace(CALM, hanging=(hanging_transaction(seen_ms=1_000),))
+WAITING = Waiting(
+    group="billing",
+    topic="orders",
+    partition=0,
+    offset=41,
+    since=datetime.now(UTC),
+    producer_id=7,
+    producer_epoch=0,
+    transactional_id=None,
+    state=None,
+    times_out_at=None,
+    is_hanging=True,
+    journal_partition=12,
+)
+
+
+def printed(answer: HangingAnswer) -> str:
+    console = Console(file=io.StringIO(), width=300)
+    console.print(rendered(answer))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_what_hangs_is_printed_with_the_lines_that_end_it() -> None:
+    text = printed(answer_of(REPORT, "b1:9092"))
+    assert "hangs in orders-0 from offset 10 on: producer 4015 belongs to no transactional id" in text
+    assert "coordinator epoch 3" in text
+    assert "  fenceline end orders 0 --start-offset 10 --bootstrap-server b1:9092\n" in text
+    assert "--topic orders --partition 0 --start-offset 10" in text
+    assert "50 partitions looked at" in text
+
+
+def test_all_is_well_only_if_everybody_told() -> None:
+    assert "Nothing hangs" in printed(answer_of(CALM, "b"))
+    refused = Unclear(topic="secret", partition=0, since_ms=1, reason="it needs READ on the topic secret")
+    for less in (
+        {"silent": ("broker 2 does not answer",)},
+        {"problem": "the brokers are away"},
+        {"unclear": (refused,), "unclear_count": 1},
+        {"swept_ms": -1},
+    ):
+        text = printed(answer_of(msgspec.structs.replace(CALM, **less), "b"))
+        assert "Nothing hangs" not in text
+        assert "not known" in text
+    assert "secret-0: it needs READ on the topic secret" in printed(
+        answer_of(msgspec.structs.replace(CALM, unclear=(refused,), unclear_count=3), "b")
+    )
+
+
+def test_offsets_that_nobody_will_decide_are_printed_with_where_to_end_them() -> None:
+    text = printed(msgspec.structs.replace(answer_of(CALM, "b"), pending_offsets=(WAITING,)))
+    assert "billing" in text
+    assert "never: end it in __consumer_offsets-12" in text
