@@ -24,6 +24,7 @@ from app.domain.transactions.mapping import PartitionMapping
 from app.ports.unit_of_work import UnitOfWork
 from app.services import fencing_feed
 from app.services.fencing_feed import FencingLine
+from app.services.hanging import HangingLine, lines_of_all
 
 CHART_SPAN = timedelta(minutes=15)
 LIST_LIMIT = 500
@@ -71,6 +72,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     rates: Rates
     needs: tuple[Need, ...]
     series: list[RunSample]
+    hanging: tuple[HangingLine, ...]
     fencings: tuple[FencingLine, ...]
     fencing_counts: dict[Cause, int]
     happened: tuple[Happening, ...]
@@ -129,6 +131,7 @@ async def overview(uow: UnitOfWork, *, now: datetime) -> Overview:
         rates=_sum_of([line.rates for line in lines]),
         needs=tuple(need for line in lines for need in line.needs),
         series=await uow.tasks.summed_series(live, since=now - CHART_SPAN),
+        hanging=tuple(await lines_of_all(uow)),
         fencings=fencings[:FENCINGS_SHOWN],
         fencing_counts=await fencing_feed.count_by_cause(uow, of_a_day, cluster=None),
         happened=tuple(

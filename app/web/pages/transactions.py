@@ -11,12 +11,14 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from app.domain.access import Principal, Verb
 from app.domain.errors import NotFoundError
+from app.domain.hanging.pending import pending_holds
 from app.domain.journals.live_transactions import LiveTransaction
 from app.domain.journals.transaction_state import TransactionStatus
 from app.domain.observing.snapshot import Snapshot
 from app.domain.observing.transaction_list import Owner, TransactionQuery, TransactionSort
 from app.ports.unit_of_work import UnitOfWork
 from app.services.defining import clusters
+from app.services.hanging import HangingLine
 from app.services.observing import transactions
 from app.services.observing.observations import notice_of
 from app.services.observing.past import Story, Storyteller
@@ -127,7 +129,12 @@ def looking_at_list(wiring: Wiring, wanted: Wanted) -> Look:
             after=wanted.after,
             limit=PAGE_SIZE,
         )
+        search = wiring.observations.search_of(cluster)
+        holds = pending_holds(snapshot, search.hanging, now_ms=int(now.timestamp() * 1000)) if search.hanging else ()
         context |= {
+            "hangs": [HangingLine(cluster=cluster, transaction=one) for one in search.hanging],
+            "blocked": [one for one in holds if one.is_hanging],
+            "search_problem": search.warning,
             "found": found,
             "rows": [row_of(item) for item in found.items],
             "oldest": found.tally.oldest and row_of(ObservedTransaction(live=found.tally.oldest, owner=None)),

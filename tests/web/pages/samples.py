@@ -36,7 +36,9 @@ from app.domain.runs.task import (
 )
 from app.domain.transactions.mapping import PartitionMapping, PartitionOwner
 from app.services.fencing_feed import FencingLine
+from app.services.hanging import HangingLine
 from app.services.overview import Happening, Overview, PipelineLine, PipelinePage, Rates, RunPage
+from tests.support.hanging_samples import hanging_transaction
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 RUN_ID = "0195f3a2b7c84d1e9a6b3c5d7e8f9012"
@@ -285,6 +287,7 @@ def overview_view(*, is_empty: bool = False, needs: tuple[Need, ...] = ()) -> Ov
         rates=Rates() if is_empty else RATES,
         needs=needs,
         series=[] if is_empty else series(),
+        hanging=() if is_empty else (HangingLine(cluster="demo", transaction=hanging_transaction(seen_ms=1_000)),),
         fencings=() if is_empty else (fencing_line(),),
         fencing_counts={} if is_empty else {Cause.TAKEOVER: 2, Cause.TIMEOUT: 1},
         happened=() if is_empty else tuple(Happening(pipeline="delayed-flights", event=item) for item in EVENTS),

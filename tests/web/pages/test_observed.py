@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
@@ -16,14 +17,17 @@ from starlette.types import Message
 
 from app.db.database import Database
 from app.domain.access import Role
+from app.domain.hanging.report import SearchReport
 from app.domain.journals import group_records
 from app.domain.journals.transaction_state import TransactionStatus
 from app.domain.observing.live_cluster import LiveCluster
 from app.domain.observing.snapshot import Phase
+from app.services.hanging import record_found
 from app.web.application import create_users_app
 from app.web.dependencies import Wiring
 from app.web.pages.frame import shared_looks
 from app.web.pages.transactions import PAGE_SIZE
+from tests.support.hanging_samples import hanging_transaction
 from tests.support.observing import (
     ODD,
     generation_batch,
@@ -285,3 +289,27 @@ async def test_a_change_comes_without_being_asked_for(
             publish(wiring, live)
             while 'data-copy="just-now"' not in await anext(parts):
                 pass
+
+
+async def test_what_hangs_stands_above_the_list_and_on_the_overview(
+    wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient
+) -> None:
+    assert "hangs" not in await shown(viewer, "/transactions", cluster="c")
+    hear(live, offset_batch("billing", 41, at=7, producer_id=4015, committed_ms=1), topic=group_records.TOPIC)
+    publish(wiring, live)
+    async with wiring.unit_of_work() as uow:
+        kafka_cluster_id = (await uow.clusters.get("c")).kafka_cluster_id
+        found = hanging_transaction(kafka_cluster_id=kafka_cluster_id, topic=group_records.TOPIC, seen_ms=1_000)
+        await record_found(uow, [found], now=datetime.now(UTC))
+        await uow.commit()
+    wiring.observations.note_search(
+        SearchReport(cluster="c", swept_ms=1_000, hanging=(found,), silent=("broker 2 does not answer",))
+    )
+    html = await shown(viewer, "/transactions", cluster="c")
+    assert "1 transaction hangs" in html
+    assert "/stuck?cluster=c&amp;target=__consumer_offsets%3A0" in html
+    assert re.search(r'id="blocked-billing-orders-0"', html)
+    assert "Hanging transactions may be missing: broker 2 does not answer." in html
+    overview = await shown(viewer, "/")
+    assert "1 transaction hangs" in overview
+    assert "4015:2" in overview
