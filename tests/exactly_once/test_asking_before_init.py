@@ -123,6 +123,40 @@ def test_attempt_that_has_not_had_the_id_yet_does_not_take_it_to_drain(make_pipe
     assert inits(pipeline) == 0
 
 
+def test_inits_that_cross_leave_one_of_two_attempts_and_every_record_once(
+    make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Server and driver away: the older one has just been told by the journal that nobody else is there."""
+    pipeline = make_pipeline(partitions=2)
+    younger = TaskThread(pipeline.specification(attempt=1))
+    look = Inquiry.ask
+
+    def and_then_the_younger_one_comes(self: Inquiry, standing: Standing) -> Answer:
+        answer = look(self, standing)
+        if answer.may and not younger.is_running:
+            younger.start()
+            younger.wait_until(lambda seen: seen.producer_id is not None, "the younger one's init")
+        return answer
+
+    with running(pipeline.specification()) as older:
+        pipeline.feed(10)
+        older.wait_for_records(20)
+        with monkeypatch.context() as patch:
+            patch.setattr(Inquiry, "ask", and_then_the_younger_one_comes)
+            lose_at_commit(patch, lambda: None)
+            pipeline.feed(10)
+            wait_for(lambda: younger.is_running, 20, lambda: f"the question; events: {older.control.events}")
+        result = younger.join()
+        pipeline.feed(10)
+        older.wait_for_partitions(2)
+        older.wait_until(lambda seen: all(p.committed == 30 for p in seen.partitions), "everything committed")
+        assert older.drain().counters.fencings == 0
+    assert result.end is TaskEnd.SUPERSEDED
+    assert "another producer has initialised this id" in result.message
+    assert inits(pipeline) == 3
+    pipeline.assert_whole()
+
+
 def fence_init(patch: pytest.MonkeyPatch, *, times: int) -> list[str]:
     """The next inits are fenced, as by another's that crosses them."""
     fenced: list[str] = []
