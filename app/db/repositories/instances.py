@@ -113,7 +113,6 @@ _PLAIN = (
     "since",
     "leased_at",
     "reason",
-    "token_issued",
     "application_id",
     "host",
     "jvm_pid",

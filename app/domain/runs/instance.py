@@ -73,7 +73,6 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     """One lease of one ordinal of a run; every lease is kept, the highest is the current one.
 
     since: when `state` was entered. leased_at: when this lease was given out.
-    token_issued: whether this lease's run token was made; it is made once, just before submission.
     missing_since: since when silence, the resource manager's word and the pid all say that it is gone; None otherwise.
     drain_signalled_at, killed_at: when the reconciler sent its driver SIGTERM and SIGKILL; None: it did not.
     last_heartbeat_at: the newest word of the driver or of any of its tasks, by the server's clock.
@@ -88,7 +87,6 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     since: datetime
     leased_at: datetime
     reason: str | None = None
-    token_issued: bool = False
     application_id: str | None = None
     host: str | None = None
     jvm_pid: int | None = None

@@ -62,7 +62,6 @@ async def begin_submission(
         since=now,
         submitted_at=now,
         host=host,
-        token_issued=True,
         reason=None,
     )
     await uow.instances.save(instance)

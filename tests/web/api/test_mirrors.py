@@ -64,7 +64,7 @@ ANSWERS: list[tuple[type[BaseModel], type[msgspec.Struct], set[str]]] = [
     (pipelines.Change, Change, set()),
     (pipelines.RunSummary, run.RunSummary, set()),
     (runs.Run, run.Run, set()),
-    (runs.Instance, instance.Instance, {"log_path", "token_issued"}),
+    (runs.Instance, instance.Instance, {"log_path"}),
     (runs.InstanceOutcome, instance.InstanceOutcome, set()),
     (runs.TaskStatus, task.TaskStatus, set()),
     (runs.TaskReport, task.TaskReport, set()),
