@@ -101,8 +101,19 @@ class Checkpoints:
             )
             self._current = None
 
-    def commit_starts(self, starts: Mapping[Partition, int], *, for_others: Mapping[Partition, int]) -> None:
+    def commit_starts(
+        self,
+        starts: Mapping[Partition, int],
+        *,
+        for_others: Mapping[Partition, int],
+        confirmed: Callable[[], None],
+    ) -> None:
         """Commit where partitions begin, in a transaction without outputs (see Starting)."""
+
+        def heard() -> None:
+            self._confirm(starts, Work())
+            confirmed()
+
         self.commit()
         self.add(starts, records=0)
         if self._current is not None:
@@ -110,7 +121,7 @@ class Checkpoints:
             self._current.commit(
                 self._membership.consumer,
                 patience=Patience(self._bounds.usual_s, self.publish_if_due),
-                confirmed=lambda: self._confirm(starts, Work()),
+                confirmed=heard,
             )
             self._current = None
 

@@ -24,9 +24,19 @@ _NOT_THERE = (
 
 
 class CommitStarts(Protocol):
-    """Commits offsets without outputs; `for_others` are of partitions that somebody else owns, or nobody."""
+    """Commits offsets without outputs; `for_others` are of partitions that somebody else owns, or nobody.
 
-    def __call__(self, starts: Mapping[Partition, int], *, for_others: Mapping[Partition, int]) -> None: ...
+    confirmed: called when the broker has said that they are committed: before it returns, or (at_least_once) in a later
+    poll, or never.
+    """
+
+    def __call__(
+        self,
+        starts: Mapping[Partition, int],
+        *,
+        for_others: Mapping[Partition, int],
+        confirmed: Callable[[], None],
+    ) -> None: ...
 
 
 class Starting:
@@ -122,11 +132,14 @@ class Starting:
         self._commit_starts(
             {name: ends[name] for name in mine},
             for_others={name: end for name, end in ends.items() if name not in mine},
+            confirmed=self._note_beginning,
         )
-        self._has_begun = True
         said = ", ".join(f"{topic}-{number} at {ends[topic, number]}" for topic, number in sorted(ends))
         self._announce(EventKind.ASSIGNED, f"the group has no committed offsets and begins at the end: {said}")
         self._membership.restart(self._membership.stopped & mine)
+
+    def _note_beginning(self) -> None:
+        self._has_begun = True
 
     def _go_on(self, committed: Mapping[Partition, int | None], logs: Mapping[Partition, LogBounds]) -> None:
         starts: dict[Partition, int] = {}
@@ -135,7 +148,7 @@ class Starting:
             if start is not None:
                 starts[partition] = start
         if starts:
-            self._commit_starts(starts, for_others={})
+            self._commit_starts(starts, for_others={}, confirmed=self._note_beginning)
         self._membership.restart(committed)
 
     def _start(self, partition: Partition, committed: int | None, log: LogBounds) -> int | None:

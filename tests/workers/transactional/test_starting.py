@@ -1,0 +1,95 @@
+"""`latest` is resolved when its commit was confirmed, not when it was sent. On brokers: test_start_position.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from app.domain.pipelines.pipeline import StartPosition
+from tests.support.tasks import RecordingControl
+from workers.transactional.group.membership import Committed, LogBounds, Membership
+from workers.transactional.group.ownership import Ownership, Partition
+from workers.transactional.group.starting import Starting
+
+NAMES: tuple[Partition, ...] = (("t", 0), ("t", 1))
+
+
+class NewGroup(Membership):
+    """Stopped everywhere, with nothing committed; the logs hold 100 records each and get ten more at every look."""
+
+    def __init__(self) -> None:
+        self.ownership = Ownership()
+        self.ownership.assigned(NAMES)
+        self.offsets: dict[Partition, int] = {}
+        self.end = 90
+
+    @property
+    def stopped(self) -> frozenset[Partition]:
+        return frozenset(name for name in NAMES if name not in self.offsets)
+
+    def stopped_at(self, partition: Partition) -> int | None:
+        return None
+
+    def committed(self, partitions: Iterable[Partition], *, timeout_s: float) -> dict[Partition, Committed]:
+        return {name: Committed(self.offsets.get(name), "") for name in partitions}
+
+    def bounds(self, partitions: Iterable[Partition], *, timeout_s: float) -> dict[Partition, LogBounds]:
+        self.end += 10
+        return {name: LogBounds(0, self.end) for name in partitions}
+
+    def partition_counts(self, topics: Iterable[str], *, timeout_s: float) -> dict[str, int]:
+        return {"t": len(NAMES)}
+
+    def restart(self, partitions: Iterable[Partition]) -> None:
+        """They stop again, unless something is committed by now."""
+
+
+class Commits:
+    """Sends what is to be committed; `confirm` is the broker's yes."""
+
+    def __init__(self, group: NewGroup) -> None:
+        self.sent: list[dict[Partition, int]] = []
+        self._group = group
+        self._heard: list[Callable[[], None]] = []
+
+    def __call__(
+        self, starts: Mapping[Partition, int], *, for_others: Mapping[Partition, int], confirmed: Callable[[], None]
+    ) -> None:
+        self.sent.append({**starts, **for_others})
+        self._heard.append(confirmed)
+
+    def confirm(self) -> None:
+        self._group.offsets |= self.sent[-1]
+        self._heard[-1]()
+
+
+def starting(group: NewGroup, commits: Commits) -> Starting:
+    return Starting(
+        group,
+        start_position=StartPosition.LATEST,
+        source_topics=["t"],
+        commit_starts=commits,
+        announce=RecordingControl().event,
+    )
+
+
+def test_end_of_a_new_group_is_resolved_again_when_its_commit_was_refused() -> None:
+    group = NewGroup()
+    commits = Commits(group)
+    resolving = starting(group, commits)
+    resolving.step()
+    resolving.step()
+    commits.confirm()
+    assert commits.sent == [dict.fromkeys(NAMES, 100), dict.fromkeys(NAMES, 110)]
+    assert not group.stopped
+
+
+def test_offsets_that_are_gone_after_the_group_has_begun_do_not_begin_it_again() -> None:
+    """A topic that was made anew: what it has by now is not skipped."""
+    group = NewGroup()
+    commits = Commits(group)
+    resolving = starting(group, commits)
+    resolving.step()
+    commits.confirm()
+    group.offsets.clear()
+    resolving.step()
+    assert commits.sent[1:] == [dict.fromkeys(NAMES, 0)]
