@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated
 
@@ -14,6 +16,7 @@ from rich.text import Text
 from app.cli.client import settings_or_exit
 from app.cli.errors import CommandError
 from app.cli.output import AsJson, print_json
+from app.domain.allow_lists.spark_master import DEFAULT_WEB_PORT, SparkMasterError, parse
 from app.embedded.doctor import Finding, Machine, Purpose, Verdict, examine, is_enough
 from app.embedded.errors import EmbeddedError
 from app.embedded.java import find_java
@@ -42,6 +45,7 @@ def doctor(
         worker_python=settings.worker_python,
         ports={"FENCELINE_USERS_PORT": settings.users_port, "FENCELINE_WORKERS_PORT": settings.workers_port},
         folders={"FENCELINE_STATE_DIR": settings.state_dir, "FENCELINE_CACHE_DIR": settings.cache_dir},
+        spark_masters=_pages_of_masters(settings.allowed_spark_masters, settings.spark_master_web_urls),
     )
     findings = examine(machine, Purpose if purpose is None else [purpose])
     is_ready = is_enough(findings) and not problems
@@ -53,6 +57,16 @@ def doctor(
         raise CommandError(problem)
     if not is_ready:
         raise typer.Exit(1)
+
+
+def _pages_of_masters(allowed: Sequence[str], web_urls: Sequence[str]) -> dict[str, str]:
+    """The web pages of the standalone masters that the settings name; what is allowed by pattern is not known."""
+    pages = {master: url for master, is_pair, url in (pair.partition("=") for pair in web_urls) if is_pair}
+    for named in allowed:
+        with contextlib.suppress(SparkMasterError):
+            for host, _port in parse(named).hosts:
+                pages.setdefault(named, f"http://{host}:{DEFAULT_WEB_PORT}")
+    return pages
 
 
 def _fetch(console: Console) -> list[str]:

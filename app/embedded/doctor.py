@@ -23,6 +23,7 @@ from app.embedded.maven import KAFKA_JARS, KAFKA_VERSION, missing_jars, read_man
 from app.embedded.ports import accepts_connections
 from app.embedded.postgres import postgres_binaries
 from app.embedded.pyspark_package import spark_home
+from app.embedded.spark_masters import PageError, recovery_mode
 
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome")
 _MINIMUM_PYTHON = (3, 11)
@@ -62,7 +63,8 @@ class Machine:
     """What the checks look at beside the disk: the environment, and what the settings name.
 
     A thing that a setting names is looked at itself: nothing that is found elsewhere stands in for it.
-    `ports` and `folders` are those of the server, by the name of the setting that moves them.
+    `ports` and `folders` are those of the server, by the name of the setting that moves them; `spark_masters` are web
+    pages by master.
     """
 
     environ: Mapping[str, str]
@@ -71,6 +73,7 @@ class Machine:
     worker_python: str | None = None
     ports: Mapping[str, int] = field(default_factory=dict[str, int])
     folders: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    spark_masters: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def examine(machine: Machine, purposes: Iterable[Purpose] = Purpose) -> list[Finding]:
@@ -90,6 +93,7 @@ def examine(machine: Machine, purposes: Iterable[Purpose] = Purpose) -> list[Fin
     findings += [_folder(setting, folder) for setting, folder in machine.folders.items()]
     if Purpose.SERVE in wanted:
         findings += [_port(setting, port) for setting, port in machine.ports.items()]
+        findings += [_spark_master(name, web_url) for name, web_url in machine.spark_masters.items()]
     return findings
 
 
@@ -271,3 +275,15 @@ def _port(setting: str, port: int) -> Finding:
             f"{setting}=PORT fenceline serve",
         )
     return Finding(f"Port {port}", Verdict.FOUND, "free")
+
+
+def _spark_master(name: str, web_url: str) -> Finding:
+    """Whether a master that is restarted still knows the applications that run."""
+    remedy = "give the master spark.deploy.recoveryMode (FILESYSTEM or ZOOKEEPER; docs/spark.md says why)"
+    try:
+        mode = recovery_mode(web_url)
+    except PageError as error:
+        return Finding(name, Verdict.WARNING, f"whether it survives its own restart cannot be told: {error}", remedy)
+    if mode.upper() == "NONE":
+        return Finding(name, Verdict.WARNING, "restarted, it forgets all applications and has them killed", remedy)
+    return Finding(name, Verdict.FOUND, f"recovers applications after its own restart ({mode})")

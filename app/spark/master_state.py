@@ -9,10 +9,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from app.domain.allow_lists.spark_master import SparkMaster
+from app.domain.allow_lists.spark_master import DEFAULT_WEB_PORT, SparkMaster
 from app.domain.runs.observation import MasterWord
 
-DEFAULT_WEB_PORT = 8080
 TIMEOUT_S = 2.0
 _STILL_THERE = frozenset({"WAITING", "RUNNING", "UNKNOWN"})
 _Opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))

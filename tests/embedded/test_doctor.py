@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from app.cli.doctor import doctor
 from app.embedded.caches import cache_dir
 from app.embedded.doctor import Finding, Machine, Purpose, Verdict, examine, find_chromium, is_enough
 from app.embedded.maven import KAFKA_JARS, ensure_jars
+from tests.support.worker_listener import WorkerListener
 
 runner = CliRunner()
 command = typer.Typer()
@@ -31,6 +33,7 @@ def machine(
     java_home: Path | None = None,
     worker_python: str | None = None,
     port: int = 0,
+    spark_masters: dict[str, str] | None = None,
 ) -> Machine:
     return Machine(
         environ=dict(os.environ) if environ is None else environ,
@@ -38,6 +41,7 @@ def machine(
         java_home=java_home,
         worker_python=worker_python,
         ports={"FENCELINE_USERS_PORT": port},
+        spark_masters=spark_masters or {},
     )
 
 
@@ -194,3 +198,50 @@ def test_command_fails_and_says_what_to_type(tmp_path: Path, monkeypatch: pytest
     assert result.exit_code == 1
     assert "apt-get install openjdk-17-jre-headless" in result.stdout
     assert "apt-get install chromium" in result.stdout
+
+
+ENVIRONMENT = "<h4>Spark Properties</h4><table><tr><td>spark.master.rest.enabled</td><td>false</td></tr>{}</table>"
+RECOVERY = "<tr><td>spark.deploy.recoveryMode</td><td>{}</td></tr>"
+
+
+@pytest.mark.parametrize(
+    ("page", "verdict", "said"),
+    [
+        (ENVIRONMENT.format(RECOVERY.format("FILESYSTEM")), Verdict.FOUND, r"\(FILESYSTEM\)"),
+        (ENVIRONMENT.format(RECOVERY.format("NONE")), Verdict.WARNING, "forgets all applications"),
+        (ENVIRONMENT.format(""), Verdict.WARNING, "forgets all applications"),
+        ("<html>something else</html>", Verdict.WARNING, "is not the environment page of a Spark master"),
+        (None, Verdict.WARNING, "/environment/ answers 404; masters before Spark 4.0"),
+    ],
+)
+def test_spark_master_that_forgets_its_applications_is_warned_of(page: str | None, verdict: Verdict, said: str) -> None:
+    listener = WorkerListener()
+    listener.answer_with("/environment/", (page or "").encode())
+    if page is None:
+        listener.fail_with("/environment/", 404)
+    try:
+        findings = examine(machine(spark_masters={"spark://m:7077": listener.url}), [Purpose.SERVE])
+    finally:
+        listener.close()
+    finding = by_name(findings)["spark://m:7077"]
+    assert finding.verdict is verdict
+    assert re.search(said, finding.detail), finding.detail
+    assert bool(finding.remedy) is (verdict is Verdict.WARNING)
+
+
+def test_spark_master_that_is_away_is_told_with_its_address() -> None:
+    finding = by_name(examine(machine(spark_masters={"spark://m:7077": "http://127.0.0.1:9"}), [Purpose.SERVE]))
+    assert "http://127.0.0.1:9/environment/ does not answer" in finding["spark://m:7077"].detail
+
+
+def test_doctor_looks_at_the_masters_that_the_settings_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FENCELINE_ALLOWED_SPARK_MASTERS", "spark://127.0.0.1:7077,spark://*.example.org:7077")
+    monkeypatch.setenv("FENCELINE_SPARK_MASTER_WEB_URLS", "spark://other:7077=http://127.0.0.1:9")
+    result = runner.invoke(command, ["--for", "serve", "--json"])
+    masters = {
+        finding["name"]: finding["detail"]
+        for finding in json.loads(result.output)["findings"]
+        if finding["name"].startswith("spark://")
+    }
+    assert set(masters) == {"spark://127.0.0.1:7077", "spark://other:7077"}
+    assert "http://127.0.0.1:8080/environment/" in masters["spark://127.0.0.1:7077"]

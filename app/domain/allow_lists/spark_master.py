@@ -41,6 +41,8 @@ class SparkMasterError(Exception):
     """The text is not a master that Fenceline can use; the message says what it would accept."""
 
 
+DEFAULT_WEB_PORT = 8080
+"""Where a standalone master has its web page unless it was told otherwise."""
 ACCEPTED_FORMS = "`local`, `local[2]` (2 slots) or `spark://host:port`"
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _LOCAL = re.compile(r"local(?:\[(?P<slots>[1-9][0-9]{0,3})\])?", re.ASCII)
