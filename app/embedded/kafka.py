@@ -18,6 +18,7 @@ from typing import Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from app.embedded.broker_settings import SETTINGS_FOR_ONE_MACHINE, Listener, broker_settings
 from app.embedded.errors import EmbeddedError
 from app.embedded.java import Java, find_java
 from app.embedded.maven import KAFKA_JARS, OnProgress, ensure_jars
@@ -65,12 +66,16 @@ class Jvm:
 
 @dataclass(slots=True)
 class KafkaBroker:
-    """One node, broker and controller in one, on a fixed port for its lifetime."""
+    """One node, broker and controller in one, on fixed ports for its lifetime.
+
+    listeners: by name, those that it has besides the plain one on `port`.
+    """
 
     node_id: int
     port: int
     data_dir: Path
     process: ChildProcess
+    listeners: Mapping[str, Listener] = field(default_factory=dict[str, Listener])
     start_timeout_s: float = 120.0
 
     @property
@@ -160,6 +165,7 @@ class KafkaCluster:
         brokers: int = 1,
         data_dir: Path | None = None,
         overrides: Mapping[str, str] | None = None,
+        listeners: Mapping[str, str] | None = None,
         jvm: Jvm | None = None,
         jars: str = KAFKA_JARS,
         on_progress: OnProgress | None = None,
@@ -170,6 +176,8 @@ class KafkaCluster:
             brokers: number of nodes; from three on, internal topics get replication factor 3 and min.insync.replicas 2.
             data_dir: a folder to keep data and logs in, reused at the next start; a temporary one by default.
             overrides: broker settings on top of ours, the same for every node.
+            listeners: more listeners for clients, their protocols by name; `overrides` say what these need. Brokers
+                themselves, and whoever starts them, use the plain one.
             jvm: heap and compilation; small and quick by default.
             jars: the manifest of the brokers' class path, for another version than ours.
             on_progress: told while jars are downloaded.
@@ -183,9 +191,10 @@ class KafkaCluster:
         folder = Path(tempfile.mkdtemp(prefix="fenceline-kafka-")) if data_dir is None else data_dir.absolute()
         folder.mkdir(parents=True, exist_ok=True)
         cluster_id = _cluster_id(folder)
+        protocols = listeners or {}
 
         def launch(ports: list[int]) -> Self:
-            nodes = _build(folder, ports, overrides or {}, jvm or Jvm(), java, class_path)
+            nodes = _build(folder, ports, protocols, overrides or {}, jvm or Jvm(), java, class_path)
             cluster = cls(folder, cluster_id, nodes, is_temporary)
             try:
                 with ThreadPoolExecutor(max_workers=brokers) as pool:
@@ -201,7 +210,7 @@ class KafkaCluster:
             return cluster
 
         try:
-            return with_free_ports(2 * brokers, launch)
+            return with_free_ports((2 + len(protocols)) * brokers, launch)
         except BaseException:
             if is_temporary:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -211,6 +220,10 @@ class KafkaCluster:
     def bootstrap_servers(self) -> str:
         """host:port of every broker, running or not, as clients want it."""
         return ",".join(node.address for node in self.brokers)
+
+    def bootstrap_servers_of(self, listener: str) -> str:
+        """The same for one of the listeners by name."""
+        return ",".join(node.listeners[listener].address for node in self.brokers)
 
     def broker(self, node_id: int) -> KafkaBroker:
         """The broker with that node id (they count from 1)."""
@@ -272,14 +285,25 @@ class KafkaCluster:
 
 
 def _build(
-    folder: Path, ports: list[int], overrides: Mapping[str, str], jvm: Jvm, java: Java, class_path: str
+    folder: Path,
+    ports: list[int],
+    protocols: Mapping[str, str],
+    overrides: Mapping[str, str],
+    jvm: Jvm,
+    java: Java,
+    class_path: str,
 ) -> list[KafkaBroker]:
-    """The brokers of a cluster, not started: half of the ports are for clients, half for controllers."""
-    count = len(ports) // 2
-    client_ports, controller_ports = ports[:count], ports[count:]
+    """The brokers of a cluster, not started: a port each for clients, for controllers, and for every listener."""
+    count = len(ports) // (2 + len(protocols))
+    # The same kinds together.
+    client_ports, controller_ports, *others = (ports[at : at + count] for at in range(0, len(ports), count))
     voters = ",".join(f"{node}@{LOOPBACK}:{port}" for node, port in enumerate(controller_ports, start=1))
     nodes: list[KafkaBroker] = []
     for node_id, (port, controller_port) in enumerate(zip(client_ports, controller_ports, strict=True), start=1):
+        listeners = {
+            name: Listener(of_name[node_id - 1], protocol)
+            for (name, protocol), of_name in zip(protocols.items(), others, strict=True)
+        }
         home = folder / f"broker-{node_id}"
         home.mkdir(exist_ok=True)
         settings = {
@@ -290,6 +314,7 @@ def _build(
                 voters=voters,
                 brokers=count,
                 data=home / "data",
+                listeners=listeners,
             ),
             **SETTINGS_FOR_ONE_MACHINE,
             **overrides,
@@ -311,45 +336,8 @@ def _build(
             env=_environment(class_path),
             cwd=home,
         )
-        nodes.append(KafkaBroker(node_id=node_id, port=port, data_dir=home, process=process))
+        nodes.append(KafkaBroker(node_id=node_id, port=port, data_dir=home, process=process, listeners=listeners))
     return nodes
-
-
-SETTINGS_FOR_ONE_MACHINE = {
-    # A broker that comes back after kill -9 is refused until its old session is over: 9 s by default.
-    "broker.session.timeout.ms": "6000",
-    "broker.heartbeat.interval.ms": "500",
-    # The default, 128 MB, is allocated at start and would be half of a small heap.
-    "log.cleaner.dedupe.buffer.size": str(8 * 1024 * 1024),
-}
-"""What suits brokers that are small and are killed on purpose, and no others."""
-
-
-def broker_settings(
-    *, node_id: int, port: int, controller_port: int, voters: str, brokers: int, data: Path
-) -> dict[str, str]:
-    """What makes a node of a cluster of `brokers` nodes; the single broker of docker-compose.yml is set up alike."""
-    replicas = min(brokers, 3)
-    in_sync = 2 if replicas == 3 else 1
-    return {
-        "process.roles": "broker,controller",
-        "node.id": str(node_id),
-        "controller.quorum.voters": voters,
-        "controller.listener.names": "CONTROLLER",
-        "listeners": f"PLAINTEXT://{LOOPBACK}:{port},CONTROLLER://{LOOPBACK}:{controller_port}",
-        "advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{port}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "log.dirs": str(data),
-        "auto.create.topics.enable": "false",
-        "default.replication.factor": str(replicas),
-        "min.insync.replicas": str(in_sync),
-        "offsets.topic.replication.factor": str(replicas),
-        "transaction.state.log.replication.factor": str(replicas),
-        "transaction.state.log.min.isr": str(in_sync),
-        "share.coordinator.state.topic.replication.factor": str(replicas),
-        "share.coordinator.state.topic.min.isr": str(in_sync),
-        "group.initial.rebalance.delay.ms": "0",
-    }
 
 
 def _environment(class_path: str) -> dict[str, str]:

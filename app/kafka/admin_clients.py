@@ -41,6 +41,9 @@ class _LastFailure:
         # "All brokers are down" follows the error that says why.
         if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - librdkafka's public name begins so
             self.at, self.reason = time.monotonic(), error.str()
+            if "certificate verify failed" in self.reason:
+                # librdkafka suspects the authority, whatever is wrong.
+                self.reason += "; or the certificate is not for the host of this address"
 
 
 class Admin:

@@ -14,11 +14,11 @@ from typing import Any, Self, cast
 from kafka import errors as library_errors  # pyright: ignore[reportMissingTypeStubs]
 from kafka.admin import KafkaAdminClient  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
 from kafka.future import Future  # pyright: ignore[reportMissingTypeStubs]
-from kafka.net.compat import KafkaNetClient  # pyright: ignore[reportMissingTypeStubs]
 
 from app.domain.errors import FencelineError
 from app.kafka.attempt import Attempt
 from app.kafka.connections import to_kafka_python
+from app.kafka.raw_connections import is_about_settings, open_network
 
 errors: Any = library_errors
 
@@ -35,8 +35,8 @@ class RawClient:
         left_ms = max(1, int(attempt.left_s * 1000))
         opened: list[Any] = []
 
-        def open_network(**settings: Any) -> Any:
-            opened.append(cast(Any, KafkaNetClient)(**settings))
+        def open_and_note(**settings: Any) -> Any:
+            opened.append(open_network(**settings))
             return opened[0]
 
         try:
@@ -46,14 +46,17 @@ class RawClient:
                 bootstrap_timeout_ms=left_ms,
                 request_timeout_ms=left_ms,
                 reconnect_backoff_max_ms=500,
-                kafka_client=open_network,
+                kafka_client=open_and_note,
             )
-        except errors.KafkaError:
+        except errors.KafkaError as error:
             # It connects while it is made, and leaves its thread running when that fails.
             for network in opened:
                 network.close()
                 network._manager._net.stop()  # noqa: SLF001 - what the library's own close does
-            raise
+            seen = opened[0]._manager.last_failure if opened else None  # noqa: SLF001 - our own
+            if seen is None or is_about_settings(error):
+                raise
+            raise errors.KafkaTimeoutError(str(seen) or type(seen).__name__) from error
         self._manager: Any = self._client._manager  # noqa: SLF001 - no public way to a broker of one's choice
         self._attempt = attempt
 
@@ -117,6 +120,9 @@ def is_transient(error: Exception) -> bool:
 
 
 def failure(attempt: Attempt, what: str, error: Exception) -> FencelineError:
+    if is_about_settings(error):
+        # Without the names of the library's classes.
+        return attempt.unreachable(str(error).rpartition("Error: ")[2])
     if isinstance(error, errors.BrokerResponseError):
         return attempt.refused(what, str(error))
     return attempt.unreachable(str(error))

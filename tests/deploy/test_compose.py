@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 import yaml
 
-from app.embedded import kafka as embedded_kafka
+from app.embedded import broker_settings as embedded_broker
 from app.embedded.java import DEBIAN_PACKAGES, SUPPORTED_MAJORS
 from app.embedded.maven import KAFKA_VERSION
 from app.settings import Settings
@@ -120,12 +120,12 @@ def test_spark_runs_from_the_image_of_the_server(services: dict[str, Mapping]) -
 
 def test_kafka_is_set_up_as_the_embedded_broker_is(services: dict[str, Mapping], tmp_path: Path) -> None:
     in_compose: Mapping = services["kafka"]["environment"]
-    embedded = embedded_kafka.broker_settings(
+    embedded = embedded_broker.broker_settings(
         node_id=1, port=9092, controller_port=9093, voters="", brokers=1, data=tmp_path
     )
     differs_by_place = {"listeners", "advertised.listeners", "log.dirs", "controller.quorum.voters"}
     for setting, value in embedded.items():
-        if setting in differs_by_place or setting in embedded_kafka.SETTINGS_FOR_ONE_MACHINE:
+        if setting in differs_by_place or setting in embedded_broker.SETTINGS_FOR_ONE_MACHINE:
             continue
         assert in_compose.get(f"KAFKA_{setting.upper().replace('.', '_')}") == value, setting
 

@@ -1,6 +1,7 @@
-"""`python -m tests.support.task_process SPECIFICATION TRANSFORM`: one attempt, reporting in JSON lines on stdout.
+"""`python -m tests.support.task_process SPECIFICATION TRANSFORM KIND`: one attempt, reporting in JSON lines on stdout.
 
 TRANSFORM is `identity`, or `deadly`: identity that ends the process at once when it meets a value with POISON in it.
+KIND is `task`, or `instance`: then the specification is that of an instance, made into a task's as on an executor.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ import msgspec
 from confluent_kafka import Message
 
 from app.wire.heartbeat import DesiredTaskState, EventKind
+from app.wire.specification import InstanceSpecification
 from tests.support.tasks import RecordedEvent, Report
+from workers.spark.tasks import _task_specification  # pyright: ignore[reportPrivateUsage]
 from workers.transactional.control import ProducerIdentity, TaskSnapshot, TaskSpecification
 from workers.transactional.task import run_task
 from workers.transforms import Processed, Transform
@@ -72,8 +75,15 @@ def say(report: Report) -> None:
     sys.stdout.buffer.flush()
 
 
+def task_of_an_instance(data: bytes) -> TaskSpecification:
+    return _task_specification(msgspec.json.decode(data, type=InstanceSpecification), task=0, attempt=0)
+
+
 def main() -> None:
-    specification = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=TaskSpecification)
+    data, kind = Path(sys.argv[1]).read_bytes(), sys.argv[3]
+    specification = (
+        task_of_an_instance(data) if kind == "instance" else msgspec.json.decode(data, type=TaskSpecification)
+    )
     transform: Transform = DeadlyTransform() if sys.argv[2] == "deadly" else IdentityTransform()
     try:
         say(Report(result=run_task(specification, PrintingControl(), transform=transform)))

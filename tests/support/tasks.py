@@ -9,12 +9,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 
 import msgspec
 
 from app.wire.heartbeat import DesiredTaskState, EventKind, TaskState
+from app.wire.specification import InstanceSpecification
 from tests.support.waiting import wait_for
 from workers.transactional.control import ProducerIdentity, TaskResult, TaskSnapshot, TaskSpecification
 from workers.transactional.task import run_task
@@ -193,20 +194,32 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskProcess:
-    """One attempt in a process of its own (tests/support/task_process.py): it can be frozen, thawed and killed."""
+    """One attempt in a process of its own (tests/support/task_process.py): it can be frozen, thawed and killed.
 
-    def __init__(self, specification: TaskSpecification, folder: Path, *, transform: str = "identity") -> None:
+    Task 0 of an instance's specification is run as an executor does it, which resolves its secrets in `environment`.
+    """
+
+    def __init__(
+        self,
+        specification: TaskSpecification | InstanceSpecification,
+        folder: Path,
+        *,
+        transform: str = "identity",
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
+        kind = "task" if isinstance(specification, TaskSpecification) else "instance"
         path = folder / "specification.json"
         path.write_bytes(msgspec.json.encode(specification))
         self._output = folder / "reports.jsonl"
         self._log = folder / "stderr.log"
         with self._output.open("wb") as output, self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.task_process", str(path), transform],
+                [sys.executable, "-m", "tests.support.task_process", str(path), transform, kind],
                 stdout=output,
                 stderr=log,
                 cwd=Path(__file__).parents[2],
+                env={**os.environ, **(environment or {})},
             )
 
     @property
@@ -263,6 +276,10 @@ class TaskProcess:
         result = self.result()
         assert result is not None, f"the process ended with {self._process.returncode}: {self._tail()}"
         return result
+
+    def said(self) -> str:
+        """All that it has reported and logged."""
+        return self._output.read_text() + self._log.read_text(errors="replace")
 
     def wait_for_exit(self) -> int:
         return self._process.wait(DEADLINE_S)
