@@ -16,6 +16,8 @@ _CONSUMER_DEFAULTS: Config = {
     # How long a fetch at the end of a partition may wait, and with it every seek near the end.
     "fetch.wait.max.ms": 50,
     "queued.max.messages.kbytes": 65_536,
+    # Off by default, unlike Java's: a batch that a disk has changed would be processed as if it had been written so.
+    "check.crcs": True,
 }
 _PRODUCER_DEFAULTS: Config = {
     # After send_offsets on a partition still in use the coordinator says "retry", and 100 ms is a whole interval.

@@ -20,6 +20,12 @@ from workers.transactional.errors import FatalError, kafka_call, translated
 from workers.transactional.group.confirmed import Confirmed
 from workers.transactional.group.ownership import Ownership, Partition
 
+_UNREADABLE = (
+    KafkaError._BAD_MSG,  # noqa: SLF001 - librdkafka's public names begin so
+    KafkaError._BAD_COMPRESSION,  # noqa: SLF001
+    KafkaError._NOT_IMPLEMENTED,  # noqa: SLF001
+)
+
 
 class Hold(StrEnum):
     """Why nothing may be read now: somebody paused the pipeline, or a broken checkpoint must be settled first."""
@@ -100,6 +106,10 @@ class Membership:
         """Up to `count` records, and what the client reports in place of records. Callbacks run in here.
 
         A partition of which the client does not know where to read is not reported: it is `stopped` from here on.
+
+        Raises:
+            FatalError: a batch is not what was written. Nothing that came with it may be used: after a wrong checksum
+                librdkafka goes on inside the batch, and takes what the records hold for further batches.
         """
         with kafka_call("read from the source topics"):
             messages = self.consumer.consume(count, timeout_s)
@@ -110,6 +120,9 @@ class Membership:
             error = message.error()
             if error is None:
                 continue
+            if error.code() in _UNREADABLE:
+                doing = f"read {message.topic()}-{message.partition()}, where a batch is not what was written"
+                raise FatalError(f"could not {doing}: {error.name()}: {error.str()}", code=error.code())
             if error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001 - librdkafka's public name begins so
                 at = message.offset()
                 self._stopped[message.topic() or "", message.partition() or 0] = (
