@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 
 from app.domain.access import Principal, Verb, require
 from app.domain.partition_log.look import Landmark
@@ -11,6 +11,25 @@ from app.services.defining.clusters import get_cluster
 from app.services.observing.transactional_ids import transactional_ids_of
 from app.services.partition_log import PartitionLog, look_into_log, note_look_at_records
 from app.web.dependencies import Wiring
+
+
+class AskedIds:
+    """The transactional ids that a page has asked brokers for: it goes on looking, and they are asked once for each."""
+
+    def __init__(self) -> None:
+        self._asked: set[int] = set()
+        self._told = TransactionalIds({})
+
+    async def of(
+        self, producer_ids: Collection[int], ask: Callable[[Collection[int]], Awaitable[TransactionalIds]]
+    ) -> TransactionalIds:
+        wanted = set(producer_ids) - self._asked
+        if wanted:
+            # Also of a refusal: a journal that may not be read would be asked for ten times a second.
+            self._asked |= wanted
+            told = await ask(wanted)
+            self._told = TransactionalIds({**self._told.ids, **told.ids}, told.note or self._told.note)
+        return self._told
 
 
 async def look_for(
@@ -24,8 +43,11 @@ async def look_for(
     limit: int,
     keys: bool,
     values: bool,
+    asked: AskedIds | None = None,
 ) -> PartitionLog:
     """The look; one that shows keys or values leaves a line in the command log.
+
+    asked: of a page that looks again and again: ids too young to be known yet are told by its next look.
 
     No connection to the database is held while the brokers are asked: those may be long in answering.
 
@@ -39,12 +61,14 @@ async def look_for(
         connection = (await get_cluster(uow, cluster)).connection()
 
     async def ask_ids(producer_ids: Collection[int]) -> TransactionalIds:
-        now_ms = int(wiring.clock.now().timestamp() * 1000)
+        now_ms = int(wiring.clock.now().timestamp() * 1000) if asked is None else 0
         followed = await transactional_ids_of(
             wiring.observations, cluster=cluster, producer_ids=producer_ids, as_of_ms=now_ms
         )
         if followed is not None:
             return TransactionalIds(followed)
+        if asked is not None:
+            return await asked.of(producer_ids, lambda ids: wiring.brokers.read_transactional_ids(connection, ids))
         return await wiring.brokers.read_transactional_ids(connection, producer_ids)
 
     found = await look_into_log(

@@ -77,7 +77,7 @@ async def list_transactions(
         now_ms = int(now.timestamp() * 1000)
         page = transaction_list.select(snapshot.transactions, query, ours=ours, now_ms=now_ms, after=after, limit=limit)
         tally = transaction_list.tally(snapshot.transactions)
-        return page, tally, _pace_of(snapshot, still_open=tally.open, now=now)
+        return page, tally, _pace_of(snapshot, tally, now=now)
 
     # Of 50,000 ids it takes tens of milliseconds, in which the server has other things to do.
     found, tally, pace = await asyncio.to_thread(choose)
@@ -125,7 +125,7 @@ def pending_offsets_of(snapshot: Snapshot, producer_id: int) -> tuple[PendingOff
     )
 
 
-def _pace_of(snapshot: Snapshot, *, still_open: int, now: datetime) -> tuple[PaceSample, ...]:
+def _pace_of(snapshot: Snapshot, tally: Tally, *, now: datetime) -> tuple[PaceSample, ...]:
     """The last seconds but the current one; empty where no journal tells it.
 
     Seconds are those of the brokers' clocks; what they have written ahead of ours is still to come.
@@ -138,7 +138,11 @@ def _pace_of(snapshot: Snapshot, *, still_open: int, now: datetime) -> tuple[Pac
     first_s = heard_s - int(PACE_SPAN.total_seconds())
     if journal.complete_since_ms is not None:
         first_s = max(first_s, journal.complete_since_ms // 1000 + 1)
-    return tuple(snapshot.pace.samples(open_now=still_open, first_s=first_s, last_s=heard_s - 1))
+    oldest_start_ms = None if tally.oldest is None else tally.oldest.state.start_ms
+    samples = snapshot.pace.samples(
+        open_now=tally.open, oldest_start_ms=oldest_start_ms, first_s=first_s, last_s=heard_s - 1
+    )
+    return tuple(samples)
 
 
 def _ownable(ids: Iterable[str]) -> list[str]:

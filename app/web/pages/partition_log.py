@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
 from app.domain.access import Principal, Verb, allows
-from app.domain.errors import FencelineError, ForbiddenError, NotFoundError
+from app.domain.errors import FencelineError, ForbiddenError, InvalidError, NotFoundError
 from app.domain.page import MAX_LIMIT
 from app.domain.partition_log.entries import LogEntry
 from app.domain.partition_log.look import Landmark, parse_start
+from app.ports.unit_of_work import UnitOfWork
 from app.services.defining import clusters
+from app.services.observing.observations import notice_of
 from app.services.partition_log import PartitionLog
-from app.web.dependencies import Uow, WiringDep, may
-from app.web.log_looks import look_for
+from app.web.dependencies import Uow, Wiring, WiringDep, may
+from app.web.log_looks import AskedIds, look_for
 from app.web.pages.frame import screen
 from app.web.pages.frame.display import moment
 from app.web.pages.frame.errors import PageRoute
-from app.web.pages.frame.screen import Screen
+from app.web.pages.frame.screen import Look, Screen
+from app.web.pages.frame.shared_looks import OBSERVED_FRAMES_PER_S
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Viewer = Annotated[Principal, may(Verb.VIEW)]
+# Only transactions are announced; what others write is seen so soon.
+_LOOK_AGAIN_S = 0.5
 LIMITS = (20, 50, 200, MAX_LIMIT)
 
 
@@ -38,62 +44,99 @@ async def choose(
     return screen.show(request, shown, principal=by, now=wiring.clock.now())
 
 
-@router.get("/clusters/{name}/log/{topic}/{partition}")
-async def show(
-    request: Request,
-    wiring: WiringDep,
-    by: Viewer,
-    name: str,
-    topic: str,
-    partition: Annotated[int, Path(ge=0, lt=2**31)],
-    start: Annotated[str, Query(alias="from")] = Landmark.END.value,
-    limit: Annotated[int, Query(ge=1, le=MAX_LIMIT)] = 50,
-    *,
-    keys: bool = False,
-    values: bool = False,
-) -> Response:
-    found: PartitionLog | None = None
-    error: FencelineError | None = None
-    try:
-        found = await look_for(
-            by,
-            wiring,
-            cluster=name,
-            topic=topic,
-            partition=partition,
-            start=parse_start(start.strip()),
-            limit=limit,
-            keys=keys,
-            values=values,
+class Wanted:
+    """What the page's form asks for. keys, values: the page is then of the moment, and somebody looked on purpose."""
+
+    def __init__(
+        self,
+        name: str,
+        topic: str,
+        partition: Annotated[int, Path(ge=0, lt=2**31)],
+        start: Annotated[str, Query(alias="from")] = Landmark.END.value,
+        limit: Annotated[int, Query(ge=1, le=MAX_LIMIT)] = 50,
+        *,
+        keys: bool = False,
+        values: bool = False,
+    ) -> None:
+        self.cluster = name
+        self.topic = topic
+        self.partition = partition
+        self.start = start
+        self.limit = limit
+        self.keys = keys
+        self.values = values
+
+    @property
+    def shows_records(self) -> bool:
+        return self.keys or self.values
+
+
+WantedDep = Annotated[Wanted, Depends()]
+
+
+def looking_at(wiring: Wiring, wanted: Wanted, *, asked: AskedIds | None = None) -> Look:
+    async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
+        # The look's own unit would keep its connection while brokers are asked.
+        del uow, now
+        found: PartitionLog | None = None
+        error: FencelineError | None = None
+        try:
+            found = await look_for(
+                principal,
+                wiring,
+                cluster=wanted.cluster,
+                topic=wanted.topic,
+                partition=wanted.partition,
+                start=parse_start(wanted.start.strip()),
+                limit=wanted.limit,
+                keys=wanted.keys,
+                values=wanted.values,
+                asked=asked,
+            )
+        except ForbiddenError:
+            raise
+        except FencelineError as refusal:
+            # The form stays: a wrong offset is put right where it was typed.
+            error = refusal
+        context = {
+            "cluster": wanted.cluster,
+            "topic": wanted.topic,
+            "partition": wanted.partition,
+            "start": wanted.start,
+            "limit": wanted.limit,
+            "limits": [(number, number) for number in sorted({*LIMITS, wanted.limit})],
+            "keys": wanted.keys,
+            "values": wanted.values,
+            "may_see_records": allows(principal.role, Verb.READ_RECORDS),
+            "log": found,
+            "error": error,
+            "is_gone": isinstance(error, NotFoundError),
+            "last_abort": _last_abort(found.entries) if found else None,
+            "moment": moment,
+        }
+        return Screen(
+            template="partition_log/detail",
+            title=f"{wanted.topic}-{wanted.partition}",
+            context=context,
+            status=200 if error is None else error.status,
+            concerns=frozenset({notice_of(wanted.cluster)}),
+            frames_per_s=OBSERVED_FRAMES_PER_S,
+            look_again_s=_LOOK_AGAIN_S,
         )
-    except ForbiddenError:
-        raise
-    except FencelineError as refusal:
-        # The form stays: a wrong offset is put right where it was typed.
-        error = refusal
-    context = {
-        "cluster": name,
-        "topic": topic,
-        "partition": partition,
-        "start": start,
-        "limit": limit,
-        "limits": [(number, number) for number in sorted({*LIMITS, limit})],
-        "keys": keys,
-        "values": values,
-        "may_see_records": allows(by.role, Verb.READ_RECORDS),
-        "log": found,
-        "error": error,
-        "is_gone": isinstance(error, NotFoundError),
-        "last_abort": _last_abort(found.entries) if found else None,
-        "moment": moment,
-    }
-    shown = Screen(
-        template="partition_log/detail",
-        title=f"{topic}-{partition}",
-        context=context,
-        status=200 if error is None else error.status,
-    )
-    return screen.show(request, shown, principal=by, now=wiring.clock.now())
+
+    return look
+
+
+@router.get("/clusters/{name}/log/{topic}/{partition}")
+async def show(request: Request, wiring: WiringDep, by: Viewer, wanted: WantedDep) -> Response:
+    return await screen.page(request, wiring, by, looking_at(wiring, wanted), is_live=not wanted.shows_records)
+
+
+@router.get("/clusters/{name}/log/{topic}/{partition}/stream")
+async def follow(request: Request, wiring: WiringDep, by: Viewer, wanted: WantedDep) -> Response:
+    if wanted.shows_records:
+        raise InvalidError("keys and values are shown as they are at one moment: look again for newer ones")
+    return screen.stream(request, wiring, by, looking_at(wiring, wanted, asked=AskedIds()))
 
 
 def _last_abort(entries: tuple[LogEntry, ...]) -> int | None:

@@ -25,7 +25,7 @@ from app.services.observing.past import Story, Storyteller
 from app.services.observing.transactions import ObservedTransaction
 from app.web.dependencies import Wiring, WiringDep, may
 from app.web.pages.frame import screen
-from app.web.pages.frame.charts import open_chart_of, pace_chart_of
+from app.web.pages.frame.charts import age_chart_of, open_chart_of, pace_chart_of
 from app.web.pages.frame.display import moment, words
 from app.web.pages.frame.errors import PageRoute
 from app.web.pages.frame.reading import reading_of
@@ -141,6 +141,7 @@ def looking_at_list(wiring: Wiring, wanted: Wanted) -> Look:
             "reading": reading_of(snapshot, snapshot.transaction_journal, now=now),
             "pace": found.pace[-1] if found.pace else None,
             "open_chart": open_chart_of(found.pace),
+            "age_chart": age_chart_of(found.pace),
             "pace_chart": pace_chart_of(found.pace),
             "next_url": found.next_cursor and wanted.url(cluster, after=found.next_cursor),
             "first_url": wanted.after and wanted.url(cluster, after=None),

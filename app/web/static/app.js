@@ -112,14 +112,18 @@
   });
 
   // What belongs together lights up together, under the mouse and under the focus.
-  function light(event) {
-    const lights = event.target.closest?.("[data-lights]")?.dataset.lights;
+  let lights;
+  function light() {
     for (const row of document.querySelectorAll("[data-lights]")) {
       row.classList.toggle("lit", lights !== undefined && row.dataset.lights === lights);
     }
   }
-  document.addEventListener("mouseover", light);
-  document.addEventListener("focusin", light);
+  for (const name of ["mouseover", "focusin"]) {
+    document.addEventListener(name, (event) => {
+      lights = event.target.closest?.("[data-lights]")?.dataset.lights;
+      light();
+    });
+  }
 
   // A log keeps to its end unless the reader scrolled up.
   const scrolledUp = new WeakSet();
@@ -143,6 +147,7 @@
     makeSortable();
     rememberGlow();
     followLogs();
+    light();
     tick();
   }
   document.addEventListener("htmx:after:swap", refresh);

@@ -29,32 +29,41 @@ STORIES = {
 def told(order: tuple[str, ...]) -> LiveTransactions:
     found = LiveTransactions()
     for name in order:
-        partition = sorted(STORIES).index(name)
+        partition, began_ms = sorted(STORIES).index(name), -1
         for offset, (status, second) in enumerate(STORIES[name]):
             at_ms = (BEGAN_S + second) * 1000
-            state = state_of(status, start_ms=at_ms, changed_ms=at_ms)
+            # A transaction's records all say when it began.
+            began_ms = at_ms if status is ONGOING else began_ms
+            state = state_of(status, start_ms=began_ms, changed_ms=at_ms)
             record = (encode_key(name), encode_value(state))
             found.apply(partition, batch_of([record], base_offset=offset, timestamp_ms=at_ms))
     return found
 
 
-def samples(pace: TransactionPace, *, open_now: int, first: int = -10, last: int = 4) -> list[PaceSample]:
-    return pace.samples(open_now=open_now, first_s=BEGAN_S + first, last_s=BEGAN_S + last)
+def samples(
+    pace: TransactionPace, *, open_now: int, oldest_start_ms: int | None = None, first: int = -10, last: int = 4
+) -> list[PaceSample]:
+    return pace.samples(
+        open_now=open_now, oldest_start_ms=oldest_start_ms, first_s=BEGAN_S + first, last_s=BEGAN_S + last
+    )
 
 
 @pytest.mark.parametrize("order", list(permutations(STORIES)), ids="".join)
 def test_every_second_is_told_whoever_is_read_first(order: tuple[str, ...]) -> None:
     found = told(order)
     still_open = sum(live.is_open for live in found.ids.values())
-    assert samples(found.pace, open_now=still_open) == [
+    oldest_start_ms = min(live.state.start_ms for live in found.ids.values() if live.is_open)
+    assert samples(found.pace, open_now=still_open, oldest_start_ms=oldest_start_ms) == [
         PaceSample(BEGAN_S + second, *figures)
-        for second, figures in enumerate([(1, 0, 0), (2, 0, 0), (1, 2, 0), (0, 0, 1), (1, 0, 0)])
+        for second, figures in enumerate(
+            [(1, 0, 0, 1_000), (2, 0, 0, 2_000), (1, 2, 0, 2_000), (0, 0, 1), (1, 0, 0, 1_000)]
+        )
     ]
 
 
 def test_what_has_been_written_after_the_last_second_is_left_out() -> None:
     found = told(("a", "b", "c"))
-    assert samples(found.pace, open_now=1, first=2, last=2) == [PaceSample(BEGAN_S + 2, 1, 2, 0)]
+    assert samples(found.pace, open_now=1, first=2, last=2) == [PaceSample(BEGAN_S + 2, 1, 2, 0, 2_000)]
 
 
 def test_transaction_whose_beginning_is_gone_began_when_it_says() -> None:
@@ -62,6 +71,16 @@ def test_transaction_whose_beginning_is_gone_began_when_it_says() -> None:
     pace.note(None, state_of(ONGOING, start_ms=BEGAN_S * 1000), (BEGAN_S + 3) * 1000)
     pace.since_s = BEGAN_S - 1
     assert [sample.open for sample in samples(pace, open_now=1, first=-1, last=3)] == [0, 1, 1, 1, 1]
+
+
+def test_what_hung_for_long_is_as_old_as_it_was_in_each_second_and_short_ones_beside_it_change_nothing() -> None:
+    pace = TransactionPace()
+    for began, ended in ((0, 9), (4, 9), (5, 6)):
+        open_since = state_of(ONGOING, start_ms=(BEGAN_S + began) * 1000)
+        pace.note(None, open_since, (BEGAN_S + began) * 1000)
+        pace.note(open_since, state_of(COMMIT), (BEGAN_S + ended) * 1000)
+    ages = [sample.oldest_ms // 1000 for sample in samples(pace, open_now=0, first=0, last=9)]
+    assert ages == [1, 2, 3, 4, 5, 6, 7, 8, 9, 0]
 
 
 def test_partition_that_is_read_again_counts_nothing_twice() -> None:

@@ -12,8 +12,6 @@ from pathlib import Path
 import httpx
 import msgspec
 import pytest
-from fastapi import FastAPI
-from starlette.types import Message
 
 from app.db.database import Database
 from app.domain.access import Role
@@ -27,6 +25,7 @@ from app.web.application import create_users_app
 from app.web.dependencies import Wiring
 from app.web.pages.frame import shared_looks
 from app.web.pages.transactions import PAGE_SIZE
+from tests.support.event_streams import streamed
 from tests.support.hanging_samples import hanging_transaction
 from tests.support.observing import (
     ODD,
@@ -38,7 +37,7 @@ from tests.support.observing import (
     state_of,
     transaction_batch,
 )
-from tests.support.wiring import USERS_URL, client_of, settings_for_test, token_of, wired
+from tests.support.wiring import client_of, settings_for_test, token_of, wired
 
 
 @pytest.fixture
@@ -237,43 +236,6 @@ async def test_what_was_left_out_is_said(wiring: Wiring, live: LiveCluster, view
     assert "7 records of groups that the setting <code>observed_groups</code> does not name" in html
 
 
-async def streamed(app: FastAPI, path: str, *, token: str) -> AsyncGenerator[str]:
-    """An event stream as it comes; HTTPX would wait for its end."""
-    parts: asyncio.Queue[str] = asyncio.Queue()
-
-    async def receive() -> Message:
-        await asyncio.Event().wait()
-        raise AssertionError("nobody hangs up")
-
-    async def send(message: Message) -> None:
-        parts.put_nowait(message.get("body", b"").decode())
-
-    scope = {
-        "type": "http",
-        "asgi": {"version": "3.0"},
-        "http_version": "1.1",
-        "method": "GET",
-        "scheme": "http",
-        "path": path,
-        "raw_path": path.encode(),
-        "root_path": "",
-        "query_string": b"cluster=c",
-        "headers": [
-            (b"host", USERS_URL.removeprefix("http://").encode()),
-            (b"authorization", f"Bearer {token}".encode()),
-        ],
-        "client": ("127.0.0.1", 40_000),
-        "server": ("127.0.0.1", 8700),
-    }
-    serving = asyncio.create_task(app(scope, receive, send))
-    try:
-        while True:
-            yield await parts.get()
-    finally:
-        serving.cancel()
-        await asyncio.gather(serving, return_exceptions=True)
-
-
 @pytest.mark.parametrize("path", ["/transactions", "/groups"])
 async def test_a_change_comes_without_being_asked_for(
     wiring: Wiring, live: LiveCluster, path: str, monkeypatch: pytest.MonkeyPatch
@@ -281,7 +243,9 @@ async def test_a_change_comes_without_being_asked_for(
     monkeypatch.setattr(shared_looks, "LOOK_AGAIN_S", 3_600)
     token = await token_of(wiring, Role.VIEWER)
     async with asyncio.timeout(30):
-        async with aclosing(streamed(create_users_app(wiring), f"{path}/stream", token=token)) as parts:
+        async with aclosing(
+            streamed(create_users_app(wiring), f"{path}/stream", query="cluster=c", token=token)
+        ) as parts:
             while "data-copy" not in await anext(parts):
                 pass
             hear(live, transaction_batch("just-now", state_of(), at=2))

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from collections.abc import AsyncGenerator, Collection
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
 
+import httpx
 import msgspec
 import pytest
 
+from app.db.database import Database
 from app.domain import access
 from app.domain.access import Role
 from app.domain.errors import InvalidError
 from app.domain.journals.record_batch import MarkerType
 from app.domain.partition_log.content import Content, LogRecord
 from app.domain.partition_log.entries import EntryState, entries_of, named
+from app.domain.partition_log.look import Look
+from app.ports.brokers import Brokers, TopicPartition, TransactionalIds
 from app.services.partition_log import PartitionLog
+from app.web.application import create_users_app
+from app.web.dependencies import Wiring
 from app.web.pages.frame import display, screen
 from tests.domain.partition_log.logs import WrittenLog
+from tests.support.event_streams import streamed
+from tests.support.fencing import register
+from tests.support.wiring import client_of, settings_for_test, token_of, wired
 from tests.web.pages.samples import NOW
 
 
@@ -62,6 +76,41 @@ def shown(found: PartitionLog | None, *, role: Role = Role.OPERATOR, **more: Any
     return screen.render("partition_log/_detail", context)
 
 
+class Logs:
+    """Brokers with one partition, whose log is `written`; it counts how often they were asked whose a producer is."""
+
+    def __init__(self) -> None:
+        self.written = WrittenLog()
+        self.written.data(7, epoch=5)
+        self.asked_whose = 0
+
+    async def read_partition_log(self, connection: object, at: TopicPartition, *, start: object, **_: object) -> Look:
+        if start == 99:
+            raise InvalidError(f"offset 99 is out of range: {at.topic}-{at.partition} has offsets 0 to 3")
+        return self.written.look()
+
+    async def read_transactional_ids(self, connection: object, producer_ids: Collection[int]) -> TransactionalIds:
+        self.asked_whose += 1
+        return TransactionalIds(dict.fromkeys(producer_ids, "payments"), "as far as ListTransactions tells")
+
+
+@pytest.fixture
+def logs() -> Logs:
+    return Logs()
+
+
+@pytest.fixture
+async def wiring(database: Database, tmp_path: Path, logs: Logs) -> AsyncGenerator[Wiring]:
+    async with wired(database.url, settings_for_test(tmp_path)) as made:
+        await register(made.unit_of_work, "demo", "kafka-demo")
+        yield replace(made, brokers=cast(Brokers, logs))
+
+
+async def page_of(wiring: Wiring, role: Role, **query: str) -> httpx.Response:
+    async with client_of(create_users_app(wiring), token=await token_of(wiring, role)) as client:
+        return await client.get("/clusters/demo/log/flights/0", params=query, headers={"accept": "text/html"})
+
+
 @pytest.mark.parametrize("state", [state for state in EntryState if state is not EntryState.MARKER])
 def test_every_state_of_a_batch_is_a_colour_and_a_word(state: EntryState) -> None:
     found = look()
@@ -105,14 +154,43 @@ def test_records_are_text_whatever_is_in_them() -> None:
 
 
 @pytest.mark.parametrize("role", list(Role))
-def test_records_are_offered_to_operators_only(role: Role) -> None:
-    assert ('name="values"' in shown(look(), role=role)) is role.includes(Role.OPERATOR)
+async def test_records_are_offered_to_operators_only(wiring: Wiring, role: Role) -> None:
+    html = (await page_of(wiring, role)).text
+    assert ('name="values"' in html) is role.includes(Role.OPERATOR)
+    assert (await page_of(wiring, role, values="true")).status_code == (200 if role.includes(Role.OPERATOR) else 403)
 
 
-def test_wrong_offset_is_named_above_the_form_that_has_it() -> None:
-    html = shown(None, error=InvalidError("offset 99 is out of range: flights-0 has offsets 0 to 3"), start="99")
-    assert "offset 99 is out of range" in html
-    assert 'value="99"' in html
+async def test_wrong_offset_is_named_and_stays_in_its_field(wiring: Wiring) -> None:
+    answer = await page_of(wiring, Role.VIEWER, **{"from": "99"})
+    assert answer.status_code == 422
+    assert "offset 99 is out of range" in answer.text
+    assert 'value="99"' in answer.text
+
+
+async def test_the_log_goes_on_by_itself_and_asks_whose_a_producer_is_once(wiring: Wiring, logs: Logs) -> None:
+    token = await token_of(wiring, Role.VIEWER)
+    path = "/clusters/demo/log/flights/0/stream"
+    async with asyncio.timeout(30), aclosing(streamed(create_users_app(wiring), path, token=token)) as parts:
+        while ">open</span>" not in await anext(parts):
+            pass
+        logs.written.mark(7, MarkerType.ABORT, epoch=6)
+        part = ""
+        while ">aborted</span>" not in part:
+            part = await anext(parts)
+        assert ">open</span>" not in part
+        assert "payments" in part
+        assert "as far as ListTransactions tells" in part
+    assert logs.asked_whose == 1
+
+
+async def test_records_are_shown_of_one_moment_so_that_each_look_is_in_the_command_log(wiring: Wiring) -> None:
+    assert "hx-sse:connect" in (await page_of(wiring, Role.OPERATOR)).text
+    answer = await page_of(wiring, Role.OPERATOR, keys="true")
+    assert "hx-sse:connect" not in answer.text
+    assert "look again for a newer one" in answer.text
+    async with client_of(create_users_app(wiring), token=await token_of(wiring, Role.OPERATOR)) as client:
+        refused = await client.get("/clusters/demo/log/flights/0/stream", params={"values": "true"})
+    assert refused.status_code == 422
 
 
 def test_empty_partition_says_what_would_appear() -> None:

@@ -22,6 +22,7 @@ _PACE_LINES = (
     {"label": "aborts", "colour": "--chart-abort", "is_mark": True},
 )
 _OPEN_LINES = ({"label": "open", "colour": "--chart-in"},)
+_AGE_LINES = ({"label": "oldest, in s", "colour": "--warn"},)
 
 
 def pace_chart_of(samples: Sequence[PaceSample]) -> str:
@@ -38,6 +39,12 @@ def open_chart_of(samples: Sequence[PaceSample]) -> str:
     """How many transactions were open at the end of each second."""
     data = [[sample.second for sample in samples], [sample.open for sample in samples]]
     return orjson.dumps({"lines": _OPEN_LINES, "data": data, "unit": ""}).decode()
+
+
+def age_chart_of(samples: Sequence[PaceSample]) -> str:
+    """How long the oldest open transaction had been open at the end of each second."""
+    data = [[sample.second for sample in samples], [round(sample.oldest_ms / 1000, 1) for sample in samples]]
+    return orjson.dumps({"lines": _AGE_LINES, "data": data, "unit": " s"}).decode()
 
 
 def chart_of(samples: Sequence[RunSample]) -> str:

@@ -48,7 +48,7 @@ class Screen:
 
     template: such as `pipelines/detail`; the region is `pipelines/_detail`.
     concerns: the pipelines and runs that are on it, as their changes are announced; None: all of them.
-    frames_per_s: how often its region may be sent anew.
+    frames_per_s: how often its region may be sent anew. look_again_s: as of `Seen`.
     """
 
     template: str
@@ -57,6 +57,7 @@ class Screen:
     status: int = 200
     concerns: frozenset[str] | None = None
     frames_per_s: int = FRAMES_PER_S
+    look_again_s: float | None = None
 
 
 Look = Callable[[UnitOfWork, Principal, datetime], Awaitable[Screen]]
@@ -219,7 +220,12 @@ async def _seen(request: Request, wiring: Wiring, principal: Principal, look: Lo
         return Seen(frame=Frame(event=_AWAY, data=error.message))
     context = {**_base_context(request, principal=principal, now=now), **screen.context}
     frame = Frame(data=render(_region(screen.template), context))
-    return Seen(frame=frame, concerns=screen.concerns, frames_per_s=screen.frames_per_s)
+    return Seen(
+        frame=frame,
+        concerns=screen.concerns,
+        frames_per_s=screen.frames_per_s,
+        look_again_s=screen.look_again_s,
+    )
 
 
 async def _frame_or_stop(wiring: Wiring, watching: Watching) -> Frame | None:

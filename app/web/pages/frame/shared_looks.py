@@ -38,12 +38,14 @@ class Frame:
 class Seen:
     """A frame, and the notices about single things that can change it; None: any of pipelines and runs.
 
-    frames_per_s: how often a newer one may follow.
+    frames_per_s: how often a newer one may follow. look_again_s: after so long it is looked at again, whatever was
+    announced; None: LOOK_AGAIN_S.
     """
 
     frame: Frame
     concerns: frozenset[str] | None = None
     frames_per_s: int = FRAMES_PER_S
+    look_again_s: float | None = None
 
 
 TakeLook = Callable[[], Awaitable[Seen]]
@@ -75,18 +77,18 @@ class _Shared:
         try:
             async with changes.subscribe(self.wants) as subscription:
                 while True:
-                    took_s, pause_s = await self._look()
+                    took_s, seen = await self._look()
                     if self.frame is not None and self.frame.is_last:
                         return
                     # Coalesced: however many changes there were meanwhile, the next frame shows them all.
-                    await asyncio.sleep(max(pause_s, took_s / _SHARE_OF_TIME) - took_s)
-                    await self._changed_or_asked(subscription)
+                    await asyncio.sleep(max(1 / seen.frames_per_s, took_s / _SHARE_OF_TIME) - took_s)
+                    await self._changed_or_asked(subscription, seen.look_again_s or LOOK_AGAIN_S)
         finally:
             async with self.came:
                 self.came.notify_all()
 
-    async def _look(self) -> tuple[float, float]:
-        """How long it took, and the shortest time from its beginning to the next one's."""
+    async def _look(self) -> tuple[float, Seen]:
+        """How long it took, and what was seen."""
         self.asked.clear()
         began = time.monotonic()
         seen = await self.take()
@@ -94,10 +96,10 @@ class _Shared:
         async with self.came:
             self.frame, self.looked_at = seen.frame, began
             self.came.notify_all()
-        return time.monotonic() - began, 1 / seen.frames_per_s
+        return time.monotonic() - began, seen
 
-    async def _changed_or_asked(self, subscription: Subscription) -> None:
-        waiting = asyncio.ensure_future(subscription.wait(timeout_s=LOOK_AGAIN_S))
+    async def _changed_or_asked(self, subscription: Subscription, look_again_s: float) -> None:
+        waiting = asyncio.ensure_future(subscription.wait(timeout_s=look_again_s))
         asked = asyncio.ensure_future(self.asked.wait())
         try:
             await asyncio.wait({waiting, asked}, return_when=asyncio.FIRST_COMPLETED)
