@@ -9,6 +9,7 @@ from tests.cli.conftest import Fenceline, json_of
 from tests.conftest import MakeTopic
 from tests.kafka.transactions.conftest import Scene
 from tests.support.serving import Serving
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -18,6 +19,12 @@ def test_a_transaction_is_explained_and_fenced_by_the_server(
 ) -> None:
     topic = make_topic()
     name, producer = Scene(kafka.bootstrap_servers).leave_open(topic)
+
+    def listed() -> list[dict[str, object]]:
+        return json_of(fenceline("transactions", "--match", name, "--open", "--cluster", cluster, "--json"))["items"]
+
+    (one,) = wait_for(listed, 60, "the id in the server's observer")
+    assert (one["transactional_id"], one["owner"], one["state"]) == (name, None, "Ongoing")
     found = json_of(fenceline("stuck", f"{topic}:0", "--cluster", cluster, "--json"))
     assert found["partitions"][0]["links"][-1]["sentence"] == "whose owner is none of ours"
     anywhere = json_of(fenceline("stuck", "--cluster", cluster, "--json"))

@@ -1,18 +1,22 @@
-"""`fenceline groups`: every group of a cluster with its offsets, from its journal; else from its coordinators."""
+"""`fenceline groups`: every group of a cluster with its offsets, from its journal, its coordinators, or the server."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from app.cli.client import connect
 from app.cli.direct import BootstrapServer, ClientConfig, answered
 from app.cli.errors import CommandError
 from app.cli.output import AsJson, Watch, number, present, state, table
 from app.cli.transactions.cluster import DirectCluster, Within, now_ms
+from app.cli.transactions.operations import RegisteredCluster, check_named
+from app.cli.transactions.served import ServedCluster, group_detail, groups_table
 from app.domain.errors import UnavailableError
 from app.domain.journals import group_records
 from app.domain.journals.live_groups import Committed, GroupKind, LiveGroup, LiveGroups
@@ -64,10 +68,22 @@ def groups(
     timeout: Within = 60.0,
     bootstrap_server: BootstrapServer = None,
     config: ClientConfig = None,
+    cluster: RegisteredCluster = None,
     as_json: AsJson = False,
     watch_it: Watch = False,
 ) -> None:
     """Groups: generation or epoch, state, members, committed offsets and those that are pending."""
+    check_named(bootstrap_server, config, cluster)
+    if cluster is not None:
+        of_server = ServedCluster(connect(), cluster)
+        if group is not None:
+            one = partial(of_server.one, "groups", group)
+            present(one, lambda: group_detail(one()), as_json=as_json, watch_it=watch_it)
+            return
+        pending = "true" if only_pending else None
+        listed = partial(of_server.list, "groups", limit=limit, search=match or None, has_pending=pending)
+        present(listed, lambda: groups_table(listed()), as_json=as_json, watch_it=watch_it)
+        return
 
     def is_wanted(name: str) -> bool:
         return name == group if group is not None else match in name

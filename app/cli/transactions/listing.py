@@ -1,23 +1,29 @@
-"""`fenceline transactions`: every transactional id of a cluster, from its journal; else from its coordinators."""
+"""`fenceline transactions`: every transactional id of a cluster, from its journal, its coordinators, or the server."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from app.cli.client import connect
 from app.cli.direct import BootstrapServer, ClientConfig, answered
-from app.cli.errors import CommandError
+from app.cli.errors import CommandError, ExitCode
 from app.cli.output import AsJson, Watch, ago, number, present, table
 from app.cli.transactions.cluster import DirectCluster, Within, now_ms
+from app.cli.transactions.operations import RegisteredCluster, check_named
+from app.cli.transactions.served import ServedCluster, transaction_detail, transactions_table
 from app.domain.errors import UnavailableError
 from app.domain.journals import transaction_state
 from app.domain.journals.live_transactions import LiveTransaction, LiveTransactions
 from app.domain.journals.transaction_state import TopicPartitions, TransactionState, TransactionStatus
+from app.domain.observing.transaction_list import Owner, TransactionQuery, TransactionSort, select
+from app.domain.page import MAX_LIMIT
 from app.domain.stuck.facts import KnownTransaction
 from app.domain.stuck.wording import count, span
 from app.kafka.transactions.journals import ask_coordinators, catch_up_transactions
@@ -64,14 +70,45 @@ def transactions(
     *,
     match: Annotated[str, typer.Option(help="Only ids with this in them.")] = "",
     only_open: Annotated[bool, typer.Option("--open", help="Only those with a transaction open.")] = False,
+    open_for: Annotated[float, typer.Option(min=0, metavar="SECONDS", help="Open for at least so long.")] = 0.0,
+    state: Annotated[str | None, typer.Option(metavar="STATE", help="In Kafka's words, such as Ongoing.")] = None,
+    owner: Annotated[Owner | None, typer.Option(help="With --cluster: whose ids.")] = None,
+    pipeline: Annotated[str | None, typer.Option(help="With --cluster: only this pipeline's ids.")] = None,
+    sort: Annotated[TransactionSort, typer.Option(help="In which order.")] = TransactionSort.OLDEST,
     limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 200,
     timeout: Within = 60.0,
     bootstrap_server: BootstrapServer = None,
     config: ClientConfig = None,
+    cluster: RegisteredCluster = None,
     as_json: AsJson = False,
     watch_it: Watch = False,
 ) -> None:
     """Transactional ids: state, producer and epoch, what is open since when; open ones first, the oldest on top."""
+    check_named(bootstrap_server, config, cluster)
+    if state is not None and state not in _BY_WORD:
+        raise CommandError(f"--state {state}: it is one of {', '.join(_BY_WORD)}", code=ExitCode.USAGE)
+    if cluster is not None:
+        of_server = ServedCluster(connect(), cluster)
+        if transactional_id is not None:
+            one = partial(of_server.one, "transactional-ids", transactional_id)
+            present(one, lambda: transaction_detail(one()), as_json=as_json, watch_it=watch_it)
+            return
+        listed = partial(
+            of_server.list,
+            "transactions",
+            limit=limit,
+            search=match or None,
+            is_open="true" if only_open else None,
+            min_open_s=str(open_for) if open_for else None,
+            state=state,
+            owner=owner,
+            pipeline=pipeline,
+            sort=sort,
+        )
+        present(listed, lambda: transactions_table(listed()), as_json=as_json, watch_it=watch_it)
+        return
+    if owner is not None or pipeline is not None:
+        raise CommandError("whose an id is, the server knows: name it with --cluster", code=ExitCode.USAGE)
     look = Look(DirectCluster(bootstrap_server, config), timeout_s=timeout)
 
     def ids() -> dict[str, LiveTransaction]:
@@ -81,11 +118,21 @@ def transactions(
         return found
 
     def chosen() -> tuple[list[LiveTransaction], int]:
-        found = sorted(
-            (one for name, one in ids().items() if match in name and (one.is_open or not only_open)),
-            key=lambda one: (not one.is_open, one.state.start_ms if one.is_open else 0, one.transactional_id),
+        query = TransactionQuery(
+            search=match,
+            states=frozenset() if state is None else frozenset({state}),
+            is_open=True if only_open else None,
+            min_open_ms=int(open_for * 1000),
+            sort=sort,
         )
-        return found[:limit], len(found)
+        known, found, after = ids(), list[LiveTransaction](), None
+        while True:
+            at_most = min(limit - len(found), MAX_LIMIT)
+            page = select(known, query, ours=(), now_ms=now_ms(), after=after, limit=at_most)
+            found += page.items
+            after = page.next_cursor
+            if after is None or len(found) >= limit:
+                return found, page.matching
 
     def data() -> Any:
         if transactional_id is not None:

@@ -50,16 +50,19 @@ class Operations(Protocol):
 
 def operations_of(bootstrap_server: str | None, config: list[str] | None, cluster: str | None) -> Operations:
     """Those of the cluster that the options name, exactly one way."""
+    check_named(bootstrap_server, config, cluster)
+    return DirectOperations(bootstrap_server, config) if cluster is None else ServerOperations(cluster)
+
+
+def check_named(bootstrap_server: str | None, config: list[str] | None, cluster: str | None) -> None:
+    """Raises CommandError unless the options name a cluster, in exactly one way."""
     if (bootstrap_server is None) == (cluster is None):
         raise CommandError(
             "name the cluster: --bootstrap-server HOST:PORT asks its brokers, --cluster NAME asks the server",
             code=ExitCode.USAGE,
         )
-    if cluster is None:
-        return DirectOperations(bootstrap_server, config)
-    if config:
+    if cluster is not None and config:
         raise CommandError("--config goes with --bootstrap-server", code=ExitCode.USAGE)
-    return ServerOperations(cluster)
 
 
 class DirectOperations(DirectCluster):

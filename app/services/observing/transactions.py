@@ -14,7 +14,7 @@ from app.domain.journals.live_transactions import LiveTransaction
 from app.domain.journals.transaction_pace import PaceSample
 from app.domain.observing import transaction_list
 from app.domain.observing.snapshot import JournalStatus, Phase, Snapshot, Source
-from app.domain.observing.transaction_list import Tally, TransactionQuery
+from app.domain.observing.transaction_list import Owner, Tally, TransactionQuery
 from app.domain.storable import storable_text
 from app.domain.transactions.mapping import TransactionalIdOwner
 from app.ports.unit_of_work import UnitOfWork
@@ -63,14 +63,21 @@ async def list_transactions(
     cluster: str,
     query: TransactionQuery,
     now: datetime,
+    pipeline: str | None = None,
     after: str | None = None,
     limit: int = 50,
 ) -> TransactionPage:
-    """One page. Raises NotFoundError when there is no such cluster, InvalidError."""
+    """One page; of one pipeline's ids only, if it is named. Raises NotFoundError when there is no such cluster,
+    InvalidError.
+    """
     kafka_cluster_id = (await uow.clusters.get(cluster)).kafka_cluster_id
     snapshot = observations.of(cluster)
     ours = frozenset[str]()
-    if query.owner is not None:
+    if pipeline is not None:
+        query = msgspec.structs.replace(query, owner=Owner.OURS)
+        owned = await uow.transactional_ids.of_pipeline(pipeline)
+        ours = frozenset(one.transactional_id for one in owned if one.kafka_cluster_id == kafka_cluster_id)
+    elif query.owner is not None:
         ours = frozenset(await uow.transactional_ids.names(kafka_cluster_id=kafka_cluster_id))
 
     def choose() -> tuple[transaction_list.TransactionPage, Tally, tuple[PaceSample, ...]]:

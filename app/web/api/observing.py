@@ -54,6 +54,10 @@ async def list_transactions(
     is_open: Annotated[bool | None, Query(description="Whether readers of committed data may wait for it.")] = None,
     min_open_s: Annotated[float, Query(ge=0, le=1e9, description="Open for at least so long.")] = 0,
     owner: Owner | None = None,
+    pipeline: Annotated[
+        str | None,
+        Query(max_length=100, description="Only its tasks' ids; `owner` is not asked then."),
+    ] = None,
     sort: TransactionSort = TransactionSort.OLDEST,
     after: After = None,
     limit: Limit = 50,
@@ -69,7 +73,14 @@ async def list_transactions(
         sort=sort,
     )
     page = await transactions.list_transactions(
-        uow, wiring.observations, cluster=name, query=query, now=now, after=after, limit=limit
+        uow,
+        wiring.observations,
+        cluster=name,
+        query=query,
+        now=now,
+        pipeline=pipeline,
+        after=after,
+        limit=limit,
     )
     return TransactionList(
         items=[Transaction.of_observed(item, now=now) for item in page.items],

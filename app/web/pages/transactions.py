@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any
@@ -23,6 +23,7 @@ from app.services.observing import transactions
 from app.services.observing.observations import notice_of
 from app.services.observing.past import Story, Storyteller
 from app.services.observing.transactions import ObservedTransaction
+from app.services.overview import LIST_LIMIT
 from app.web.dependencies import Wiring, WiringDep, may
 from app.web.pages.frame import screen
 from app.web.pages.frame.charts import age_chart_of, open_chart_of, pace_chart_of
@@ -44,6 +45,8 @@ PAGE_SIZE = 50
 _OPEN = "open"
 _STATES = (("", "any"), (_OPEN, "open"), *((status.word, status.word) for status in TransactionStatus))
 _OWNERS = (("", "anybody"), (Owner.OURS, "a pipeline of ours"), (Owner.FOREIGN, "foreign"))
+# No pipeline's name has a colon in it.
+_OF = "pipeline:"
 _AGES = (("", "any time"), ("1", "1 s"), ("10", "10 s"), ("60", "1 min"), ("600", "10 min"))
 _SORTS = (
     (TransactionSort.LONG_OPEN, "long open first, then by id"),
@@ -62,7 +65,7 @@ class Wanted:
         search: Annotated[str, Query(max_length=1000)] = "",
         state: Annotated[str, Query(pattern="|".join(f"^{value}$" for value, _ in _STATES))] = "",
         min_open_s: Annotated[str, Query(pattern=r"^\d{0,9}$")] = "",
-        owner: Annotated[str, Query(pattern=r"^(ours|foreign)?$")] = "",
+        owner: Annotated[str, Query(pattern=rf"^(ours|foreign|{_OF}[A-Za-z0-9_-]{{1,100}})?$")] = "",
         sort: TransactionSort = TransactionSort.LONG_OPEN,
         after: After = None,
     ) -> None:
@@ -78,13 +81,17 @@ class Wanted:
     def is_filtered(self) -> bool:
         return bool(self.search or self.state or self.min_open_s or self.owner)
 
+    @property
+    def pipeline(self) -> str | None:
+        return self.owner.removeprefix(_OF) if self.owner.startswith(_OF) else None
+
     def query(self) -> TransactionQuery:
         return TransactionQuery(
             search=self.search,
             states=frozenset() if self.state in ("", _OPEN) else frozenset({self.state}),
             is_open=True if self.state == _OPEN else None,
             min_open_ms=int(self.min_open_s or 0) * 1000,
-            owner=Owner(self.owner) if self.owner else None,
+            owner=Owner(self.owner) if self.owner and self.pipeline is None else None,
             sort=self.sort,
         )
 
@@ -106,15 +113,20 @@ WantedDep = Annotated[Wanted, Depends()]
 
 
 def looking_at_list(wiring: Wiring, wanted: Wanted) -> Look:
+    choosable: Sequence[tuple[str, str]] = ()
+
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
+        nonlocal choosable
         del principal
+        # The form is the page's, not the region's: a stream need not ask again.
+        choosable = choosable or await _owners(uow)
         registered = [one.name for one in await clusters.list_clusters(uow)]
         cluster = wanted.cluster or (registered[0] if registered else "")
         context: dict[str, Any] = {
             "clusters": registered,
             "cluster": cluster,
             "wanted": wanted,
-            "choices": {"state": _STATES, "owner": _OWNERS, "min_open_s": _AGES, "sort": _SORTS},
+            "choices": {"state": _STATES, "owner": choosable, "min_open_s": _AGES, "sort": _SORTS},
             "found": None,
         }
         if not cluster:
@@ -126,6 +138,7 @@ def looking_at_list(wiring: Wiring, wanted: Wanted) -> Look:
             cluster=cluster,
             query=wanted.query(),
             now=now,
+            pipeline=wanted.pipeline,
             after=wanted.after,
             limit=PAGE_SIZE,
         )
@@ -156,6 +169,12 @@ def looking_at_list(wiring: Wiring, wanted: Wanted) -> Look:
         )
 
     return look
+
+
+async def _owners(uow: UnitOfWork) -> list[tuple[str, str]]:
+    """Everybody whose ids can be asked for."""
+    pipelines = (await uow.pipelines.list(after=None, limit=LIST_LIMIT)).items
+    return [*_OWNERS, *((f"{_OF}{one.name}", f"pipeline {one.name}") for one in pipelines)]
 
 
 def row_of(item: ObservedTransaction) -> Mapping[str, Any]:

@@ -25,6 +25,7 @@ from app.web.application import create_users_app
 from app.web.dependencies import Wiring
 from app.web.pages.frame import shared_looks
 from app.web.pages.transactions import PAGE_SIZE
+from tests.support.control_plane import ControlPlane
 from tests.support.event_streams import streamed
 from tests.support.hanging_samples import hanging_transaction
 from tests.support.observing import (
@@ -100,6 +101,24 @@ async def test_ids_are_chosen_by_the_form(
     html = await shown(viewer, "/transactions", cluster="c", query=query)
     assert rows(html, "transactions") == expected
     assert ("No id is like that" in html) is not expected
+
+
+async def test_ids_are_chosen_by_the_pipeline_that_owns_them(
+    wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient, database: Database
+) -> None:
+    plane = ControlPlane(database)
+    for name, owned in (("flights", ODD), ("Late_2", "done")):
+        await plane.pipeline(name, cluster="c")
+        async with wiring.unit_of_work() as uow:
+            await uow.transactional_ids.claim(pipeline=name, kafka_cluster_id="kafka-1", ids=[(owned, 0, 1)])
+            await uow.commit()
+    html = await shown(viewer, "/transactions", cluster="c", owner="pipeline:Late_2")
+    assert rows(html, "transactions") == ["done"]
+    assert '<option value="pipeline:Late_2" selected>' in html
+    assert '<option value="pipeline:flights">' in html
+    assert rows(await shown(viewer, "/transactions", cluster="c", owner="ours"), "transactions") == [ODD, "done"]
+    assert rows(await shown(viewer, "/transactions", cluster="c", owner="foreign"), "transactions") == []
+    assert rows(await shown(viewer, "/transactions", cluster="c", owner="pipeline:nobody"), "transactions") == []
 
 
 async def test_many_ids_are_paged_and_a_page_leads_to_the_next(

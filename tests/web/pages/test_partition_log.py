@@ -29,6 +29,7 @@ from app.web.pages.frame import display, screen
 from tests.domain.partition_log.logs import WrittenLog
 from tests.support.event_streams import streamed
 from tests.support.fencing import register
+from tests.support.topics import unique_name
 from tests.support.wiring import client_of, settings_for_test, token_of, wired
 from tests.web.pages.samples import NOW
 
@@ -107,7 +108,7 @@ async def wiring(database: Database, tmp_path: Path, logs: Logs) -> AsyncGenerat
 
 
 async def page_of(wiring: Wiring, role: Role, **query: str) -> httpx.Response:
-    async with client_of(create_users_app(wiring), token=await token_of(wiring, role)) as client:
+    async with client_of(create_users_app(wiring), token=await token_of(wiring, role, name=unique_name("t"))) as client:
         return await client.get("/clusters/demo/log/flights/0", params=query, headers={"accept": "text/html"})
 
 
@@ -188,7 +189,8 @@ async def test_records_are_shown_of_one_moment_so_that_each_look_is_in_the_comma
     answer = await page_of(wiring, Role.OPERATOR, keys="true")
     assert "hx-sse:connect" not in answer.text
     assert "look again for a newer one" in answer.text
-    async with client_of(create_users_app(wiring), token=await token_of(wiring, Role.OPERATOR)) as client:
+    token = await token_of(wiring, Role.OPERATOR)
+    async with client_of(create_users_app(wiring), token=token) as client:
         refused = await client.get("/clusters/demo/log/flights/0/stream", params={"values": "true"})
     assert refused.status_code == 422
 
