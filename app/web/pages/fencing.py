@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 
 from app.domain.access import Principal, Verb
 from app.domain.fencing_events.fencing_event import Cause, Confidence
@@ -61,32 +61,69 @@ _CONFIDENCE_WORDS = {
 }
 
 
-def looking_at_list(
-    wiring: Wiring, *, cluster: str, pipeline: str, cause: Cause | None, within: Within, after: str | None
-) -> Look:
+class Wanted:
+    """What the page's form asks for; what is not chosen is an empty string there."""
+
+    def __init__(
+        self,
+        cluster: Name = "",
+        pipeline: Name = "",
+        transactional_id: Annotated[str, Query(alias="id", max_length=32_767, pattern=r"^[^\x00]*$")] = "",
+        cause: Cause | str = "",
+        within: Within = Within.DAY,
+        after: str | None = None,
+    ) -> None:
+        self.cluster = cluster or None
+        self.pipeline = pipeline.strip() or None
+        self.transactional_id = transactional_id or None
+        # None for all, and for a word that is no cause.
+        self.cause = Cause(cause) if cause in set(Cause) else None
+        self.within = within
+        self.after = after
+
+    @property
+    def is_filtered(self) -> bool:
+        return any((self.cluster, self.pipeline, self.transactional_id, self.cause))
+
+    def query(self) -> dict[str, str | None]:
+        """What the form would send, without the place in the list."""
+        return {
+            "cluster": self.cluster,
+            "pipeline": self.pipeline,
+            "id": self.transactional_id,
+            "cause": self.cause,
+            "within": self.within,
+        }
+
+
+WantedDep = Annotated[Wanted, Depends()]
+
+
+def looking_at_list(wiring: Wiring, asked: Wanted) -> Look:
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
         del principal
         # What is no fencing is shown to those who ask for it by its name.
         wanted = FencingFilter(
-            pipeline=pipeline or None,
-            cause=cause,
-            since=now - _SPANS[within],
-            with_what_is_none=cause is not None and not cause.is_fencing,
+            pipeline=asked.pipeline,
+            transactional_id=asked.transactional_id,
+            cause=asked.cause,
+            since=now - _SPANS[asked.within],
+            with_what_is_none=asked.cause is not None and not asked.cause.is_fencing,
         )
-        found = await fencing_feed.list_lines(uow, wanted, cluster=cluster or None, after=after, limit=_PAGE)
-        counts = await fencing_feed.count_by_cause(uow, wanted, cluster=cluster or None)
-        query = {"cluster": cluster or None, "pipeline": pipeline or None, "cause": cause, "within": within}
+        found = await fencing_feed.list_lines(uow, wanted, cluster=asked.cluster, after=asked.after, limit=_PAGE)
+        counts = await fencing_feed.count_by_cause(uow, wanted, cluster=asked.cluster)
+        query = asked.query()
         context = {
             "lines": found.items,
             "counts": counts,
             "total": sum(counts.values()),
             "older": screen.url_of("fencing", **query, after=found.next_cursor) if found.next_cursor else None,
             "unread": _unread(wiring.observations),
-            "is_filtered": bool(cluster or pipeline or cause),
+            "is_filtered": asked.is_filtered,
             "clusters": [("", "all"), *((one.name, one.name) for one in await clusters.list_clusters(uow))],
             "causes": [("", "all fencing"), *((one, words(one)) for one in Cause)],
             "spans": list(_WITHIN_WORDS.items()),
-            "span": _WITHIN_WORDS[within],
+            "span": _WITHIN_WORDS[asked.within],
             "chosen": query,
         }
         return Screen(template="fencing/list", title="Fencing", context=context, concerns=frozenset())
@@ -104,42 +141,13 @@ def _unread(observations: Observations) -> list[Mapping[str, str]]:
 
 
 @router.get("/fencing")
-async def show_list(
-    request: Request,
-    wiring: WiringDep,
-    by: Viewer,
-    cluster: Name = "",
-    pipeline: Name = "",
-    cause: Cause | str = "",
-    within: Within = Within.DAY,
-    after: str | None = None,
-) -> Response:
-    look = looking_at_list(
-        wiring, cluster=cluster, pipeline=pipeline.strip(), cause=_cause(cause), within=within, after=after
-    )
-    return await screen.page(request, wiring, by, look)
+async def show_list(request: Request, wiring: WiringDep, by: Viewer, wanted: WantedDep) -> Response:
+    return await screen.page(request, wiring, by, looking_at_list(wiring, wanted))
 
 
 @router.get("/fencing/stream")
-async def follow_list(
-    request: Request,
-    wiring: WiringDep,
-    by: Viewer,
-    cluster: Name = "",
-    pipeline: Name = "",
-    cause: Cause | str = "",
-    within: Within = Within.DAY,
-    after: str | None = None,
-) -> Response:
-    look = looking_at_list(
-        wiring, cluster=cluster, pipeline=pipeline.strip(), cause=_cause(cause), within=within, after=after
-    )
-    return screen.stream(request, wiring, by, look)
-
-
-def _cause(given: str) -> Cause | None:
-    """None for all, as the form says it with an empty field, and for a word that is no cause."""
-    return Cause(given) if given in set(Cause) else None
+async def follow_list(request: Request, wiring: WiringDep, by: Viewer, wanted: WantedDep) -> Response:
+    return screen.stream(request, wiring, by, looking_at_list(wiring, wanted))
 
 
 def looking_at(event_id: str) -> Look:

@@ -73,6 +73,8 @@ async def test_feed_is_filtered_by_cluster_pipeline_cause_and_time(now: datetime
     assert await shown(browser, within="week", pipeline="delayed-flights") == ["takeover"]
     assert await shown(browser, within="week", cause="timeout", cluster="") == ["timeout"]
     assert await shown(browser, within="hour", cause="") == ["takeover"]
+    assert await shown(browser, within="week", id=ID, cluster="a") == ["takeover"]
+    assert await shown(browser, within="week", id=ID[:-1]) == []
 
 
 async def test_what_is_no_fencing_is_shown_by_its_name_only(wiring: Wiring, browser: httpx.AsyncClient) -> None:
@@ -108,6 +110,7 @@ async def test_event_says_why_how_sure_whose_and_what_to_do(now: datetime, brows
     assert text.count("<li>") - text.split('<ol class="runbook">')[0].count("<li>") == 3
     assert "__transaction_state-" in text
     assert f'data-copy="{ID}"' in text
+    assert f'href="/transactions/id?cluster=a&amp;id={ID}"' in text
 
 
 async def test_event_of_nobody_known_is_a_page_that_says_so(browser: httpx.AsyncClient) -> None:
