@@ -20,6 +20,7 @@ from app.ports.brokers import TopicPartition
 from app.ports.hanging import PARTITIONS_A_REQUEST, SearchConnection
 from tests.support.brokers import TEST_BROKER_SETTINGS
 from tests.support.topics import create_topic
+from tests.support.waiting import wait_for
 
 TOPICS = 4
 PARTITIONS_OF_EACH = 500
@@ -51,6 +52,8 @@ def measure(kafka: KafkaCluster) -> dict[str, Any]:
         began, ours = time.perf_counter(), _cpu_s([here])
         partitions = connection.all_partitions()
         listing_s, listing_cpu_s = time.perf_counter() - began, _cpu_s([here]) - ours
+        # Leaders are named before they are ready to answer.
+        wait_for(lambda: not connection.stable_ends(partitions).is_stale, 30, "every leader to answer")
         requests = sweep(connection, partitions)
         # Until the broker's code is compiled.
         for _ in range(SWEEPS):

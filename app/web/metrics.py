@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Info, ProcessCo
 
 from app.domain.errors import FencelineError
 from app.domain.fencing_events.fencing_event import Cause
+from app.domain.hanging.pending import pending_holds
 from app.domain.hanging.report import SearchReport
 from app.domain.observing.snapshot import Phase, Snapshot
 from app.domain.runs.run import RunState
@@ -25,8 +26,10 @@ async def exposition(wiring: Wiring) -> bytes:
     ready = Gauge("fenceline_part_ready", "Whether a part of the server is ready", ["part"], registry=registry)
     for part in await wiring.health():
         ready.labels(part.name).set(part.is_ready)
-    _journals(registry, wiring.observations.all(), now_ms=int(wiring.clock.now().timestamp() * 1000))
-    _hanging(registry, wiring.observations.searches(), now_ms=int(wiring.clock.now().timestamp() * 1000))
+    now_ms = int(wiring.clock.now().timestamp() * 1000)
+    snapshots = wiring.observations.all()
+    _journals(registry, snapshots, now_ms=now_ms)
+    _hanging(registry, wiring.observations.searches(), snapshots, now_ms=now_ms)
     try:
         async with wiring.unit_of_work() as uow:
             lines = await overview.pipeline_lines(uow, now=wiring.clock.now())
@@ -71,7 +74,9 @@ def _journals(registry: CollectorRegistry, snapshots: Sequence[Snapshot], *, now
         oldest.labels(snapshot.cluster).set(max(0, now_ms - min(started)) / 1000 if started else 0)
 
 
-def _hanging(registry: CollectorRegistry, reports: Sequence[SearchReport], *, now_ms: int) -> None:
+def _hanging(
+    registry: CollectorRegistry, reports: Sequence[SearchReport], snapshots: Sequence[Snapshot], *, now_ms: int
+) -> None:
     """What the search for hanging transactions found, how old that is, and what it asks of brokers."""
     hanging, unclear, held_back, age, took = (
         Gauge(f"fenceline_{name}", words, ["cluster"], registry=registry)
@@ -86,6 +91,12 @@ def _hanging(registry: CollectorRegistry, reports: Sequence[SearchReport], *, no
     asked = Counter(
         "fenceline_hanging_asked_partitions", "Partitions asked for open transactions", ["cluster"], registry=registry
     )
+    pending = Gauge(
+        "fenceline_oldest_pending_offset_seconds", "Age of the oldest undecided offset", ["cluster"], registry=registry
+    )
+    for snapshot in snapshots:
+        holds = pending_holds(snapshot, (), now_ms=now_ms)
+        pending.labels(snapshot.cluster).set(max(0, now_ms - holds[0].since_ms) / 1000 if holds else 0)
     for report in reports:
         hanging.labels(report.cluster).set(len(report.hanging))
         unclear.labels(report.cluster).set(report.unclear_count)

@@ -18,7 +18,7 @@ NOT_WORTH_A_WORD_MS = 1_000
 
 
 class PendingHold(msgspec.Struct, frozen=True, kw_only=True):
-    """A group's offset that is undecided since `since_ms` (the committer's clock).
+    """A group's offset that is undecided since `since_ms` (its coordinator's clock).
 
     transactional_id, state, times_out_ms: of the transaction that has it, where the coordinators' journal tells. They
     are None for one that hangs: nobody will decide it, until it is ended in `journal_partition` of __consumer_offsets.

@@ -28,7 +28,7 @@ class Refused(msgspec.Struct, frozen=True):
     @property
     def is_no_such_partition(self) -> bool:
         """The partition is not there, as far as the asker may know."""
-        return self.permission is None and self.error.startswith(_NO_SUCH_PARTITION)
+        return self.error.startswith(_NO_SUCH_PARTITION)
 
     @property
     def sentence(self) -> str:
