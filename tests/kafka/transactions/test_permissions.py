@@ -18,9 +18,12 @@ from confluent_kafka.admin import (
 )
 
 from app.domain.errors import ConflictError, UnavailableError
+from app.domain.hanging.report import SearchReport
 from app.domain.journals import transaction_state
 from app.domain.stuck.diagnosis import Verdict
 from app.embedded.kafka import KafkaCluster
+from app.kafka.transactions.looking import now_ms
+from app.services.hanging import search_once
 from app.services.stuck import ending
 from app.services.stuck.explaining import explain_topic
 from tests.kafka.transactions.conftest import Scene
@@ -53,6 +56,11 @@ def deny(scene: Scene, kind: ResourceType, name: str, operation: AclOperation) -
         created.result(20)
 
 
+async def searched(scene: Scene) -> SearchReport:
+    """One search of the whole cluster."""
+    return await search_once(scene.brokers, scene.connection, now_ms=now_ms(), limit=100)
+
+
 async def test_topic_that_may_not_be_read_names_the_right(guarded: Scene) -> None:
     topic = guarded.topic()
     guarded.leave_open(topic)
@@ -64,6 +72,8 @@ async def test_topic_that_may_not_be_read_names_the_right(guarded: Scene) -> Non
         return one.verdict is Verdict.CANNOT_TELL and one.advice == f"Ask for READ on the topic of {topic}-0."
 
     await wait_for_async(is_refused, 10, "the refusal to be told")
+    (unclear,) = [one for one in (await searched(guarded)).unclear if one.topic == topic]
+    assert unclear.reason.endswith(f"it needs READ on the topic of {topic}-0")
 
 
 async def test_fencing_without_the_right_names_it(guarded: Scene) -> None:
@@ -93,6 +103,9 @@ async def test_an_id_that_may_not_be_seen_is_not_taken_for_one_that_is_gone(guar
         return one.verdict is Verdict.CANNOT_TELL and f"DESCRIBE on {name}" in one.advice
 
     await wait_for_async(is_told, 10, "the hidden id to be told")
+    report = await searched(guarded)
+    assert not [one for one in report.hanging if one.key.topic == topic]
+    assert [one.reason for one in report.unclear if one.topic == topic][0].endswith(f"it needs DESCRIBE on {name}")
     deny(guarded, ResourceType.TOPIC, transaction_state.TOPIC, AclOperation.READ)
 
     async def is_doubted() -> bool:
@@ -101,6 +114,8 @@ async def test_an_id_that_may_not_be_seen_is_not_taken_for_one_that_is_gone(guar
         return one.verdict is Verdict.END and "one that you may not see looks the same" in one.advice
 
     await wait_for_async(is_doubted, 10, "the doubt to be told")
+    (doubted,) = [one for one in (await searched(guarded)).hanging if one.key.topic == topic]
+    assert not doubted.is_corroborated
     plan = await ending.plan_ending(guarded.brokers, guarded.connection, topic, 0, guarded.asked)
     with pytest.raises(ConflictError, match="could not be read to rule that out"):
         await ending.end(guarded.brokers, guarded.connection, topic, 0, guarded.asked, planned=plan, force=False)
