@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from app.domain.hanging.accounting import is_followed
 from app.domain.observing.snapshot import Snapshot
-from app.domain.stuck.facts import Coordinators, PartitionFacts, hidden_id, strangers_in
+from app.domain.stuck.facts import PartitionFacts, strangers_in, with_journal
 
 
 def is_news(snapshot: Snapshot, facts: PartitionFacts) -> bool:
@@ -17,10 +15,8 @@ def is_news(snapshot: Snapshot, facts: PartitionFacts) -> bool:
 def corroborated(facts: PartitionFacts, snapshot: Snapshot) -> PartitionFacts:
     """The same, with what the journal says of producers that no coordinator shows; unchanged if it cannot say it."""
     strangers = strangers_in(facts)
-    said = facts.coordinators
-    if not strangers or said.unanswered or not is_news(snapshot, facts):
+    if not strangers or not is_news(snapshot, facts):
         return facts
-    hidden = sorted(name for name, live in snapshot.transactions.items() if live.state.producer_id in strangers)
-    refused = tuple(hidden_id(name) for name in hidden)
-    told = Coordinators(said.known, refused, is_corroborated=not hidden, at_ms=said.at_ms)
-    return msgspec.structs.replace(facts, coordinators=told)
+    ids = snapshot.transactions.items()
+    hidden = {live.state.producer_id: name for name, live in ids if live.state.producer_id in strangers}
+    return with_journal(facts, hidden, is_whole=True)

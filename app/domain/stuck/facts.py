@@ -141,6 +141,21 @@ def strangers_in(facts: PartitionFacts) -> frozenset[int]:
     return frozenset(row.producer_id for row in rows) - frozenset(facts.coordinators.known)
 
 
+def with_journal(facts: PartitionFacts, hidden: Mapping[int, str], *, is_whole: bool) -> PartitionFacts:
+    """The same, with what `__transaction_state` says of producers that no coordinator shows.
+
+    Args:
+        hidden: the id of each producer that it has, by producer id; those of other partitions are passed over.
+        is_whole: it was read to what was open, and nothing in it was unreadable.
+    """
+    said, strangers = facts.coordinators, strangers_in(facts)
+    if not strangers or said.unanswered:
+        return facts
+    refused = tuple(hidden_id(hidden[producer_id]) for producer_id in sorted(strangers & hidden.keys()))
+    told = Coordinators(said.known, refused, is_corroborated=is_whole and not refused, at_ms=said.at_ms)
+    return msgspec.structs.replace(facts, coordinators=told)
+
+
 class PendingOffset(msgspec.Struct, frozen=True):
     """An offset of a group that a transaction has written and that is not decided."""
 

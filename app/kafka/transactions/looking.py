@@ -20,7 +20,6 @@ from app.domain.journals.live_groups import LiveGroups
 from app.domain.journals.live_transactions import LiveTransactions
 from app.domain.journals.record_batch import RecordBatch, UnreadableBatch
 from app.domain.stuck.facts import (
-    Coordinators,
     GroupFacts,
     GroupPosition,
     LogEnds,
@@ -28,8 +27,8 @@ from app.domain.stuck.facts import (
     PartitionFacts,
     PendingOffset,
     Refused,
-    hidden_id,
     strangers_in,
+    with_journal,
 )
 from app.domain.stuck.stretch import Stretch, measure
 from app.domain.transactions.transactional_id import transaction_log_partition
@@ -68,8 +67,7 @@ def look_at_partitions(
     }
     strangers = {producer_id for one in facts for producer_id in strangers_in(one)}
     if strangers and not facts[0].coordinators.unanswered:
-        coordinators = _corroborated(facts[0].coordinators, strangers, resolved, attempt)
-        facts = [msgspec.structs.replace(one, coordinators=coordinators) for one in facts]
+        facts = _corroborated(facts, strangers, resolved, attempt)
     waiting = _stretches(client, behind)
     return [msgspec.structs.replace(one, waiting=waiting.get(at)) for at, one in zip(partitions, facts, strict=True)]
 
@@ -182,20 +180,17 @@ def _pending(
 
 
 def _corroborated(
-    coordinators: Coordinators, strangers: Collection[int], resolved: Mapping[str, str], attempt: Attempt
-) -> Coordinators:
+    facts: list[PartitionFacts], strangers: Collection[int], resolved: Mapping[str, str], attempt: Attempt
+) -> list[PartitionFacts]:
     """Look into the journal whether an id has these producer ids after all, and is only hidden from the asker."""
     live = LiveTransactions()
     try:
         for partition, batch in read_logs(resolved, attempt.half(), transaction_state.TOPIC):
             live.apply(partition, batch)
     except UnavailableError:
-        return coordinators
-    hidden = sorted(name for name, one in live.ids.items() if one.state.producer_id in strangers)
-    if not hidden and not live.reading.unreadable:
-        return Coordinators(coordinators.known, is_corroborated=True, at_ms=coordinators.at_ms)
-    refused = tuple(hidden_id(name) for name in hidden)
-    return Coordinators(coordinators.known, refused, at_ms=coordinators.at_ms)
+        return facts
+    hidden = {one.state.producer_id: name for name, one in live.ids.items() if one.state.producer_id in strangers}
+    return [with_journal(one, hidden, is_whole=not live.reading.unreadable) for one in facts]
 
 
 def _rows(found: tuple[OpenTransaction, ...] | Refused) -> tuple[OpenTransaction, ...]:

@@ -7,6 +7,7 @@ import msgspec
 from app.domain.hanging.corroboration import corroborated
 from app.domain.hanging.search import Search, why_unclear
 from app.domain.observing.snapshot import Phase, Snapshot
+from app.domain.stuck.facts import with_journal
 from tests.domain.stuck.answers import held, known
 from tests.support.observing import NOW_MS, cluster, hear, state_of, transaction_batch
 
@@ -25,6 +26,11 @@ def test_id_that_only_the_journal_has_is_hidden_and_does_not_hang() -> None:
     assert Search("k", asks_per_s=1).note_look(told, now_ms=NOW_MS).found == ()
     assert "it leaves out an-id, which the journal has" in why_unclear(told)
     assert "DESCRIBE on an-id" in why_unclear(told)
+
+
+def test_hidden_id_of_another_partition_is_no_doubt_about_this_one() -> None:
+    told = with_journal(FACTS, {99: "another"}, is_whole=True)
+    assert (told.coordinators.unanswered, told.coordinators.is_corroborated) == ((), True)
 
 
 def test_producer_that_the_journal_does_not_have_either_hangs_for_sure() -> None:

@@ -105,7 +105,7 @@ async def test_an_id_that_may_not_be_seen_is_not_taken_for_one_that_is_gone(guar
     await wait_for_async(is_told, 10, "the hidden id to be told")
     report = await searched(guarded)
     assert not [one for one in report.hanging if one.key.topic == topic]
-    assert [one.reason for one in report.unclear if one.topic == topic][0].endswith(f"it needs DESCRIBE on {name}")
+    assert next(one.reason for one in report.unclear if one.topic == topic).endswith(f"it needs DESCRIBE on {name}")
     deny(guarded, ResourceType.TOPIC, transaction_state.TOPIC, AclOperation.READ)
 
     async def is_doubted() -> bool:
