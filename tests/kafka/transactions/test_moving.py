@@ -16,6 +16,7 @@ from app.embedded.kafka import KafkaCluster
 from app.kafka.attempt import Attempt
 from app.kafka.transactions.client import TransactionClient
 from app.kafka.transactions.looking import look_at_partitions
+from app.kafka.transactions.searching import KafkaSearch
 from app.ports.brokers import TopicPartition
 from app.services.stuck.explaining import explain_topic
 from tests.kafka.transactions.conftest import Scene
@@ -122,11 +123,18 @@ async def test_partition_whose_only_broker_is_gone_costs_the_others_no_answer(ka
         leaders = client.leaders([TopicPartition(topic, number) for number in range(3)])
     gone = TopicPartition(topic, 1)
     victim = kafka_cluster3.broker(leaders[gone])
-    victim.kill()
-    try:
-        found = await explain_topic(scene.brokers, scene.connection, topic, scene.asked)
-    finally:
-        victim.start()
+    with KafkaSearch(environment={}, secrets_dir=None).open_search(scene.connection, timeout_s=4) as search:
+        there = search.all_partitions()
+        victim.kill()
+        try:
+            found = await explain_topic(scene.brokers, scene.connection, topic, scene.asked)
+            ends = search.stable_ends(there)
+        finally:
+            victim.start()
+    assert gone not in ends.ends
+    assert (topic, 2) in ends.ends
+    assert ends.is_stale
+    assert f"broker {leaders[gone]} does not answer" in ends.silent[0]
     verdicts = {one.subject: one.verdict for one in found.partitions}
     assert verdicts.pop(f"{topic}-1") is Verdict.CANNOT_TELL
     assert verdicts.pop(f"{topic}-0") in {Verdict.WAIT, Verdict.CANNOT_TELL}
