@@ -40,6 +40,7 @@ class HangingSearch:
         self.name = f"hanging search of {where}"
         self.period_s = period_s
         self._unit_of_work = unit_of_work
+        self._observations = observations
         self._make: Callable[[Cluster], ClusterSearch] = lambda cluster: ClusterSearch(
             cluster,
             unit_of_work=unit_of_work,
@@ -64,6 +65,7 @@ class HangingSearch:
         for search in gone:
             del self._searches[search.cluster.name]
             await search.close()
+            self._observations.forget_search(search.cluster.name)
         for name, cluster in clusters.items():
             if name not in self._searches:
                 self._searches[name] = self._make(cluster)

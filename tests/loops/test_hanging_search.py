@@ -219,6 +219,16 @@ async def test_very_many_partitions_are_asked_about_part_by_part(searched: Searc
     assert searched.report.partitions == 2 * PARTITIONS_A_REQUEST + 1
 
 
+async def test_cluster_that_is_removed_is_not_searched_any_more(searched: Searched, database: Database) -> None:
+    await searched.loop.turn()
+    assert searched.observations.searches()
+    async with database.unit_of_work() as uow:
+        await uow.clusters.remove("c")
+        await uow.commit()
+    await searched.loop.turn()
+    assert (searched.loop.searches, searched.observations.searches()) == ((), [])
+
+
 async def test_server_that_comes_later_sees_the_end_of_what_another_found(
     searched: Searched, database: Database, clock: Clock
 ) -> None:

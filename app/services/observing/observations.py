@@ -44,7 +44,6 @@ class Observations:
 
     def forget(self, cluster: str) -> None:
         """It is not observed any more."""
-        self._searches.pop(cluster, None)
         if self._snapshots.pop(cluster, None) is not None:
             self._wake(cluster)
 
@@ -85,6 +84,11 @@ class Observations:
         self._searches[report.cluster] = report
         if before is None or before.shown != report.shown:
             self._announce(notice_of(report.cluster))
+
+    def forget_search(self, cluster: str) -> None:
+        """It is not searched any more."""
+        if self._searches.pop(cluster, None) is not None:
+            self._announce(notice_of(cluster))
 
     def search_of(self, cluster: str) -> SearchReport:
         """The newest; before the first one, an empty one that says why."""
