@@ -134,6 +134,20 @@ class Settings(BaseSettings):
     secrets_dir: Path | None = Field(
         default=None, description="The folder under which `file:` references to secrets are resolved."
     )
+    allowed_webhook_hosts: Names = Field(
+        default=(),
+        description="Patterns `host` or `host:port` (with `*`) of the hosts that alerts may be sent to. Empty: none.",
+    )
+    allowed_webhook_networks: Names = Field(
+        default=(),
+        description="Addresses or networks that are not public, to which alerts may be sent nevertheless.",
+    )
+    alert_transaction_open_s: float = Field(
+        default=120.0, gt=0, description="Transactions that are open for longer are told by the webhooks."
+    )
+    alert_observer_s: float = Field(
+        default=60.0, ge=5, description="Journals that are not seen for longer are told by the webhooks."
+    )
     heartbeat_timeout_s: float = Field(
         default=10.0, gt=0, description="Silence after which an instance is looked at closely."
     )
@@ -262,6 +276,13 @@ def _check_together(settings: Settings) -> None:
             ipaddress.ip_network(proxy, strict=False)
         except ValueError as error:
             raise SettingsError(f"trusted_proxies: {proxy} is not an address or a network ({error})") from error
+    for network in settings.allowed_webhook_networks:
+        try:
+            ipaddress.ip_network(network, strict=False)
+        except ValueError as error:
+            raise SettingsError(
+                f"allowed_webhook_networks: {network} is not an address or a network ({error})"
+            ) from error
     for what, host in (("users_host", settings.users_host), ("workers_host", settings.workers_host)):
         if not is_loopback(host) and not settings.has_own_tls and not settings.trusted_proxies:
             raise SettingsError(

@@ -26,6 +26,7 @@ BROKEN_RULES: Mapping[str, str] = {
     "uq_run_tokens_run_id_ordinal_lease": "this lease has its run token already: another server is submitting it",
     "ex_partition_ownerships_during": "another task holds this partition in the same stretch of time",
     "uq_tokens_valid_name": "a valid token has that name already: revoke it first, or take another name",
+    "pk_webhooks": "a webhook of that name exists already: change it, or take another name",
     "rows_are_immutable": "this row is kept as it was written and cannot be changed",
 }
 """A sentence for each constraint and trigger that a request can run into; a test holds the names against the schema."""
@@ -36,6 +37,7 @@ _FIELDS = {
     "uq_pipelines_kafka_cluster_id_group_id": "group_id",
     "pk_transactional_ids": "transactional_id_prefix",
     "uq_tokens_valid_name": "name",
+    "pk_webhooks": "name",
 }
 _TRY_AGAIN = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure, psycopg.errors.LockNotAvailable)
 

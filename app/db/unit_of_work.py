@@ -13,6 +13,7 @@ from app.db.connection import Connection
 from app.db.repositories.access import SqlAccess
 from app.db.repositories.clusters import SqlClusters
 from app.db.repositories.commands import SqlCommands
+from app.db.repositories.deliveries import SqlDeliveries
 from app.db.repositories.fencing import SqlFencing
 from app.db.repositories.hanging import SqlHanging
 from app.db.repositories.identity import SqlIdentity
@@ -23,6 +24,7 @@ from app.db.repositories.retention import SqlRetention
 from app.db.repositories.runs import SqlRuns
 from app.db.repositories.tasks import SqlTasks
 from app.db.repositories.transactional_ids import SqlTransactionalIds
+from app.db.repositories.webhooks import SqlRaisedAlerts, SqlWebhooks
 
 _NOTIFY = sa.text("SELECT pg_notify(:channel, notice) FROM unnest(CAST(:notices AS text[])) AS notice")
 _RELAX = sa.text("SET LOCAL synchronous_commit = off")
@@ -45,6 +47,9 @@ class SqlUnitOfWork:
         self.mappings = SqlMappings(self._db)
         self.fencing = SqlFencing(self._db)
         self.hanging = SqlHanging(self._db)
+        self.webhooks = SqlWebhooks(self._db)
+        self.deliveries = SqlDeliveries(self._db)
+        self.raised_alerts = SqlRaisedAlerts(self._db)
         self.access = SqlAccess(self._db)
         self.commands = SqlCommands(self._db)
         self.retention = SqlRetention(self._db)

@@ -77,6 +77,13 @@ class Verb(StrEnum):
     SIGNAL_INSTANCE = "signal_instance"
     END_RUN = "end_run"
     SUPPORT_BUNDLE = "support_bundle"
+    VIEW_WEBHOOKS = "view_webhooks"
+    PAUSE_WEBHOOK = "pause_webhook"
+    RESUME_WEBHOOK = "resume_webhook"
+    TEST_WEBHOOK = "test_webhook"
+    ADD_WEBHOOK = "add_webhook"
+    CHANGE_WEBHOOK = "change_webhook"
+    REMOVE_WEBHOOK = "remove_webhook"
 
 
 _V = Verb
@@ -111,6 +118,14 @@ NEEDED_ROLE: dict[Verb, Role] = {
     _V.SIGNAL_INSTANCE: Role.ADMINISTRATOR,
     _V.END_RUN: Role.ADMINISTRATOR,
     _V.SUPPORT_BUNDLE: Role.ADMINISTRATOR,
+    # What a receiver answered may be anything.
+    _V.VIEW_WEBHOOKS: Role.OPERATOR,
+    _V.PAUSE_WEBHOOK: Role.OPERATOR,
+    _V.RESUME_WEBHOOK: Role.OPERATOR,
+    _V.TEST_WEBHOOK: Role.OPERATOR,
+    _V.ADD_WEBHOOK: Role.ADMINISTRATOR,
+    _V.CHANGE_WEBHOOK: Role.ADMINISTRATOR,
+    _V.REMOVE_WEBHOOK: Role.ADMINISTRATOR,
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import random
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,14 +17,17 @@ from app.db.changes import ChangeFeed
 from app.db.database import Database
 from app.db.locks import AdvisoryLocks
 from app.domain.access import COMMAND_LINE, Principal, Role
+from app.domain.alerts.conditions import Bounds
 from app.domain.errors import FencelineError, UnavailableError
 from app.domain.observing.live_cluster import JOURNALS
 from app.domain.reconciliation.view import Timing
+from app.domain.webhooks.retry import Pace
 from app.fold_files import FoldFiles
 from app.kafka.admin import KafkaBrokers
 from app.kafka.journal_tail import KafkaJournals
 from app.kafka.transactions.brokers import KafkaTransactions
 from app.kafka.transactions.searching import KafkaSearch
+from app.loops.alert_watch import AlertWatch
 from app.loops.fencing_recorder import FencingRecorder
 from app.loops.folder_retention import FolderRetention
 from app.loops.hanging_search import HangingSearch
@@ -31,6 +35,7 @@ from app.loops.observer import Observer
 from app.loops.reconciler import Reconciler
 from app.loops.retention import Retention
 from app.loops.supervisor import Loop, Supervisor
+from app.loops.webhook_sender import WebhookSender
 from app.main.drivers import launcher_for
 from app.main.errors import StartError
 from app.main.health import Health
@@ -43,6 +48,7 @@ from app.spark.instance_folders import StateFolders
 from app.state_files import write_private
 from app.web.dependencies import Wiring
 from app.web.security.login_limit import LoginLimit
+from app.webhook_post import HttpWebhookPost, KeysByReference
 
 log = logging.getLogger(__name__)
 
@@ -83,6 +89,7 @@ class Server:
         self._fencing = FencingRecorder(unit_of_work=database.unit_of_work, clock=self._clock, where=self._where)
         self._observer = self._make_observer() if settings.observe else None
         self._hanging = self._make_search() if settings.observe else None
+        self._sender = self._make_sender(users_url)
         self._supervisor = Supervisor(self._loops(workers_url), locks=AdvisoryLocks(database.url), clock=self._clock)
         self._health = Health(database, self._changes, self._supervisor)
         self.wiring = Wiring(
@@ -124,9 +131,41 @@ class Server:
             kept_for=timedelta(days=settings.instance_files_days),
         )
         retention = Retention(unit_of_work=self._database.unit_of_work, clock=self._clock)
-        observing = [] if self._observer is None else [self._observer, self._fencing]
         searching = [] if self._hanging is None else [self._hanging]
-        return [reconciler, retention, folders, *observing, *searching]
+        return [reconciler, retention, folders, self._sender, *self._observing(), *searching]
+
+    def _observing(self) -> Sequence[Loop]:
+        if self._observer is None:
+            return []
+        watch = AlertWatch(
+            unit_of_work=self._database.unit_of_work,
+            observations=self._observations,
+            clock=self._clock,
+            bounds=Bounds(
+                transaction_open=timedelta(seconds=self._settings.alert_transaction_open_s),
+                observer=timedelta(seconds=self._settings.alert_observer_s),
+            ),
+        )
+        return [self._observer, self._fencing, watch]
+
+    def _make_sender(self, users_url: str) -> WebhookSender:
+        settings = self._settings
+        pace = Pace()
+        return WebhookSender(
+            unit_of_work=self._database.unit_of_work,
+            post=HttpWebhookPost(
+                allowed_hosts=settings.allowed_webhook_hosts,
+                allowed_networks=settings.allowed_webhook_networks,
+                timeout_s=pace.timeout_s,
+                user_agent=f"fenceline/{version('fenceline')}",
+            ),
+            keys=KeysByReference(environment=os.environ, secrets_dir=settings.secrets_dir),
+            clock=self._clock,
+            where=self._where,
+            server_url=users_url,
+            chance=random.random,
+            pace=pace,
+        )
 
     def _make_observer(self) -> Observer:
         settings = self._settings
@@ -163,6 +202,7 @@ class Server:
                 group.create_task(self._changes.run(), name="change feed")
                 group.create_task(self._supervisor.run(), name="loops")
         finally:
+            await self._sender.close()
             await self.wiring.held_back.close()
             if self._hanging is not None:
                 await self._hanging.close()

@@ -23,6 +23,7 @@ from app.ports.task_repository import (
     RetentionRepository,
     TaskRepository,
 )
+from app.ports.webhook_repository import DeliveryRepository, RaisedAlertRepository, WebhookRepository
 
 
 class UnitOfWork(Protocol):
@@ -50,6 +51,12 @@ class UnitOfWork(Protocol):
     def fencing(self) -> FencingRepository: ...
     @property
     def hanging(self) -> HangingRepository: ...
+    @property
+    def webhooks(self) -> WebhookRepository: ...
+    @property
+    def deliveries(self) -> DeliveryRepository: ...
+    @property
+    def raised_alerts(self) -> RaisedAlertRepository: ...
     @property
     def access(self) -> AccessRepository: ...
     @property

@@ -16,11 +16,12 @@ import msgspec
 
 from app.domain.fencing_events.cases import joined, told
 from app.domain.fencing_events.evidence import merged
-from app.domain.fencing_events.fencing_event import Case, Cause, FencingEvent
+from app.domain.fencing_events.fencing_event import Case, Cause, FencingEvent, Verdict
 from app.domain.fencing_events.record import KEPT_FOR, FencingFilter, FencingRecord, corrected, place_of
 from app.domain.page import Page, checked_limit
 from app.domain.storable import moment_of_ms, storable
 from app.ports.unit_of_work import UnitOfWork
+from app.services.alerts import tell_of_fencing
 
 NOTICE = "fencing"
 LONGEST_ID_BYTES = 1_000
@@ -67,6 +68,7 @@ async def _record(uow: UnitOfWork, case: Case, *, now: datetime) -> _Change | No
         place = place_of(event, await uow.fencing.place_of_producer(event.key))
         if await uow.fencing.add(event, place=place, now=now):
             _notify(uow, event, place.pipeline)
+            await _tell(uow, event, None, now=now)
             return _Change(event)
         before = await uow.fencing.find(case.key, for_update=True)
     if before is None:
@@ -79,7 +81,14 @@ async def _record(uow: UnitOfWork, case: Case, *, now: datetime) -> _Change | No
     corrections = corrected(before.corrections, before.event.verdict, event.verdict, at=now)
     await uow.fencing.change(before.id, event, place=place, corrections=corrections, now=now)
     _notify(uow, event, place.pipeline)
+    await _tell(uow, event, before.event.verdict, now=now)
     return _Change(event, before.event.verdict.cause)
+
+
+async def _tell(uow: UnitOfWork, event: FencingEvent, before: Verdict | None, *, now: datetime) -> None:
+    record = await uow.fencing.find(event.key)
+    if record is not None:
+        await tell_of_fencing(uow, record, before, now=now)
 
 
 async def list_events(

@@ -7,6 +7,8 @@ from datetime import datetime
 
 import msgspec
 
+from app.domain.alerts.alert import AlertKind
+from app.domain.alerts.told import hanging_alert, hanging_subject
 from app.domain.hanging.hanging_transaction import Ended, HangingTransaction
 from app.domain.hanging.pending import PendingHold, pending_holds
 from app.domain.hanging.record import HangingRecord
@@ -17,6 +19,7 @@ from app.domain.storable import moment_of_ms
 from app.ports.brokers import Connection, TopicPartition
 from app.ports.transactions import TransactionBrokers
 from app.ports.unit_of_work import UnitOfWork
+from app.services.alerts import raise_alert, resolve_alert
 from app.services.observing.observations import Observations
 
 NOTICE = "hanging"
@@ -45,7 +48,7 @@ class HangingLine(msgspec.Struct, frozen=True, kw_only=True):
 
 async def lines_of_all(uow: UnitOfWork) -> list[HangingLine]:
     """What hangs on any registered cluster, as any server has found it."""
-    names = {one.kafka_cluster_id: one.name for one in reversed(await uow.clusters.list_all())}
+    names = await _names(uow)
     return [
         HangingLine(cluster=names[one.key.kafka_cluster_id], transaction=one)
         for one in await uow.hanging.open_ones()
@@ -58,7 +61,9 @@ async def record_found(
 ) -> list[HangingTransaction]:
     """Keep them; those that nobody had kept before. Whoever tells of a find does it by this answer."""
     new = [one for one in _in_one_order(found) if await uow.hanging.add(one, now=now)]
+    names = await _names(uow) if new else {}
     for one in new:
+        await raise_alert(uow, hanging_alert(one, cluster=names.get(one.key.kafka_cluster_id)))
         uow.notify(NOTICE, one.key.kafka_cluster_id)
     return new
 
@@ -67,6 +72,7 @@ async def record_ended(uow: UnitOfWork, ended: Iterable[Ended], *, now: datetime
     """Note their ends; those that nobody had noted before."""
     new = [one for one in sorted(ended, key=lambda one: one.transaction.key) if await uow.hanging.end(one, now=now)]
     for one in new:
+        await resolve_alert(uow, AlertKind.TRANSACTION_HANGING, hanging_subject(one.transaction.key), now=now)
         uow.notify(NOTICE, one.transaction.key.kafka_cluster_id)
     return new
 
@@ -116,6 +122,11 @@ async def list_records(
     """All that were found, ended ones too, newest first. Raises NotFoundError, InvalidError."""
     kafka_cluster_id = (await uow.clusters.get(cluster)).kafka_cluster_id
     return await uow.hanging.list(kafka_cluster_id, after=after, limit=checked_limit(limit))
+
+
+async def _names(uow: UnitOfWork) -> dict[str, str]:
+    """By the id that brokers report; of several names for one cluster the first."""
+    return {one.kafka_cluster_id: one.name for one in reversed(await uow.clusters.list_all())}
 
 
 def _in_one_order(found: Iterable[HangingTransaction]) -> list[HangingTransaction]:

@@ -13,6 +13,7 @@ from app.db.tables.hanging import hanging_transactions
 from app.db.tables.mappings import partition_ownerships
 from app.db.tables.runs import runs
 from app.db.tables.tasks import run_samples, task_events
+from app.db.tables.webhooks import webhook_deliveries
 from app.domain.fencing_events.record import KEPT_FOR
 from app.domain.hanging.record import KEPT_FOR as HANGING_KEPT_FOR
 from app.domain.runs.series import RunTotals
@@ -22,6 +23,7 @@ SAMPLES_FOR = timedelta(days=14)
 KEYS_FOR = timedelta(hours=24)
 EVENTS_FOR = timedelta(days=30)
 SESSIONS_FOR = timedelta(days=7)
+DELIVERIES_FOR = timedelta(days=14)
 ATTEMPTS_FOR = EVENTS_FOR
 
 _COUNTERS = RunTotals.__struct_fields__
@@ -74,6 +76,9 @@ class SqlRetention:
             "fencing_events": sa.delete(fencing_events).where(fencing_events.c.at < now - KEPT_FOR),
             "hanging_transactions": sa.delete(hanging_transactions).where(
                 hanging_transactions.c.ended_at < now - HANGING_KEPT_FOR
+            ),
+            "webhook_deliveries": sa.delete(webhook_deliveries).where(
+                webhook_deliveries.c.ended_at < now - DELIVERIES_FOR
             ),
             # What a run that still lives did stays, however long it lives.
             "partition_ownerships": sa.delete(partition_ownerships).where(

@@ -1,6 +1,6 @@
 """The tables, by noun. Importing this room fills `metadata`, which migrations are compared with."""
 
-from app.db.tables import access, commands, definitions, fencing, hanging, identity, mappings, runs, tasks
+from app.db.tables import access, commands, definitions, fencing, hanging, identity, mappings, runs, tasks, webhooks
 from app.db.tables.columns import metadata
 
 __all__ = [
@@ -14,4 +14,5 @@ __all__ = [
     "metadata",
     "runs",
     "tasks",
+    "webhooks",
 ]

@@ -47,12 +47,17 @@ def is_loopback(host: str) -> bool:
 
 
 def is_allowed_address(address: str, patterns: Collection[str]) -> bool:
-    """Whether `host:port` is loopback or matches one of the administrator's `host:port` patterns.
+    """Whether `host:port` is loopback or matches one of the administrator's `host:port` patterns."""
+    return is_loopback(host_and_port(address)[0]) or matches_an_address(address, patterns)
+
+
+def matches_an_address(address: str, patterns: Collection[str]) -> bool:
+    """Whether `host:port` matches one of the patterns; without a port a pattern means each.
 
     A `*` stands for one part between dots, as in certificates; alone it stands for every host, or every port.
     """
     host, port = host_and_port(address)
-    return is_loopback(host) or any(_matches(host, port, pattern) for pattern in patterns)
+    return any(_matches(host, port, pattern) for pattern in patterns)
 
 
 def _matches(host: str, port: str, pattern: str) -> bool:

@@ -8,11 +8,13 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from app.domain.access import Principal, RunTokenScope, Verb, require
+from app.domain.alerts.told import lost_alert
 from app.domain.errors import ConflictError
 from app.domain.runs.instance import Instance, InstanceState, advance
 from app.domain.runs.run import DesiredRunState, Run
 from app.domain.storable import moment_of_ms, storable
 from app.ports.unit_of_work import UnitOfWork
+from app.services import alerts
 from app.services.access import command_log
 from app.services.access.secret_sums import sha256_of
 from app.services.running.leases import add_lease
@@ -156,9 +158,11 @@ async def advance_instance(
     Raises IllegalTransitionError when the table does not allow it. The same state again changes the reason only.
     """
     run = await lock_run(uow, run_id)
-    instance = await uow.instances.get(run_id, ordinal, lease, for_update=True)
-    instance = await move_locked_instance(uow, instance, to, reason=reason, now=now)
+    before = await uow.instances.get(run_id, ordinal, lease, for_update=True)
+    instance = await move_locked_instance(uow, before, to, reason=reason, now=now)
     notify_run(uow, run)
+    if instance.state is InstanceState.LOST and before.state is not InstanceState.LOST:
+        await alerts.tell(uow, lost_alert(run, instance, now=now))
     if instance.has_ended:
         await end_run_if_over(uow, run_id=run_id, now=now)
     return instance

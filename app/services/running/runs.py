@@ -9,12 +9,14 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from app.domain.access import Principal, Verb, require
+from app.domain.alerts.told import failed_alert
 from app.domain.allow_lists.options import AllowedOptions
 from app.domain.errors import ConflictError
 from app.domain.page import Page, checked_limit
 from app.domain.runs.run import DESIRES, DesiredRunState, Run, RunEnd, fields_that_need_full_restart
 from app.ports.brokers import Brokers
 from app.ports.unit_of_work import UnitOfWork
+from app.services import alerts
 from app.services.access import command_log
 from app.services.defining.pipeline_validation import refuse_invalid, validate_pipeline
 from app.services.running.instances import stop_pending_instances
@@ -220,6 +222,7 @@ async def fail_run(uow: UnitOfWork, *, run_id: str, reason: str, by: Principal, 
     if living:
         raise ConflictError(f"run {run_id} cannot end: instance {living[0].ordinal} is {living[0].state}")
     await uow.runs.end(run_id, end=RunEnd.FAILED, reason=reason, now=now)
+    await alerts.tell(uow, failed_alert(run, reason=reason, now=now))
     await command_log.record(
         uow,
         by=by,

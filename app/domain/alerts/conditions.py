@@ -1,0 +1,193 @@
+"""What lasts: transactions that are open for too long, observers that do not see. Raised once, resolved once.
+
+`seen` says what is so by the observer's snapshots, `changes` what is to be told since last time. What cannot be seen
+now is not resolved: a cluster whose journal is not read keeps the alerts of its transactions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime, timedelta
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from app.domain.alerts.alert import Alert, AlertKind, AlertState, subject_of
+from app.domain.clusters.cluster import Cluster
+from app.domain.journals.live_transactions import LiveTransaction
+from app.domain.observing.snapshot import JournalStatus, Phase, Snapshot
+from app.domain.storable import moment_of_ms
+
+ABORTED_WITHIN_MS = 15_000
+"""A coordinator looks for transactions that timed out every 10 s, by its default."""
+_NOT_SEEING = {
+    Phase.CONNECTING: "no broker has been reached yet",
+    Phase.REFUSED: "it may not be read",
+    Phase.LOST: "no broker answers",
+}
+
+Key = tuple[AlertKind, str]
+
+
+class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+    """transaction_open: older transactions are told, whatever their own timeout. observer: longer blindness is told."""
+
+    transaction_open: timedelta = timedelta(seconds=120)
+    observer: timedelta = timedelta(seconds=60)
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """conditions: what is so. transactions_of: the Kafka cluster ids whose transactions are all known now.
+
+    undecided: the subjects of observers that do not see, but not for so long that it would be told.
+    """
+
+    conditions: tuple[Alert, ...]
+    transactions_of: frozenset[str]
+    undecided: frozenset[str]
+
+
+def key_of(alert: Alert) -> Key:
+    return alert.kind, alert.subject
+
+
+def seen(clusters: Iterable[Cluster], snapshots: Mapping[str, Snapshot], bounds: Bounds, *, now: datetime) -> Seen:
+    """What the snapshots, by the names of their clusters, show now."""
+    conditions: list[Alert] = []
+    known: set[str] = set()
+    undecided: set[str] = set()
+    for cluster in clusters:
+        snapshot = snapshots.get(cluster.name)
+        if snapshot is None:
+            continue
+        for journal in (snapshot.transaction_journal, snapshot.group_journal):
+            found = _of_observer(cluster, journal, bounds, now)
+            conditions += found
+            if journal.phase in _NOT_SEEING and not found:
+                undecided.add(_subject(cluster, journal))
+        if _is_current(snapshot.transaction_journal, bounds, now):
+            known.add(cluster.kafka_cluster_id)
+            conditions += _of_transactions(cluster, snapshot, bounds, now)
+    return Seen(conditions=tuple(conditions), transactions_of=frozenset(known), undecided=frozenset(undecided))
+
+
+def changes(
+    raised: Collection[Alert], now_seen: Seen, *, registered: Collection[str], now: datetime
+) -> tuple[list[Alert], list[Alert]]:
+    """What is to be raised, and what is to be resolved.
+
+    raised: what was told and not resolved. registered: the Kafka cluster ids that are watched at all.
+    """
+    is_so = {key_of(alert) for alert in now_seen.conditions}
+    told = {key_of(alert) for alert in raised}
+    over = [
+        resolved(alert, now=now)
+        for alert in raised
+        if key_of(alert) not in is_so and _can_be_resolved(alert, now_seen, registered)
+    ]
+    return [alert for alert in now_seen.conditions if key_of(alert) not in told], over
+
+
+def resolved(alert: Alert, *, now: datetime) -> Alert:
+    """That what was raised is over."""
+    lasted_s = max(0, (now - alert.at).total_seconds())
+    return msgspec.structs.replace(
+        alert,
+        state=AlertState.RESOLVED,
+        at=now,
+        sentence=f"Over after {lasted_s:.0f} s. It was: {alert.sentence}",
+    )
+
+
+def _can_be_resolved(alert: Alert, now_seen: Seen, registered: Collection[str]) -> bool:
+    match alert.kind:
+        case AlertKind.TRANSACTION_OPEN:
+            return alert.kafka_cluster_id in now_seen.transactions_of or alert.kafka_cluster_id not in registered
+        case AlertKind.OBSERVER_BEHIND | AlertKind.OBSERVER_BLIND:
+            return alert.subject not in now_seen.undecided
+        case _:
+            # Somebody else searches for those.
+            return False
+
+
+def _is_current(journal: JournalStatus, bounds: Bounds, now: datetime) -> bool:
+    is_asked = journal.phase in (Phase.LIVE, Phase.CATCHING_UP, Phase.REFUSED)
+    return is_asked and journal.as_of_ms >= 0 and now - moment_of_ms(journal.as_of_ms) < bounds.observer
+
+
+def _of_transactions(cluster: Cluster, snapshot: Snapshot, bounds: Bounds, now: datetime) -> list[Alert]:
+    now_ms = int(now.timestamp() * 1000)
+    longest_ms = int(bounds.transaction_open.total_seconds() * 1000)
+    return [
+        _open_for_long(cluster, live, now_ms)
+        for live in snapshot.transactions.values()
+        if live.is_open
+        and live.state.start_ms > 0
+        and now_ms - live.state.start_ms > min(longest_ms, live.state.timeout_ms + ABORTED_WITHIN_MS)
+    ]
+
+
+def _open_for_long(cluster: Cluster, live: LiveTransaction, now_ms: int) -> Alert:
+    state = live.state
+    age_s = (now_ms - state.start_ms) / 1000
+    is_overdue = age_s * 1000 > state.timeout_ms + ABORTED_WITHIN_MS
+    bound = "over, and its coordinator has not ended it" if is_overdue else "not over yet"
+    return Alert(
+        kind=AlertKind.TRANSACTION_OPEN,
+        state=AlertState.RAISED,
+        subject=subject_of(
+            "transaction", cluster.kafka_cluster_id, state.producer_id, state.producer_epoch, state.start_ms
+        ),
+        at=moment_of_ms(state.start_ms),
+        sentence=f"{live.transactional_id} on {cluster.name} has had a transaction open for {age_s:.0f} s "
+        f"({state.status.word}); its timeout of {state.timeout_ms / 1000:g} s is {bound}. "
+        "Readers of committed data wait for it in its partitions.",
+        page="/stuck?" + urlencode({"cluster": cluster.name}),
+        cluster=cluster.name,
+        kafka_cluster_id=cluster.kafka_cluster_id,
+        transactional_id=live.transactional_id,
+        producer_id=state.producer_id,
+        producer_epoch=state.producer_epoch,
+        timeout_ms=state.timeout_ms,
+        partitions=tuple(f"{at.topic}-{number}" for at in state.partitions or () for number in at.partitions),
+    )
+
+
+def _of_observer(cluster: Cluster, journal: JournalStatus, bounds: Bounds, now: datetime) -> list[Alert]:
+    phase_since = moment_of_ms(journal.phase_since_ms)
+    if journal.phase in _NOT_SEEING:
+        if now - phase_since < bounds.observer:
+            return []
+        why = journal.problem or _NOT_SEEING[journal.phase]
+        sentence = f"The observer cannot read {journal.topic} of {cluster.name}: {why}."
+        return [_about_observer(AlertKind.OBSERVER_BLIND, cluster, journal, sentence, at=phase_since)]
+    if journal.phase in (Phase.OFF, Phase.ABSENT):
+        return []
+    as_of = moment_of_ms(journal.as_of_ms) if journal.as_of_ms >= 0 else phase_since
+    if now - as_of < bounds.observer:
+        return []
+    behind = f"{journal.lag_records} records are not read yet" if journal.lag_records else "leaders do not answer"
+    age_s = (now - as_of).total_seconds()
+    sentence = (
+        f"The observer is behind in {journal.topic} of {cluster.name}: what it knows is {age_s:.0f} s old, "
+        f"{journal.problem or behind}."
+    )
+    return [_about_observer(AlertKind.OBSERVER_BEHIND, cluster, journal, sentence, at=as_of)]
+
+
+def _about_observer(kind: AlertKind, cluster: Cluster, journal: JournalStatus, sentence: str, *, at: datetime) -> Alert:
+    return Alert(
+        kind=kind,
+        state=AlertState.RAISED,
+        subject=_subject(cluster, journal),
+        at=at,
+        sentence=sentence,
+        page=f"/clusters/{quote(cluster.name, safe='')}",
+        cluster=cluster.name,
+        kafka_cluster_id=cluster.kafka_cluster_id,
+        topic=journal.topic,
+    )
+
+
+def _subject(cluster: Cluster, journal: JournalStatus) -> str:
+    return subject_of("observer", cluster.kafka_cluster_id, journal.topic)

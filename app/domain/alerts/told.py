@@ -1,0 +1,141 @@
+"""What is told of fencing events, instances and runs, and of which of them anything is."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from urllib.parse import quote, urlencode
+
+from app.domain.alerts.alert import Alert, AlertKind, AlertState, subject_of
+from app.domain.fencing_events.fencing_event import Cause, Verdict
+from app.domain.fencing_events.record import FencingRecord
+from app.domain.hanging.hanging_transaction import HangingKey, HangingTransaction
+from app.domain.runs.instance import Instance
+from app.domain.runs.run import Run
+from app.domain.storable import moment_of_ms
+
+FRESH_FOR = timedelta(hours=1)
+"""What happened longer ago is history: whoever reads a journal for the first time rouses nobody with it."""
+
+COSTS_WORK = frozenset(
+    {
+        Cause.TAKEOVER,
+        Cause.TIMEOUT,
+        Cause.COORDINATOR_ABORT,
+        Cause.ZOMBIE_REFUSED,
+        Cause.UNEXPLAINED,
+        Cause.STALE_GENERATION,
+        Cause.STALE_MEMBER_EPOCH,
+        Cause.OPERATOR_ABORT,
+    }
+)
+"""Causes by which somebody lost what it was doing and nobody here meant it. Who fences or ends by hand is told then."""
+
+
+def is_alerting(verdict: Verdict, *, now: datetime) -> bool:
+    return verdict.cause in COSTS_WORK and moment_of_ms(verdict.at_ms) >= now - FRESH_FOR
+
+
+def fencing_alert(record: FencingRecord, *, state: AlertState, before: Cause | None, cluster: str | None) -> Alert:
+    """before: the cause that was told until now."""
+    event, place = record.event, record.place
+    verdict, key = event.verdict, event.key
+    return Alert(
+        kind=AlertKind.FENCING,
+        state=state,
+        subject=fencing_subject(record),
+        at=moment_of_ms(verdict.at_ms),
+        sentence=verdict.sentence,
+        page=f"/fencing/{record.id}",
+        cluster=cluster,
+        kafka_cluster_id=key.kafka_cluster_id,
+        transactional_id=key.transactional_id or None,
+        producer_id=key.producer_id,
+        producer_epoch=key.producer_epoch,
+        fencing_event=record.id,
+        cause=verdict.cause,
+        confidence=verdict.confidence,
+        alternatives=verdict.alternatives,
+        said_before=before,
+        pipeline=place.pipeline,
+        run=place.run_id,
+        instance=place.ordinal,
+        task=place.task,
+        host=place.host,
+        partitions=place.partitions,
+    )
+
+
+def fencing_subject(record: FencingRecord) -> str:
+    return subject_of("fencing", record.id)
+
+
+def lost_alert(run: Run, instance: Instance, *, now: datetime) -> Alert:
+    why = f": {instance.reason}" if instance.reason else ""
+    return Alert(
+        kind=AlertKind.INSTANCE_LOST,
+        state=AlertState.HAPPENED,
+        subject=subject_of("instance", run.id, instance.ordinal, instance.lease),
+        at=now,
+        sentence=f"Instance {instance.ordinal} of {run.pipeline} is lost{why}.",
+        page=f"/runs/{run.id}",
+        kafka_cluster_id=run.kafka_cluster_id,
+        pipeline=run.pipeline,
+        run=run.id,
+        instance=instance.ordinal,
+        host=instance.host,
+    )
+
+
+def failed_alert(run: Run, *, reason: str, now: datetime) -> Alert:
+    return Alert(
+        kind=AlertKind.RUN_FAILED,
+        state=AlertState.HAPPENED,
+        subject=subject_of("run", run.id),
+        at=now,
+        sentence=f"The run of {run.pipeline} failed and nothing of it runs any more: {reason}.",
+        page=f"/pipelines/{quote(run.pipeline, safe='')}",
+        kafka_cluster_id=run.kafka_cluster_id,
+        pipeline=run.pipeline,
+        run=run.id,
+    )
+
+
+def hanging_alert(found: HangingTransaction, *, cluster: str | None) -> Alert:
+    key = found.key
+    return Alert(
+        kind=AlertKind.TRANSACTION_HANGING,
+        state=AlertState.RAISED,
+        subject=hanging_subject(key),
+        at=moment_of_ms(found.found_ms),
+        sentence=found.sentence,
+        page="/stuck" + (f"?{urlencode({'cluster': cluster, 'target': found.name})}" if cluster else ""),
+        cluster=cluster,
+        kafka_cluster_id=key.kafka_cluster_id,
+        transactional_id=found.transactional_id,
+        producer_id=key.producer_id,
+        producer_epoch=key.producer_epoch,
+        partitions=(found.name,),
+    )
+
+
+def hanging_subject(key: HangingKey) -> str:
+    return subject_of(
+        "hanging",
+        key.kafka_cluster_id,
+        key.topic,
+        key.partition,
+        key.producer_id,
+        key.producer_epoch,
+        key.start_offset,
+    )
+
+
+def trial_alert(webhook: str, *, by: str, now: datetime) -> Alert:
+    return Alert(
+        kind=AlertKind.TEST,
+        state=AlertState.HAPPENED,
+        subject=subject_of("test", webhook),
+        at=now,
+        sentence=f"{by} asked for a test of the webhook {webhook}. Nothing has happened.",
+        page=f"/webhooks/{quote(webhook, safe='')}",
+    )
