@@ -23,6 +23,7 @@ _COMMANDS = {
     "stuck": "transactions.stuck:stuck",
     "fence": "transactions.ending:fence",
     "end": "transactions.ending:end",
+    "webhooks": "webhooks:app",
     "tokens": "tokens:app",
     "db": "db:app",
     "support-bundle": "support_bundle:support_bundle",

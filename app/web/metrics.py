@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Info, ProcessCollector, generate_latest
 
@@ -13,6 +13,7 @@ from app.domain.hanging.report import SearchReport
 from app.domain.observing.snapshot import Phase, Snapshot
 from app.domain.runs.run import RunState
 from app.domain.runs.series import RunTotals
+from app.domain.webhooks.webhook import DeliveryState, WebhookCounts
 from app.services import fencing_feed, overview
 from app.services.overview import PipelineLine
 from app.web.dependencies import Wiring
@@ -35,9 +36,11 @@ async def exposition(wiring: Wiring) -> bytes:
             lines = await overview.pipeline_lines(uow, now=wiring.clock.now())
             runs = [line.run.id for line in lines if line.run is not None]
             totals = await uow.tasks.totals(runs)
+            webhooks = await uow.webhooks.counts()
             fencings = await fencing_feed.told_by_cluster(uow)
     except FencelineError:
         return generate_latest(registry)
+    _webhooks(registry, webhooks)
     _pipelines(registry, lines)
     _fencings(registry, fencings)
     _totals(registry, {line.pipeline.name: totals[line.run.id] for line in lines if line.run and line.run.id in totals})
@@ -105,6 +108,15 @@ def _hanging(
         if report.swept_ms >= 0:
             age.labels(report.cluster).set(max(0, now_ms - report.swept_ms) / 1000)
             took.labels(report.cluster).set(report.sweep_took_ms / 1000)
+
+
+def _webhooks(registry: CollectorRegistry, counts: Mapping[str, WebhookCounts]) -> None:
+    deliveries = Gauge(
+        "fenceline_webhook_deliveries", "Deliveries that are kept, by state", ["webhook", "state"], registry=registry
+    )
+    for name, each in counts.items():
+        for state in DeliveryState:
+            deliveries.labels(name, state.value).set(getattr(each, state.value))
 
 
 def _pipelines(registry: CollectorRegistry, lines: list[PipelineLine]) -> None:

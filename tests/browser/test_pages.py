@@ -25,6 +25,7 @@ PAGES = (
     "/clusters",
     "/clusters/demo",
     "/commands",
+    "/webhooks",
     "/tokens",
     "/nothing-here",
     "/pipelines/nobody",

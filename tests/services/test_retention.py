@@ -56,6 +56,8 @@ async def test_what_nobody_needs_expires_and_the_rest_stays(plane: ControlPlane)
         "run_samples": 1,
         "task_events": 1,
         "fencing_events": 0,
+        "hanging_transactions": 0,
+        "webhook_deliveries": 0,
         "partition_ownerships": 0,
         "task_attempts": 0,
     }

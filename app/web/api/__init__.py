@@ -17,6 +17,7 @@ from app.web.api import (
     runs,
     stuck,
     transform_sources,
+    webhooks,
 )
 
 router = APIRouter(prefix="/api/v1")
@@ -32,6 +33,7 @@ for noun in (
     offsets,
     runs,
     transform_sources,
+    webhooks,
     access,
 ):
     router.include_router(noun.router)

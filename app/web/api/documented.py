@@ -35,6 +35,7 @@ _TAGS = {
     "offsets": "Where a group goes on reading; moved only while nothing runs, and previewed first.",
     "stuck": "Why readers wait: which transaction holds them, whose it is, when it ends; and ending it by hand.",
     "transform sources": "Uploaded Python files, by their SHA-256; only where the settings allow them.",
+    "webhooks": "Where alerts are sent, signed and tried again, and what became of them.",
     "access": "Who is asking, and the tokens of people and programs.",
     "command log": "Who changed what, when and why.",
 }

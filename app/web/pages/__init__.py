@@ -18,6 +18,7 @@ from app.web.pages import (
     stuck,
     tokens,
     transactions,
+    webhooks,
 )
 
 router = APIRouter()
@@ -34,6 +35,7 @@ for _module in (
     clusters,
     partition_log,
     commands,
+    webhooks,
     tokens,
 ):
     router.include_router(_module.router)

@@ -20,6 +20,7 @@ from app.domain.pipelines.revision import Change
 from app.domain.runs import instance, offset_reset, run, task
 from app.domain.stuck import diagnosis, ending, facts
 from app.domain.transactions import mapping
+from app.domain.webhooks import webhook
 from app.ports import brokers
 from app.services import partition_log
 from app.services.defining.pipelines import SavedPipeline
@@ -28,6 +29,7 @@ from app.web.api.schemas import access as access_schemas
 from app.web.api.schemas import clusters, definition, fencing, hanging, observing, offsets, pipelines, runs
 from app.web.api.schemas import partition_log as log_schemas
 from app.web.api.schemas import stuck as stuck_schemas
+from app.web.api.schemas import webhooks as webhook_schemas
 from app.web.api.schemas.base import Answer, Body, Given
 
 GIVEN: list[tuple[type[BaseModel], type[msgspec.Struct]]] = [
@@ -102,6 +104,7 @@ ANSWERS: list[tuple[type[BaseModel], type[msgspec.Struct], set[str]]] = [
     (log_schemas.LogRecord, content.LogRecord, set()),
     (log_schemas.Header, content.Header, set()),
     (log_schemas.Content, content.Content, set()),
+    (webhook_schemas.Delivery, webhook.Delivery, set()),
     (access_schemas.Principal, access.Principal, set()),
     (access_schemas.Token, access.Token, set()),
     (access_schemas.Command, command.Command, set()),
@@ -177,6 +180,10 @@ def test_every_schema_is_compared_or_is_made_here() -> None:
         offsets.OffsetResetGiven,
         offsets.ExpectedOffset,
         access_schemas.TokenGiven,
+        webhook_schemas.WebhookGiven,
+        webhook_schemas.WebhookChangeGiven,
+        # A webhook with its counts; its address depends on who asks.
+        webhook_schemas.Webhook,
         stuck_schemas.FenceTarget,
         stuck_schemas.FenceGiven,
         stuck_schemas.EndTarget,

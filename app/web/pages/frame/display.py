@@ -16,6 +16,7 @@ from app.domain.runs.instance import InstanceState
 from app.domain.runs.run import RunState
 from app.domain.runs.task import EventKind, TaskState
 from app.domain.stuck.diagnosis import Verdict
+from app.domain.webhooks.webhook import DeliveryState
 
 NOTHING = "–"
 SHORT_ID_CHARS = 8
@@ -99,6 +100,9 @@ _TONES: dict[str, str] = {
     Phase.REFUSED: "bad",
     Phase.CATCHING_UP: "busy",
     Phase.LIVE: "good",
+    DeliveryState.PENDING: "busy",
+    DeliveryState.DELIVERED: "good",
+    DeliveryState.GIVEN_UP: "bad",
     Cause.TAKEOVER: "warn",
     Cause.TIMEOUT: "bad",
     Cause.OPERATOR_FENCE: "busy",

@@ -20,6 +20,12 @@ _SENTENCES = {
     "cluster-removed": "Removed.",
     "fenced": "Fenced. What was open is aborted, and whoever used the id is refused.",
     "transaction-ended": "Ended by an abort marker. Below is what readers see now.",
+    "webhook-added": "Added. It is told what happens from now on; send a test to see whether it is heard.",
+    "webhook-changed": "Saved. What is on its way goes there too.",
+    "webhook-paused": "Paused. What happens meanwhile waits.",
+    "webhook-resumed": "Resumed.",
+    "webhook-removed": "Removed.",
+    "webhook-test": "A test is on its way; below is what the receiver answers.",
     "token-revoked": "Revoked. Sessions that began with it have ended.",
 }
 

@@ -1,0 +1,103 @@
+"""Webhooks at the edge."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import Field
+
+from app.domain.alerts.alert import AlertKind
+from app.domain.webhooks.webhook import DeliveryState
+from app.services.webhooks import WebhookLine
+from app.web.api.schemas.base import Answer, Body
+from app.web.api.schemas.words import Name, Why
+
+Url = Annotated[
+    str, Field(min_length=1, max_length=1000, examples=["https://hooks.example.com/alerts"], description="Where to.")
+]
+Secrets = Annotated[
+    list[str],
+    Field(
+        min_length=1,
+        max_length=2,
+        description="One reference, or two while the receiver changes: `env:FENCELINE_SECRET_…`, `file:…`.",
+    ),
+]
+Kinds = Annotated[list[AlertKind], Field(description="What it is told; empty: everything.")]
+
+
+class WebhookGiven(Body):
+    """A webhook to add; it is told what is written from then on."""
+
+    name: Name
+    url: Url
+    secrets: Secrets
+    kinds: Kinds = Field(default=[])
+    why: Why = None
+
+
+class WebhookChangeGiven(Body):
+    """All of what can be changed; what is on its way goes to the new address with the new signatures."""
+
+    url: Url
+    secrets: Secrets
+    kinds: Kinds = Field(default=[])
+    why: Why = None
+
+
+class Webhook(Answer):
+    """address: for administrators the whole one, else without its path, which is often a secret of its own."""
+
+    name: str
+    address: str
+    secrets: list[str]
+    kinds: list[AlertKind]
+    created_at: datetime
+    created_by: str
+    paused_at: datetime | None
+    pause_reason: str | None
+    pending: int
+    delivered: int
+    given_up: int
+    oldest_pending_at: datetime | None
+
+    @classmethod
+    def of_line(cls, line: WebhookLine) -> Webhook:
+        counts = line.counts
+        return cls.of(
+            line.webhook,
+            address=line.address,
+            pending=counts.pending,
+            delivered=counts.delivered,
+            given_up=counts.given_up,
+            oldest_pending_at=counts.oldest_pending_at,
+        )
+
+
+class WebhookList(Answer):
+    items: list[Webhook]
+
+
+class Delivery(Answer):
+    """id: as the receiver has it in `webhook-id`. answer: the beginning of what the receiver answered last."""
+
+    id: str
+    webhook: str
+    type: str
+    subject: str
+    sentence: str
+    state: DeliveryState
+    written_at: datetime
+    attempts: int
+    next_attempt_at: datetime
+    last_attempt_at: datetime | None
+    answer_status: int | None
+    answer: str | None
+    error: str | None
+    ended_at: datetime | None
+
+
+class DeliveryPage(Answer):
+    items: list[Delivery]
+    next_cursor: str | None
