@@ -34,6 +34,10 @@ def test_figures_of_a_task_are_those_of_its_topics_and_its_group(
         seen = task.control.last
         [member] = members(pipeline.bootstrap_servers, pipeline.definition.group_id)
         task.drain()
+    # Who has left owns nothing, and says so; what was done stands.
+    left = task.control.last
+    assert (left.state, left.partitions, left.member_id) == (TaskState.DRAINED, (), None)
+    assert left.counters.records_in == len(fed)
     assert seen.state is TaskState.RUNNING
     assert seen.member_id == member
     assert (seen.generation or 0) > 0

@@ -72,6 +72,7 @@ def run_task(specification: TaskSpecification, control: Control, *, transform: T
         finally:
             attempt.source_topics.close()
             has_left = attempt.commits.close()
+            progress.leave()
         if end is TaskEnd.DRAINED:
             message = _drained(may_be_open=attempt.loop.may_have_left_open, has_left=has_left)
         state = TaskState.DRAINED if end is TaskEnd.DRAINED else TaskState.SUPERSEDED

@@ -83,6 +83,10 @@ class Progress:
         self._member_id = consumer.memberid() or None
         self._generation = membership.generation()
 
+    def leave(self) -> None:
+        """The consumer is closed: nothing is read any more, and nobody is a member. What was done stands."""
+        self._partitions, self._member_id, self._generation = (), None, None
+
     def identify(self, producer: ProducerIdentity | None) -> None:
         """Who the producer is for the brokers, as far as it knows by now."""
         self._producer = producer
