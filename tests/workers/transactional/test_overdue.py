@@ -6,7 +6,7 @@ import threading
 from typing import Any, cast
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from workers.transactional.errors import ProducerLostError
 from workers.transactional.producing import transactional_producer
@@ -57,5 +57,32 @@ def test_a_producer_whose_client_does_not_come_back_is_lost(monkeypatch: pytest.
         producer.send_offsets([], cast(Consumer, cast(Any, Member())), patience=Patience(0.2))
     assert not client.came_back.is_set()
     # It goes on by itself, and what it says then is heard by nobody.
+    client.thawed.set()
+    assert client.came_back.wait(LONG_S)
+
+
+class RebalancingClient(StuckClient):
+    """Takes its time to say that the group rebalances, and is stuck when it is asked again."""
+
+    def __init__(self, takes_s: float) -> None:
+        super().__init__()
+        self._takes_s = takes_s
+
+    def send_offsets_to_transaction(self, *arguments: object) -> None:
+        takes_s, self._takes_s = self._takes_s, 0.0
+        if not takes_s:
+            return super().send_offsets_to_transaction(*arguments)
+        threading.Event().wait(takes_s)
+        raise KafkaException(KafkaError(KafkaError.REBALANCE_IN_PROGRESS, txn_requires_abort=True))
+
+
+def test_second_try_in_a_rebalance_gets_what_is_left_of_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be made in a revoke callback, which must return in time."""
+    monkeypatch.setattr(transactional_producer, "_OVERDUE_S", 0.1)
+    producer = TransactionalProducer({"bootstrap.servers": "127.0.0.1:9", "transactional.id": "stuck"})
+    client = RebalancingClient(takes_s=0.7)
+    monkeypatch.setattr(producer, "_producer", client)
+    with pytest.raises(ProducerLostError, match=r"for 0\.[1-4] s"):
+        producer.send_offsets([], cast(Consumer, cast(Any, Member())), patience=Patience(1.0))
     client.thawed.set()
     assert client.came_back.wait(LONG_S)

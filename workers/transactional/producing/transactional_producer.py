@@ -104,12 +104,13 @@ class TransactionalProducer(QueueingProducer):
         Raises:
             ProducerLostError: the client did not come back; it may be stuck in this call for ever.
         """
+        deadline = time.monotonic() + patience.bound_s
         try:
             self._send_offsets(offsets, consumer, patience)
         except AbortableError as error:
             if error.code != KafkaError.REBALANCE_IN_PROGRESS:
                 raise
-            self._send_offsets(offsets, consumer, patience)
+            self._send_offsets(offsets, consumer, patience.until(deadline))
 
     def _send_offsets(self, offsets: list[TopicPartition], consumer: Consumer, patience: Patience) -> None:
         metadata, live = consumer.consumer_group_metadata(), self.live
