@@ -172,8 +172,9 @@ class ClusterSearch:
 
     async def _look(self, connection: SearchConnection, search: Search) -> None:
         snapshot = self._observations.of(self.cluster.name)
+        suspects = search.suspects(for_ms=self._unaccounted_ms, now_ms=self._now_ms())
         # Of 50,000 ids it takes tens of milliseconds, in which the server has other things to do.
-        accounts = await asyncio.to_thread(Accounts, snapshot, tuple(search.held), unaccounted_ms=self._unaccounted_ms)
+        accounts = await asyncio.to_thread(Accounts, snapshot, suspects, unaccounted_ms=self._unaccounted_ms)
         due = search.due(accounts, now_ms=self._now_ms())
         if not due:
             return

@@ -32,7 +32,7 @@ class _Open(NamedTuple):
 
 
 class Accounts:
-    """What was open at one moment. Made anew for each turn, and only for partitions that are held back."""
+    """What was open at one moment, in these partitions. Made anew for each turn, which is nothing without any."""
 
     def __init__(self, snapshot: Snapshot, partitions: Collection[Partition], *, unaccounted_ms: int) -> None:
         self._is_live = is_followed(snapshot)

@@ -121,8 +121,19 @@ class Search:
             del self._held[at]
         self._ask_at_once |= dict.fromkeys(at for at in self._found if at not in there)
 
+    def suspects(self, *, for_ms: int, now_ms: int) -> tuple[Partition, ...]:
+        """Those that stand still for so long and may be asked about now: only these are worth an account."""
+        return tuple(
+            at
+            for at, held in self._held.items()
+            if held.ask_at_ms <= now_ms and held.until_ms - held.since_ms >= for_ms
+        )
+
     def due(self, accounts: Accounts, *, now_ms: int) -> list[Partition]:
-        """Whom to ask about now: never more than the rate allows, what was found and moved first, then the longest."""
+        """Whom to ask about now: never more than the rate allows, what was found and moved first, then the longest.
+
+        accounts: of the suspects, at least.
+        """
         if self._allowance_at_ms is None:
             self._allowance = self._asks_per_s
         else:

@@ -55,6 +55,15 @@ def test_partition_that_nothing_accounts_for_is_asked_about_once_it_stood_still(
     assert search.due(accounts(), now_ms=NOW_MS + GRACE_MS) == [AT]
 
 
+def test_partitions_whose_readers_get_on_or_that_were_asked_about_are_no_suspects() -> None:
+    search = searching()
+    stand(search, until_ms=NOW_MS + GRACE_MS)
+    stand(search, until_ms=NOW_MS + GRACE_MS - 1, at=("payments", 0))
+    assert search.suspects(for_ms=GRACE_MS, now_ms=NOW_MS + GRACE_MS) == (AT,)
+    search.note_look(held(known()), now_ms=NOW_MS + GRACE_MS)
+    assert search.suspects(for_ms=GRACE_MS, now_ms=NOW_MS + GRACE_MS) == ()
+
+
 def test_that_nobody_looked_for_a_while_is_no_standing_still() -> None:
     search = searching()
     search.note_ends({AT: StableEnd(10, 14)}, now_ms=NOW_MS)
