@@ -12,8 +12,9 @@ import pytest
 from app.db.database import Database
 from app.domain.clusters.cluster import Cluster
 from app.domain.errors import BrokerUnreachableError, UnavailableError
-from app.domain.fencing_events.evidence import MarkerRecord
-from app.domain.fencing_events.fencing_event import Cause
+from app.domain.fencing_events.cases import case_of_command
+from app.domain.fencing_events.evidence import CommandVerb, CommandWord, MarkerRecord
+from app.domain.fencing_events.fencing_event import Cause, FencingEvent
 from app.domain.fencing_events.record import FencingFilter
 from app.domain.hanging.hanging_transaction import Ending, HangingTransaction
 from app.domain.hanging.report import SearchReport
@@ -25,6 +26,7 @@ from app.loops.hanging_search import HangingSearch
 from app.ports.brokers import TopicPartition
 from app.ports.hanging import PARTITIONS_A_REQUEST, Ends
 from app.ports.unit_of_work import UnitOfWork
+from app.services.fencing_events import record_cases
 from app.services.observing.observations import Observations
 from tests.domain.stuck.answers import held, read_through
 from tests.support.observing import cluster as live_cluster
@@ -131,10 +133,10 @@ class Searched:
         async with self.database.unit_of_work() as uow:
             return [one.ending for one in (await uow.hanging.list(CLUSTER, after=None, limit=10)).items]
 
-    async def causes(self) -> list[Cause]:
+    async def events(self) -> list[FencingEvent]:
         async with self.database.unit_of_work() as uow:
             page = await uow.fencing.list(FencingFilter(), after=None, limit=10)
-        return [one.event.verdict.cause for one in page.items]
+        return [one.event for one in page.items]
 
 
 @pytest.fixture
@@ -169,7 +171,32 @@ async def test_find_and_end_are_written_and_the_end_is_a_fencing_event(searched:
         await searched.loop.turn()
     assert searched.report.hanging == ()
     assert await searched.endings() == [Ending.ABORTED]
-    assert await searched.causes() == [Cause.HANGING_ENDED]
+    assert [event.verdict.cause for event in await searched.events()] == [Cause.HANGING_ENDED]
+
+
+async def test_our_own_command_and_the_marker_that_it_wrote_are_one_event(searched: Searched, clock: Clock) -> None:
+    for _ in range(2):
+        await searched.loop.turn()
+    (one,) = searched.report.hanging
+    word = CommandWord(
+        command_id=1, verb=CommandVerb.END, at_ms=clock.now_s * 1000, who="ann", partitions=("orders-0",)
+    )
+    case = case_of_command(
+        word,
+        kafka_cluster_id=CLUSTER,
+        transactional_id="",
+        producer_id=one.key.producer_id,
+        producer_epoch=one.key.producer_epoch,
+    )
+    async with searched.database.unit_of_work() as uow:
+        await record_cases(uow, [case], now=clock.now())
+        await uow.commit()
+    searched.brokers.is_ended = True
+    for _ in range(2):
+        await searched.loop.turn()
+    (event,) = await searched.events()
+    assert event.verdict.sentence.startswith("ann ended the hanging transaction")
+    assert [type(one) for one in event.evidence] == [MarkerRecord, CommandWord]
 
 
 async def test_marker_that_replicas_do_not_have_yet_is_looked_for_again(searched: Searched) -> None:
