@@ -6,8 +6,10 @@ import asyncio
 
 import msgspec
 
+from app.domain.hanging.report import SearchReport
 from app.domain.observing.snapshot import Phase, Snapshot
 from app.services.observing.observations import Observations, notice_of
+from tests.support.hanging_samples import hanging_transaction
 from tests.support.observing import NOW_MS, cluster
 
 LONG_S = 30.0
@@ -76,3 +78,31 @@ def test_unknown_cluster_says_why_there_is_nothing() -> None:
     assert off.group_journal.phase is Phase.OFF
     assert "`observe`" in off.group_journal.problem
     assert not off.transactions
+
+
+async def test_snapshot_that_is_enough_is_waited_for_though_nothing_in_it_is_news() -> None:
+    """How far a journal has been read goes on while no id changes."""
+    observations = Observations(is_on=True)
+    first = numbered(1)
+    observations.publish(first)
+    waiting = asyncio.create_task(observations.until("c", lambda one: one.at_ms > NOW_MS, timeout_s=LONG_S))
+    await asyncio.sleep(0)
+    observations.publish(msgspec.structs.replace(first, at_ms=NOW_MS + 1))
+    assert (await waiting).at_ms == NOW_MS + 1
+    assert (await observations.until("c", lambda _: False, timeout_s=0.01)).number == 1
+
+
+def test_only_news_of_a_search_is_announced() -> None:
+    announced: list[str] = []
+    observations = Observations(is_on=True, announce=announced.append)
+    assert observations.search_of("c").swept_ms == -1
+    report = SearchReport(cluster="c", swept_ms=NOW_MS)
+    for swept_ms in (NOW_MS, NOW_MS + 5_000):
+        observations.note_search(msgspec.structs.replace(report, swept_ms=swept_ms, held_back=swept_ms))
+    assert len(announced) == 1
+    found = msgspec.structs.replace(report, hanging=(hanging_transaction(),))
+    observations.note_search(found)
+    observations.note_search(found)
+    observations.forget_search("c")
+    assert announced == [notice_of("c")] * 3
+    assert "`observe`" in Observations(is_on=False).search_of("c").problem
