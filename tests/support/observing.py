@@ -46,9 +46,10 @@ def state_of(
     )
 
 
-def transaction_batch(name: str, state: TransactionState | None, *, at: int) -> RecordBatch:
-    """One record; None is a tombstone."""
-    return batch_of([(encode_key(name), None if state is None else encode_value(state))], base_offset=at)
+def transaction_batch(name: str, state: TransactionState | None, *, at: int, at_ms: int = 1_000) -> RecordBatch:
+    """One record, appended at `at_ms`; None is a tombstone."""
+    value = None if state is None else encode_value(state)
+    return batch_of([(encode_key(name), value)], base_offset=at, timestamp_ms=at_ms)
 
 
 def offset_batch(group: str, offset: int, *, at: int, producer_id: int = -1, committed_ms: int = NOW_MS) -> RecordBatch:

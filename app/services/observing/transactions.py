@@ -104,6 +104,22 @@ async def list_transactions(
     )
 
 
+class Pace(msgspec.Struct, frozen=True, kw_only=True):
+    """tally: as it is now. samples: the last PACE_SPAN, second by second; see `_pace_of`."""
+
+    tally: Tally
+    samples: tuple[PaceSample, ...]
+    journal: JournalStatus
+
+
+async def get_pace(uow: UnitOfWork, observations: Observations, *, cluster: str, now: datetime) -> Pace:
+    """How many transactions are open, how old the oldest is, commits and aborts a second. Raises NotFoundError."""
+    await uow.clusters.get(cluster)
+    snapshot = observations.of(cluster)
+    tally = await asyncio.to_thread(transaction_list.tally, snapshot.transactions)
+    return Pace(tally=tally, samples=_pace_of(snapshot, tally, now=now), journal=snapshot.transaction_journal)
+
+
 async def get_transaction(
     uow: UnitOfWork, observations: Observations, *, cluster: str, transactional_id: str
 ) -> TransactionDetail:

@@ -23,6 +23,7 @@ from app.web.api.schemas.observing import (
     Transaction,
     TransactionDetail,
     TransactionList,
+    TransactionPace,
 )
 from app.web.api.schemas.words import NameInPath
 from app.web.dependencies import Uow, WiringDep, may
@@ -100,6 +101,17 @@ async def get_transaction(
         uow, wiring.observations, cluster=name, transactional_id=transactional_id
     )
     return TransactionDetail.of_detail(detail, now=wiring.clock.now())
+
+
+@router.get("/transaction-pace", responses=refusals(404))
+async def get_transaction_pace(
+    name: NameInPath, uow: Uow, wiring: WiringDep, _: Annotated[Principal, may(Verb.VIEW)]
+) -> TransactionPace:
+    """Second by second: how many transactions are open, how old the oldest is, commits and aborts."""
+    now = wiring.clock.now()
+    return TransactionPace.of_pace(
+        await transactions.get_pace(uow, wiring.observations, cluster=name, now=now), now=now
+    )
 
 
 @router.get("/groups", responses=refusals(404))

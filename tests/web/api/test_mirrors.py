@@ -203,6 +203,8 @@ def test_every_schema_is_compared_or_is_made_here() -> None:
         observing.Transaction,
         observing.TransactionDetail,
         observing.TransactionList,
+        observing.TransactionPace,
+        observing.PaceSample,
         observing.Step,
         observing.PendingOffset,
         observing.Group,

@@ -58,6 +58,24 @@ async def test_ids_are_listed_with_how_good_the_list_is(live: LiveCluster, viewe
     assert 0 <= reading["age_ms"] < 60_000
 
 
+async def test_the_pace_is_told_second_by_second(wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient) -> None:
+    now_ms = int(wiring.clock.now().timestamp() * 1000)
+    ended = state_of(TransactionStatus.COMPLETE_COMMIT, start_ms=now_ms - 90_000)
+    hear(live, transaction_batch(ODD, ended, at=2, at_ms=now_ms - 10_000), now_ms=now_ms)
+    hear(
+        live, transaction_batch("slow", state_of(start_ms=now_ms - 60_000), at=3, at_ms=now_ms - 60_000), now_ms=now_ms
+    )
+    publish(wiring, live)
+    answer = (await viewer.get(f"{BASE}/transaction-pace")).json()
+    assert (answer["ids"], answer["open_transactions"], answer["oldest"]) == (3, 1, "slow")
+    by_age = [sample["oldest_ms"] // 1_000 for sample in answer["samples"]]
+    # The one that was open for 90 s is the oldest until its end, 10 s ago; then it is the one of 60 s.
+    assert max(by_age) == pytest.approx(80, abs=1)
+    assert by_age[-1] == pytest.approx(60, abs=1)
+    assert sum(sample["commits"] for sample in answer["samples"]) == 1
+    assert (await viewer.get("/api/v1/clusters/nobody/transaction-pace")).status_code == 404
+
+
 async def test_list_is_filtered_and_paged(live: LiveCluster, viewer: httpx.AsyncClient) -> None:
     async def ids(**query: object) -> list[str]:
         answer = await viewer.get(f"{BASE}/transactions", params={name: str(value) for name, value in query.items()})

@@ -16,6 +16,7 @@ from app.domain.observing import group_list
 from app.domain.observing.snapshot import JournalStatus, Phase, Snapshot, Source
 from app.services.observing.groups import GroupDetail as DomainGroupDetail
 from app.services.observing.transactions import ObservedTransaction
+from app.services.observing.transactions import Pace as DomainPace
 from app.services.observing.transactions import TransactionDetail as DomainDetail
 from app.web.api.schemas.base import Answer
 
@@ -219,6 +220,43 @@ class TransactionList(Answer):
     next_cursor: str | None
     matching: Annotated[int, Field(description="How many there are on all pages.")]
     reading: JournalReading
+
+
+class PaceSample(Answer):
+    """One second, by the brokers' clocks."""
+
+    at: datetime
+    open: Annotated[int, Field(description="Transactions that were open at its end.")]
+    oldest_ms: Annotated[int, Field(description="The age of the oldest of these; 0: none was open.")]
+    commits: int
+    aborts: int
+
+
+class TransactionPace(Answer):
+    ids: Annotated[int, Field(description="Transactional ids that are known.")]
+    open_transactions: int
+    oldest: Annotated[str | None, Field(description="The id whose transaction has been open the longest.")]
+    samples: Annotated[list[PaceSample], Field(description="The last 15 minutes, as far as the journal tells them.")]
+    reading: JournalReading
+
+    @classmethod
+    def of_pace(cls, pace: DomainPace, *, now: datetime) -> TransactionPace:
+        return cls(
+            ids=pace.tally.ids,
+            open_transactions=pace.tally.open,
+            oldest=None if pace.tally.oldest is None else pace.tally.oldest.transactional_id,
+            samples=[
+                PaceSample(
+                    at=datetime.fromtimestamp(one.second, UTC),
+                    open=one.open,
+                    oldest_ms=one.oldest_ms,
+                    commits=one.commits,
+                    aborts=one.aborts,
+                )
+                for one in pace.samples
+            ],
+            reading=JournalReading.of_status(pace.journal, now=now),
+        )
 
 
 class Group(Answer):
