@@ -103,13 +103,15 @@ async def search_once(brokers: TransactionBrokers, connection: Connection, *, no
         looked = await brokers.look_at_partitions(connection, chosen, with_waiting=False, timeout_s=_LOOK_WITHIN_S)
         for facts in looked:
             search.note_look(facts, now_ms=now_ms)
+    more = len(held.ends) - len(chosen)
+    left_out = (f"{more:,} more partitions are held back and were not asked about",) if more else ()
     return SearchReport(
         cluster=connection["bootstrap.servers"],
         swept_ms=now_ms,
         partitions=held.asked,
         held_back=len(held.ends),
         asked=len(chosen),
-        silent=held.silent,
+        silent=(*held.silent, *left_out),
         unclear=search.unclear,
         unclear_count=len(search.unclear),
         hanging=search.found,
