@@ -7,7 +7,8 @@ from fastapi import FastAPI
 from app.web import api, errors, health, pages
 from app.web.api.documented import document
 from app.web.bugs import BugBarrier
-from app.web.dependencies import Wiring
+from app.web.dependencies import Wiring, principals_of
+from app.web.pages.frame.admission import Admission
 from app.web.pages.frame.assets import Static
 from app.web.pages.frame.errors import error_page
 from app.web.pages.frame.shared_looks import SharedLooks
@@ -29,6 +30,7 @@ def create_users_app(wiring: Wiring) -> FastAPI:
     )
     app.state.wiring = wiring
     app.state.looks = SharedLooks()
+    app.state.admission = Admission(lambda secrets: principals_of(wiring, secrets))
     app.include_router(health.router)
     app.include_router(api.router)
     app.include_router(pages.router)

@@ -9,7 +9,7 @@ async def start(name: str, uow: Uow, wiring: WiringDep, by: Annotated[Principal,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Protocol
@@ -143,6 +143,13 @@ async def principal_of(wiring: Wiring, credential: Credential) -> Principal | No
         # When a token was last used is noted once a minute; uncommitted, it would be written again by every request.
         await uow.commit()
         return principal
+
+
+async def principals_of(wiring: Wiring, session_secrets: Collection[str]) -> dict[str, Principal]:
+    """Whose these browsers' sessions are now, by secret; those that are unknown, expired or revoked are left out."""
+    async with wiring.unit_of_work() as uow:
+        found = await tokens.get_sessions(uow, session_secrets, now=wiring.clock.now())
+    return {secret: session.principal for secret, session in found.items()}
 
 
 async def _current_principal(request: Request, wiring: WiringDep) -> Principal:

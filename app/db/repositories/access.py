@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -102,15 +103,15 @@ class SqlAccess:
         )
         return _session((await self._db.execute(statement.returning(sessions))).one())
 
-    async def find_session(self, secret_sha256: str, *, now: datetime) -> Session | None:
-        row = await self._db.row(
+    async def find_sessions(self, secret_sha256s: Collection[str], *, now: datetime) -> dict[str, Session]:
+        rows = await self._db.rows(
             sa.select(sessions).where(
-                sessions.c.secret_sha256 == secret_sha256,
+                sessions.c.secret_sha256.in_(secret_sha256s),
                 sessions.c.revoked_at.is_(None),
                 sessions.c.expires_at > now,
             )
         )
-        return None if row is None else _session(row)
+        return {row.secret_sha256: _session(row) for row in rows}
 
     async def revoke_session(self, secret_sha256: str, *, now: datetime) -> None:
         await self._db.execute(

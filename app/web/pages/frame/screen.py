@@ -19,14 +19,15 @@ from urllib.parse import quote, urlencode
 from fastapi import Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from sse_starlette import EventSourceResponse, ServerSentEvent
+from sse_starlette import EventSourceResponse
 
 from app.domain import access
 from app.domain.access import Principal, Verb
 from app.domain.errors import FencelineError, NotFoundError, UnavailableError
 from app.ports.unit_of_work import UnitOfWork
-from app.web.dependencies import Wiring, credential_of, principal_of
+from app.web.dependencies import Credential, Wiring, credential_of, principal_of
 from app.web.pages.frame import display
+from app.web.pages.frame.admission import Admission
 from app.web.pages.frame.assets import STYLESHEETS, asset_integrity, asset_url
 from app.web.pages.frame.said import sentence_of
 from app.web.pages.frame.shared_looks import FRAMES_PER_S, Frame, Seen, SharedLooks, Watching
@@ -37,9 +38,9 @@ TEMPLATES_DIR = Path(__file__).resolve().parents[4] / "templates"
 _ASK_AGAIN_S = 1.0
 _PING_S = 15
 # Named events, which app.js listens to.
-_SESSION_ENDED = "session-ended"
 _GONE = "gone"
 _AWAY = "away"
+_ENDED = Frame(event="session-ended", data="session-ended", is_last=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,39 +174,49 @@ def stream(request: Request, wiring: Wiring, principal: Principal, look: Look) -
     return EventSourceResponse(_frames(request, wiring, principal, look), ping=_PING_S)
 
 
-async def _frames(
-    request: Request, wiring: Wiring, principal: Principal, look: Look
-) -> AsyncGenerator[ServerSentEvent]:
+async def _frames(request: Request, wiring: Wiring, principal: Principal, look: Look) -> AsyncGenerator[bytes]:
     async def take() -> Seen:
         return await _seen(request, wiring, principal, look)
 
     looks: SharedLooks = request.app.state.looks
+    admission: Admission = request.app.state.admission
     key = (request.url.path, request.url.query, principal.role)
     credential = credential_of(request)
-    # The route has just asked who it is.
+    assert credential is not None  # noqa: S101 - the route has just asked who it is
     asked_at = time.monotonic()
-    async with looks.watch(key, take, wiring.changes) as watching:
-        while True:
-            frame = await _frame_or_stop(wiring, watching)
-            if wiring.stopping.is_set():
-                return
-            if time.monotonic() - asked_at >= _ASK_AGAIN_S:
-                try:
-                    now = None if credential is None else await principal_of(wiring, credential)
-                except UnavailableError:
-                    # The look finds Postgres away as well, and says so.
-                    now = principal
-                if now is None:
-                    # Without this word the browser would only see a connection that broke, and come back.
-                    yield ServerSentEvent(event=_SESSION_ENDED, data=_SESSION_ENDED)
-                    return
-                if now.role is not principal.role:
-                    return
-                asked_at = time.monotonic()
-            if frame is not None:
-                yield ServerSentEvent(event=frame.event or None, data=frame.data)
-                if frame.is_last:
-                    return
+    stopping = asyncio.ensure_future(wiring.stopping.wait())
+    try:
+        with admission.watch(credential.secret):
+            async with looks.watch(key, take, wiring.changes) as watching:
+                while True:
+                    frame = await _frame_or_stop(watching, stopping)
+                    if stopping.done():
+                        return
+                    if time.monotonic() - asked_at >= _ASK_AGAIN_S:
+                        try:
+                            now = await _principal_now(wiring, admission, credential)
+                        except UnavailableError:
+                            # The look finds Postgres away as well, and says so.
+                            now = principal
+                        if now is None:
+                            # Without this word the browser would only see a connection that broke, and come back.
+                            yield _ENDED.encoded
+                            return
+                        if now.role is not principal.role:
+                            return
+                        asked_at = time.monotonic()
+                    if frame is not None:
+                        yield frame.encoded
+                        if frame.is_last:
+                            return
+    finally:
+        stopping.cancel()
+
+
+async def _principal_now(wiring: Wiring, admission: Admission, credential: Credential) -> Principal | None:
+    if credential.is_session:
+        return await admission.principal_of(credential.secret)
+    return await principal_of(wiring, credential)
 
 
 async def _seen(request: Request, wiring: Wiring, principal: Principal, look: Look) -> Seen:
@@ -228,17 +239,15 @@ async def _seen(request: Request, wiring: Wiring, principal: Principal, look: Lo
     )
 
 
-async def _frame_or_stop(wiring: Wiring, watching: Watching) -> Frame | None:
+async def _frame_or_stop(watching: Watching, stopping: asyncio.Future[Any]) -> Frame | None:
     """The next frame; None when the server stops, or when it is time to ask again who is watching."""
     coming = asyncio.ensure_future(watching.newer(timeout_s=_ASK_AGAIN_S))
-    stopping = asyncio.ensure_future(wiring.stopping.wait())
     try:
         await asyncio.wait({coming, stopping}, return_when=asyncio.FIRST_COMPLETED)
         return coming.result() if coming.done() else None
     finally:
-        for task in (coming, stopping):
-            task.cancel()
-        await asyncio.gather(coming, stopping, return_exceptions=True)
+        coming.cancel()
+        await asyncio.gather(coming, return_exceptions=True)
 
 
 def _region(template: str) -> str:

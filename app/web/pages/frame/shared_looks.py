@@ -11,6 +11,9 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
+
+from sse_starlette import ServerSentEvent
 
 from app.web.dependencies import Changes, Subscription
 
@@ -19,6 +22,9 @@ FRAMES_PER_S = 5
 OBSERVED_FRAMES_PER_S = 10
 # At most this part of the time is spent on one look, so that an expensive one comes less often and starves nobody.
 _SHARE_OF_TIME = 0.2
+# A frame is handed to every viewer. With hundreds of them that takes the event loop longer than the look did, and what
+# else it serves (heartbeats, forms) must still have this part of its time.
+_SHARE_LEFT_TO_OTHERS = 0.5
 # Taken again this often when nothing was announced: silence is news too (a heartbeat that stays away).
 LOOK_AGAIN_S = 2.0
 _OBSERVED = "observed:"
@@ -32,6 +38,11 @@ class Frame:
     event: str = ""
     data: str
     is_last: bool = False
+
+    @cached_property
+    def encoded(self) -> bytes:
+        """As it goes over the wire, made once for all who watch: it has a thousand lines, and they may be hundreds."""
+        return ServerSentEvent(event=self.event or None, data=self.data).encode()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,11 +88,15 @@ class _Shared:
         try:
             async with changes.subscribe(self.wants) as subscription:
                 while True:
+                    began, busy_before_s = time.monotonic(), time.thread_time()
                     took_s, seen = await self._look()
                     if self.frame is not None and self.frame.is_last:
                         return
                     # Coalesced: however many changes there were meanwhile, the next frame shows them all.
                     await asyncio.sleep(max(1 / seen.frames_per_s, took_s / _SHARE_OF_TIME) - took_s)
+                    busy_s, passed_s = time.thread_time() - busy_before_s, time.monotonic() - began
+                    rest_s = busy_s / (1 - _SHARE_LEFT_TO_OTHERS) - passed_s
+                    await asyncio.sleep(min(LOOK_AGAIN_S, max(0.0, rest_s)))
                     await self._changed_or_asked(subscription, seen.look_again_s or LOOK_AGAIN_S)
         finally:
             async with self.came:

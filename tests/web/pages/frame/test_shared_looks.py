@@ -138,6 +138,38 @@ async def test_however_much_changes_a_look_is_taken_so_often_and_no_oftener(fram
     assert time.monotonic() - began >= 3 / frames_per_s
 
 
+async def test_handing_a_frame_to_many_viewers_leaves_half_of_the_time_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks, feed, thing = SharedLooks(), Feed(), Thing()
+    busy_s, frames = 0.4, 3
+    spent_s = 0.0
+    monkeypatch.setattr("app.web.pages.frame.shared_looks.time.thread_time", lambda: spent_s)
+
+    async def take() -> Seen:
+        return replace(await thing.take(), frames_per_s=10)
+
+    async with watching(looks, take, feed, number=1) as [viewer]:
+        began = time.monotonic()
+        for number in range(frames):
+            thing.is_now = str(number)
+            feed.tell("pipeline:other")
+            assert await viewer.newer(timeout_s=10 * LOOK_AGAIN_S) == Frame(data=str(number))
+            spent_s += busy_s
+    assert time.monotonic() - began >= 2 * (frames - 1) * busy_s
+
+
+async def test_a_frame_is_encoded_once_for_all_viewers() -> None:
+    looks, feed, thing = SharedLooks(), Feed(), Thing()
+    thing.is_now = "two\nlines"
+    async with watching(looks, thing.take, feed, number=20) as viewers:
+        frames = await asyncio.gather(*(viewer.newer(timeout_s=SOON_S) for viewer in viewers))
+    encoded = [frame.encoded for frame in frames if frame is not None]
+    assert encoded[0] == b"data: two\r\ndata: lines\r\n\r\n"
+    assert len(encoded) == len(viewers)
+    assert len({id(one) for one in encoded}) == 1
+
+
 async def test_silence_is_looked_at_too() -> None:
     thing, feed = Thing(), Feed()
     async with watching(SharedLooks(), thing.take, feed, number=1) as [viewer]:
