@@ -179,6 +179,18 @@ async def test_silence_is_looked_at_too() -> None:
         assert seen == Frame(data="silent")
 
 
+async def test_what_nobody_announces_is_looked_at_again_as_soon_as_the_look_asks_for() -> None:
+    looks, feed, thing = SharedLooks(), Feed(), Thing()
+
+    async def take() -> Seen:
+        return replace(await thing.take(), look_again_s=SOON_S / 10)
+
+    async with watching(looks, take, feed, number=1) as viewers:
+        assert await newest(viewers) == {"first"}
+        thing.is_now = "silent"
+        assert await newest(viewers) == {"silent"}
+
+
 async def test_nobody_looks_when_the_last_viewer_has_gone() -> None:
     thing, feed, looks = Thing(), Feed(), SharedLooks()
     async with watching(looks, thing.take, feed, number=2) as viewers:
