@@ -141,8 +141,7 @@ class TaskLoop:
             self._settling.require_rewind()
             raise trouble
         self._source_topics.look()
-        if self._source_topics.obstacle is not None:
-            self._progress.last_error = self._source_topics.obstacle
+        self._tell_obstacle()
         for error in errors:
             self._heed_client_error(error)
         if self._settling.is_needed:
@@ -294,12 +293,14 @@ class TaskLoop:
         fresh = self._settling.step()
         if fresh is not None:
             self._checkpoints.producer = fresh
-        if self._settling.obstacle is not None:
-            self._progress.last_error = self._settling.obstacle
+        self._tell_obstacle()
         if self._settling.lasts_s >= VISIBLE_WAIT_S and self._progress.state in (TaskState.RUNNING, TaskState.PAUSED):
             self._progress.enter(TaskState.BACKING_OFF, now=self._clock())
         if not self._settling.is_needed:
             self._positions.clear()
+
+    def _tell_obstacle(self) -> None:
+        self._progress.obstacle = self._settling.obstacle or self._source_topics.obstacle
 
     def _heed_client_error(self, error: KafkaError) -> None:
         if error.fatal():

@@ -66,7 +66,7 @@ def run_task(specification: TaskSpecification, control: Control, *, transform: T
             control.event(EventKind.SUPERSEDED, message)
         except Exception as error:
             # What was done since the last snapshot counts too; whoever hears of the error adds what it means.
-            progress.last_error = str(error)
+            progress.last_error, progress.obstacle = str(error), None
             progress.enter(TaskState.FAILED, now=time.monotonic())
             raise
         finally:

@@ -17,11 +17,15 @@ INTERVAL_S = 0.5
 
 
 class Progress:
-    """Keeps the state and publishes a snapshot: at once when the state changes, else every half second."""
+    """Keeps the state and publishes a snapshot: at once when the state changes, else every half second.
+
+    last_error: what went wrong last; it stays. obstacle: what is waited for now; said in its place while it lasts.
+    """
 
     def __init__(self, control: Control, tally: Tally) -> None:
         self.latency = LatencyWindow()
         self.last_error: str | None = None
+        self.obstacle: str | None = None
         self._control = control
         self._tally = tally
         self._state = TaskState.STARTING
@@ -110,7 +114,7 @@ class Progress:
                 commit_latency_p50_ms=self.latency.quantile_ms(0.50),
                 commit_latency_p99_ms=self.latency.quantile_ms(0.99),
                 open_transaction_age_ms=None if opened_at is None else int((now - opened_at) * 1000),
-                last_error=self.last_error,
+                last_error=self.obstacle or self.last_error,
             )
         )
 
