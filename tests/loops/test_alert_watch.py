@@ -1,0 +1,128 @@
+"""What the observer sees for too long is told once, by whichever server watches, and resolved once."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from app.db.database import Database
+from app.domain.alerts.conditions import Bounds
+from app.domain.hanging.hanging_transaction import Ended, Ending
+from app.domain.journals.live_transactions import LiveTransaction
+from app.domain.observing.live_cluster import JOURNALS
+from app.domain.observing.snapshot import JournalStatus, Phase, Snapshot
+from app.domain.webhooks.webhook import Webhook
+from app.loops.alert_watch import AlertWatch
+from app.services import hanging
+from app.services.observing.observations import Observations
+from tests.domain.fencing_events.coordinator import Coordinator
+from tests.support.control_plane import CLUSTER, ControlPlane
+from tests.support.hanging_samples import hanging_transaction
+
+
+@pytest.fixture
+def plane(database: Database) -> ControlPlane:
+    return ControlPlane(database)
+
+
+class Clock:
+    def __init__(self, plane: ControlPlane) -> None:
+        self._plane = plane
+
+    def now(self):
+        return self._plane.now
+
+
+def watch_of(plane: ControlPlane, observations: Observations) -> AlertWatch:
+    return AlertWatch(
+        unit_of_work=plane.database.unit_of_work,
+        observations=observations,
+        clock=Clock(plane),
+        bounds=Bounds(transaction_open=timedelta(seconds=120), observer=timedelta(seconds=60)),
+    )
+
+
+def publish(plane: ControlPlane, observations: Observations, *transactions: LiveTransaction) -> None:
+    now_ms = int(plane.now.timestamp() * 1000)
+    first, second = (
+        JournalStatus(topic=topic, phase=Phase.LIVE, phase_since_ms=now_ms, as_of_ms=now_ms) for topic in JOURNALS
+    )
+    observations.publish(
+        Snapshot(
+            cluster=CLUSTER,
+            number=now_ms,
+            at_ms=now_ms,
+            transaction_journal=first,
+            group_journal=second,
+            transactions={one.transactional_id: one for one in transactions},
+        )
+    )
+
+
+async def types(plane: ControlPlane) -> list[str]:
+    async with plane.uow() as uow:
+        return [one.type for one in reversed((await uow.deliveries.list("pager", after=None, limit=100)).items)]
+
+
+async def with_webhook(plane: ControlPlane) -> None:
+    await plane.cluster()
+    async with plane.uow() as uow:
+        await uow.webhooks.add(
+            Webhook(
+                name="pager",
+                url="https://hooks.example.com/",
+                secrets=("file:pager",),
+                created_at=plane.now,
+                created_by="anna",
+            )
+        )
+        await uow.commit()
+
+
+async def test_open_transaction_is_raised_and_resolved_once_also_by_the_next_server(plane: ControlPlane) -> None:
+    await with_webhook(plane)
+    observations = Observations(is_on=True)
+    coordinator = Coordinator(now_ms=int(plane.now.timestamp() * 1000))
+    coordinator.begin()
+    plane.pass_time(100)
+    for _ in range(2):
+        publish(plane, observations, coordinator.live)
+        await watch_of(plane, observations).turn()
+    assert await types(plane) == ["transaction_open.raised"]
+    coordinator.commit()
+    for _ in range(2):
+        publish(plane, observations, coordinator.live)
+        await watch_of(plane, observations).turn()
+    assert await types(plane) == ["transaction_open.raised", "transaction_open.resolved"]
+
+
+async def test_blindness_is_raised_after_a_while_and_keeps_what_was_raised(plane: ControlPlane) -> None:
+    await with_webhook(plane)
+    observations = Observations(is_on=True)
+    coordinator = Coordinator(now_ms=int(plane.now.timestamp() * 1000))
+    coordinator.begin()
+    plane.pass_time(100)
+    publish(plane, observations, coordinator.live)
+    watch = watch_of(plane, observations)
+    await watch.turn()
+    # Nothing is published any more: what it knows grows old.
+    plane.pass_time(61)
+    await watch.turn()
+    await watch.turn()
+    assert await types(plane) == ["transaction_open.raised", "observer_behind.raised", "observer_behind.raised"]
+
+
+async def test_hanging_transaction_is_told_when_it_is_found_and_when_it_is_ended(plane: ControlPlane) -> None:
+    await with_webhook(plane)
+    for _ in range(2):
+        async with plane.uow() as uow:
+            await hanging.record_found(uow, [hanging_transaction()], now=plane.now)
+            await uow.commit()
+    assert await types(plane) == ["transaction_hanging.raised"]
+    ended = Ended(transaction=hanging_transaction(), ending=Ending.ABORTED, at_ms=int(plane.now.timestamp() * 1000))
+    for _ in range(2):
+        async with plane.uow() as uow:
+            await hanging.record_ended(uow, [ended], now=plane.now)
+            await uow.commit()
+    assert await types(plane) == ["transaction_hanging.raised", "transaction_hanging.resolved"]
