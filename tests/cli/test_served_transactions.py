@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -9,11 +10,14 @@ import pytest
 from rich.console import Console, RenderableType
 
 from app.cli.client import Client
-from app.cli.transactions import served
+from app.cli.transactions import listing, served
 from app.cli.transactions.served import ServedCluster
 from app.domain.journals import group_records
+from app.domain.journals.live_transactions import LiveTransaction
+from app.domain.journals.transaction_state import TransactionStatus
 from app.domain.observing.live_cluster import LiveCluster
 from app.domain.observing.snapshot import Phase
+from app.domain.observing.transaction_list import TransactionSort
 from app.domain.transactions.mapping import TransactionalIdOwner
 from app.services.observing.groups import GroupDetail as DomainGroupDetail
 from app.services.observing.transactions import ObservedTransaction
@@ -25,6 +29,7 @@ from tests.support.observing import (
     cluster,
     generation_batch,
     hear,
+    live_transaction,
     offset_batch,
     state_of,
     transaction_batch,
@@ -117,3 +122,44 @@ def test_a_name_of_odd_characters_is_one_part_of_the_address() -> None:
 
     found = ServedCluster(cast(Client, One()), "c").one("transactional-ids", "a/b ?#")
     assert found == {"path": "/clusters/c/transactional-ids/a%2Fb%20%3F%23"}
+
+
+class Known:
+    """A look of a command of its own at ids that are known already."""
+
+    source, remark = "__transaction_state", ""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        states = {
+            "idle": state_of(TransactionStatus.COMPLETE_COMMIT, changed_ms=3),
+            "old": state_of(start_ms=1, changed_ms=1),
+            "young": state_of(start_ms=2, changed_ms=2),
+            "gone": state_of(TransactionStatus.DEAD, changed_ms=4),
+        }
+        self._ids = {name: live_transaction(name, state) for name, state in states.items()}
+
+    def ids(self) -> dict[str, LiveTransaction]:
+        return self._ids
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, ["old", "young", "gone", "idle"]),
+        ({"limit": 3}, ["old", "young", "gone"]),
+        ({"only_open": True}, ["old", "young"]),
+        ({"open_for": 1e9}, ["old", "young"]),
+        ({"open_for": 1e12}, []),
+        ({"state": "Dead"}, ["gone"]),
+        ({"match": "O", "sort": TransactionSort.ID}, ["gone", "old", "young"]),
+        ({"sort": TransactionSort.CHANGED}, ["gone", "idle", "young", "old"]),
+    ],
+    ids=str,
+)
+def test_ids_of_a_strange_cluster_are_chosen_as_the_server_does_it(
+    options: dict[str, Any], expected: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(listing, "Look", Known)
+    listing.transactions(bootstrap_server="127.0.0.1:1", as_json=True, **options)
+    found = json.loads(capsys.readouterr().out)
+    assert [item["transactional_id"] for item in found["items"]] == expected
