@@ -31,12 +31,13 @@ from app.domain.journals.group_records import (
 )
 from app.domain.journals.live_groups import Committed, GroupState, LiveGroup, LiveMember
 from app.domain.observing.group_list import members_of
-from app.kafka.group_client import ConsumerGroupDescribeRequest
+from app.kafka.group_client import ConsumerGroupDescribeRequest, StreamsGroupDescribeRequest
 from app.kafka.raw_client import error_of, errors, is_transient
 
 _GROUPS_IN_A_REQUEST = 200
 _CONSUMER = "consumer"
 _CLASSIC = "classic"
+_STREAMS = "streams"
 _DEAD = "Dead"
 _GROUP_ID_NOT_FOUND = 69
 _UNSTABLE_OFFSET_COMMIT = 88
@@ -47,6 +48,7 @@ _DESCRIBE_VERSION = 5
 _List: Any = ListGroupsRequest
 _Describe: Any = DescribeGroupsRequest
 _DescribeModern: Any = ConsumerGroupDescribeRequest
+_DescribeStreams: Any = StreamsGroupDescribeRequest
 _Offsets: Any = OffsetFetchRequest
 
 
@@ -78,7 +80,7 @@ class _Refusals:
 def describe_all(
     send: Callable[[Any, int], Any], broker_ids: Sequence[int], *, is_wanted: Callable[[str], bool]
 ) -> DescribedGroups:
-    """Every wanted group that may be described; classic and KIP-848 ones, as the journal's decoder reads them.
+    """Every wanted group that may be described, but for share groups, as the journal's decoder reads them.
 
     Args:
         send: gives a broker's answer to a request, or raises a KafkaError of the library's in bounded time.
@@ -100,9 +102,13 @@ def describe_all(
     return DescribedGroups(found, (*missing, *refusals.sentences()))
 
 
-def _is_read(listed: Any) -> bool:
+def _kind(listed: Any) -> str:
     # Brokers before 3.8 have classic groups only, and do not say so.
-    return (listed.group_type or _CLASSIC).lower() in (_CLASSIC, _CONSUMER) and listed.group_state != _DEAD
+    return (listed.group_type or _CLASSIC).lower()
+
+
+def _is_read(listed: Any) -> bool:
+    return _kind(listed) in _GROUPS and listed.group_state != _DEAD
 
 
 def _in_parts(listed: Sequence[Any]) -> Iterator[Sequence[Any]]:
@@ -112,31 +118,32 @@ def _in_parts(listed: Sequence[Any]) -> Iterator[Sequence[Any]]:
 
 def _described(send: Callable[[Any], Any], listed: Sequence[Any], refusals: _Refusals) -> dict[str, LiveGroup]:
     """Each as its description has it; one that may only be listed as the list has it."""
-    modern = {one.group_id for one in listed if (one.group_type or "").lower() == _CONSUMER}
-    classic = [one.group_id for one in listed if one.group_id not in modern]
+    kinds = {one.group_id: _kind(one) for one in listed}
+    names = {kind: sorted(name for name, its in kinds.items() if its == kind) for kind in _GROUPS}
     answers: list[Any] = []
-    if modern:
-        answers += send(_DescribeModern(group_ids=sorted(modern), include_authorized_operations=False)).groups
-    if classic:
-        request = _Describe(groups=classic, include_authorized_operations=False, max_version=_DESCRIBE_VERSION)
+    for kind, describe in ((_CONSUMER, _DescribeModern), (_STREAMS, _DescribeStreams)):
+        if names[kind]:
+            answers += send(describe(group_ids=names[kind], include_authorized_operations=False)).groups
+    if names[_CLASSIC]:
+        request = _Describe(groups=names[_CLASSIC], include_authorized_operations=False, max_version=_DESCRIBE_VERSION)
         answers += send(request).groups
-    groups = {one.group_id: _listed_group(one, is_modern=one.group_id in modern) for one in listed}
+    groups = {one.group_id: _listed_group(one, kinds[one.group_id]) for one in listed}
     for one in answers:
         if one.error_code != 0:
             refusals.note("the description", one.group_id, one.error_code)
         elif one.group_state == _DEAD:
             del groups[one.group_id]
         else:
-            groups[one.group_id] = _modern_group(one) if one.group_id in modern else _classic_group(one)
+            groups[one.group_id] = _GROUPS[kinds[one.group_id]](one)
     return groups
 
 
-def _listed_group(one: Any, *, is_modern: bool) -> LiveGroup:
-    told = ClassicGroup(one.protocol_type, -1)
+def _listed_group(one: Any, kind: str) -> LiveGroup:
     return LiveGroup(
         one.group_id,
-        classic=None if is_modern else told,
-        epoch=-1 if is_modern else None,
+        classic=ClassicGroup(one.protocol_type, -1) if kind == _CLASSIC else None,
+        epoch=None if kind == _CLASSIC else -1,
+        subtopologies={} if kind == _STREAMS else None,
         answered_state=_state(one.group_state),
     )
 
@@ -177,14 +184,53 @@ def _modern_member(member: Any) -> LiveMember:
         for topic in assignment.topic_partitions:
             yield _topic_id(topic.topic_id), tuple(topic.partitions)
 
+    return _member(
+        member,
+        owned=partitions(member.assignment),
+        target=partitions(member.target_assignment),
+        topics=tuple(member.subscribed_topic_names),
+        pattern=member.subscribed_topic_regex,
+    )
+
+
+def _streams_group(one: Any) -> LiveGroup:
+    def tasks(assignment: Any) -> Iterator[tuple[str, tuple[int, ...]]]:
+        for some in assignment.active_tasks:
+            yield some.subtopology_id, tuple(some.partitions)
+
+    subtopologies = () if one.topology is None else one.topology.subtopologies or ()
+    return LiveGroup(
+        one.group_id,
+        epoch=one.group_epoch,
+        target_epoch=one.assignment_epoch,
+        members={
+            member.member_id: _member(member, owned=tasks(member.assignment), target=tasks(member.target_assignment))
+            for member in one.members
+        },
+        subtopologies={
+            part.subtopology_id: (*part.source_topics, *(topic.name for topic in part.repartition_source_topics))
+            for part in subtopologies
+        },
+        answered_state=_state(one.group_state),
+    )
+
+
+def _member(
+    member: Any,
+    *,
+    owned: Iterator[tuple[str, tuple[int, ...]]],
+    target: Iterator[tuple[str, tuple[int, ...]]],
+    topics: tuple[str, ...] = (),
+    pattern: str | None = None,
+) -> LiveMember:
     return LiveMember(
         metadata=Member(
             instance_id=member.instance_id,
             rack_id=member.rack_id,
             client_id=member.client_id,
             client_host=member.client_host,
-            subscribed_topics=tuple(member.subscribed_topic_names),
-            subscribed_pattern=member.subscribed_topic_regex,
+            subscribed_topics=topics,
+            subscribed_pattern=pattern,
             rebalance_timeout_ms=-1,
             server_assignor=None,
         ),
@@ -192,11 +238,14 @@ def _modern_member(member: Any) -> LiveMember:
             member_epoch=member.member_epoch,
             previous_member_epoch=-1,
             state=MemberState.UNKNOWN,
-            assigned=tuple(EpochedPartitions(*one) for one in partitions(member.assignment)),
+            assigned=tuple(EpochedPartitions(*one) for one in owned),
             pending_revocation=(),
         ),
-        target=TargetAssignment(tuple(TopicIdPartitions(*one) for one in partitions(member.target_assignment))),
+        target=TargetAssignment(tuple(TopicIdPartitions(*one) for one in target)),
     )
+
+
+_GROUPS = {_CLASSIC: _classic_group, _CONSUMER: _modern_group, _STREAMS: _streams_group}
 
 
 def _add_offsets(send: Callable[[Any], Any], groups: Mapping[str, LiveGroup], refusals: _Refusals) -> None:

@@ -30,10 +30,12 @@ T = TypeVar("T")
 
 _MESSAGES = "app.kafka.messages"
 _CONSUMER_GROUP_DESCRIBE = 69
+_STREAMS_GROUP_DESCRIBE = 89
 _UNSUPPORTED_VERSION = 35
 _GROUP_ID_NOT_FOUND = 69
 _UNSTABLE_OFFSET_COMMIT = 88
 _RETRY_S = 0.1
+_DEAD = "Dead"
 _HAS_MEMBERS = ("UnknownMemberIdError", "IllegalGenerationError", "RebalanceInProgressError", "FencedMemberEpochError")
 
 
@@ -42,6 +44,14 @@ class ConsumerGroupDescribeRequest(ApiMessage, load_json=_MESSAGES):
 
 
 class ConsumerGroupDescribeResponse(ApiMessage, load_json=_MESSAGES):
+    """Registers itself as the answer to the request above."""
+
+
+class StreamsGroupDescribeRequest(ApiMessage, load_json=_MESSAGES):
+    """KIP-1071: groups of Kafka Streams with `group.protocol=streams`."""
+
+
+class StreamsGroupDescribeResponse(ApiMessage, load_json=_MESSAGES):
     """Registers itself as the answer to the request above."""
 
 
@@ -99,18 +109,35 @@ class GroupClient(RawClient):
     def describe(self, group: str) -> GroupDescription:
         """Asked as a KIP-848 group first: a group is only known to the question of its own protocol."""
         coordinator = self._manager.run(self._coordinator, group)
-        if _CONSUMER_GROUP_DESCRIBE in self._manager.broker_version_data.api_versions:
-            request = ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)  # pyright: ignore
-            found = self.send(request, coordinator).groups[0]
-            if found.error_code == 0:
-                return _description(group, "consumer", found.group_state, found.members)
-            if found.error_code not in (_GROUP_ID_NOT_FOUND, _UNSUPPORTED_VERSION):
-                raise error_of(found.error_code, found.error_message)
+        # To the others it is "Dead", so those of Kafka Streams are asked for last.
+        return (
+            self._described(ConsumerGroupDescribeRequest, _CONSUMER_GROUP_DESCRIBE, "consumer", group, coordinator)
+            or self._classic(group, coordinator)
+            or self._described(StreamsGroupDescribeRequest, _STREAMS_GROUP_DESCRIBE, "streams", group, coordinator)
+            or _description(group, "", _DEAD, ())
+        )
+
+    def _described(
+        self, message: Any, api_key: int, protocol: str, group: str, coordinator: int
+    ) -> GroupDescription | None:
+        """None for a group of another protocol, or where the brokers do not know this one."""
+        if api_key not in self._manager.broker_version_data.api_versions:
+            return None
+        found = self.send(message(group_ids=[group], include_authorized_operations=False), coordinator).groups[0]
+        if found.error_code in (_GROUP_ID_NOT_FOUND, _UNSUPPORTED_VERSION):
+            return None
+        if found.error_code != 0:
+            raise error_of(found.error_code, found.error_message)
+        return _description(group, protocol, found.group_state, found.members)
+
+    def _classic(self, group: str, coordinator: int) -> GroupDescription | None:
         answer = self._client.describe_groups([group], group_coordinator_id=coordinator)[group]
         state = str(answer["group_state"])
-        if answer["error"] is not None and state != "Dead":
+        if state == _DEAD:
+            return None
+        if answer["error"] is not None:
             raise errors.BrokerResponseError(answer["error"])
-        return _description(group, "classic" if state != "Dead" else "", state, answer["members"])
+        return _description(group, "classic", state, answer["members"])
 
     def members(self, groups: Collection[str]) -> dict[str, tuple[GroupMember, ...]]:
         """Of each group that may be looked at."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.domain.journals import group_records
-from app.domain.journals.live_groups import GroupKind, LiveGroups
+from app.domain.journals.live_groups import LiveGroups
 from app.domain.journals.live_transactions import LiveTransactions
 from app.domain.journals.transaction_state import TOPIC as TRANSACTIONS
 from app.embedded.kafka import KafkaCluster
@@ -88,5 +88,5 @@ def _assert_offsets_agree(stage: Stage, groups: LiveGroups) -> None:
         # The column before these two is empty for a group without members.
         *_, state, member_count = describe(group, "--state").split()
         assert state == live.state
-        members = live.members if live.kind is GroupKind.CONSUMER else (live.classic.members if live.classic else ())
+        members = live.members if live.has_epoch else (live.classic.members if live.classic else ())
         assert member_count == str(len(members))

@@ -10,15 +10,18 @@ from pathlib import Path
 import pytest
 
 from app.domain.fencing_events.fencing_event import Cause
-from app.domain.journals.group_records import TopicPartitions, decode_assignment
-from app.domain.journals.live_groups import GroupState, LiveGroup
+from app.domain.journals import group_records
+from app.domain.journals.live_groups import GroupKind, GroupState, LiveGroup
 from app.domain.journals.live_transactions import ClientProtocol, LiveTransaction, StepKind
-from app.domain.journals.transaction_state import TransactionStatus
+from app.domain.journals.transaction_state import TopicPartitions, TransactionStatus
+from app.domain.observing.group_list import members_of
 from app.domain.observing.snapshot import Snapshot
 from app.domain.stuck.facts import KnownTransaction
 from app.embedded.kafka import KafkaCluster
 from app.kafka.attempt import Attempt
+from app.kafka.group_client import ask
 from app.kafka.transactions.client import TransactionClient
+from tests.kafka.test_observed_journals import tail_of
 from tests.support.journal_events import causes_of
 from tests.support.kafka_tools import compile_streams_program, running_program
 from tests.support.pipelines import TestPipeline
@@ -53,12 +56,27 @@ def shown(live: LiveTransaction) -> tuple[object, ...]:
     return (state.status.word, state.producer_id, state.producer_epoch, state.timeout_ms)
 
 
+def protocol_of(servers: str, group: str) -> str:
+    """As its coordinator describes it, with its one member."""
+    attempt = Attempt(servers, _DEADLINE_S)
+    described = ask({"bootstrap.servers": servers}, attempt, group, lambda client: client.describe(group))
+    assert (described.state, len(described.members)) == ("Stable", 1)
+    assert described.members[0].client_id.startswith(group)
+    return described.protocol
+
+
+def polled(kafka: KafkaCluster, group: str) -> LiveGroup:
+    """By admin calls, as where the journal may not be read."""
+    with tail_of(kafka, group_records.TOPIC) as tail:
+        return tail.ask_group_coordinators(is_wanted=lambda name: name == group).found[group]
+
+
 def assert_shown(group: LiveGroup, topic: str) -> None:
+    """One member that owns the topic's one partition, and a position there."""
     assert group.state is GroupState.STABLE
-    assert group.classic is not None
-    (member,) = group.classic.members
-    assert decode_assignment(member.assignment) == (TopicPartitions(topic, (0,)),)
-    assert group.offsets[topic, 0].producer_id >= 0
+    (member,) = members_of(group)
+    assert (member.owned, member.target) == ((TopicPartitions(topic, (0,)),),) * 2
+    assert group.offsets.keys() == {(topic, 0)}
 
 
 @pytest.mark.slow
@@ -93,7 +111,13 @@ def test_kafka_streams_and_our_loop_are_told_apart_from_fencing(kafka: KafkaClus
             ((fresh_id, _),) = _ids_of(seen, fresh_app).items()
             assert re.fullmatch(rf"{kept_app}-[0-9a-f-]{{36}}-1", kept_id)
             assert answers(servers, [kept_id]) == {kept_id: shown(kept)}
-            assert_shown(seen.groups[kept_app], pipeline.source)
+            for group, kind in ((kept_app, GroupKind.CLASSIC), (fresh_app, GroupKind.STREAMS)):
+                assert polled(kafka, group).kind is seen.groups[group].kind is kind
+                assert_shown(seen.groups[group], pipeline.source)
+                assert seen.groups[group].offsets[pipeline.source, 0].producer_id >= 0
+                assert_shown(polled(kafka, group), pipeline.source)
+            assert not seen.group_journal.unreadable
+            assert [protocol_of(servers, group) for group in (kept_app, fresh_app)] == ["classic", "streams"]
         ours.wait_for_records(_RECORDS + 1)
         # Killed. The next process copies everything.
         with running_program(_PROGRAM, class_path, *arguments, "nothing", output=tmp_path / "second.txt"):

@@ -5,10 +5,16 @@ TEST_BROKER_SETTINGS = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
     # `__transaction_state` keeps its 50 partitions: decoders hash with that number.
     "offsets.topic.num.partitions": "10",
-    # In classic groups a client asks for its session; in KIP-848 groups the broker says it (45 s by default).
+    # In classic groups a client asks for its session; in those of KIP-848 and of Streams the broker says it (45 s by
+    # default).
     "group.min.session.timeout.ms": "1000",
     "group.consumer.min.session.timeout.ms": "1000",
     "group.consumer.session.timeout.ms": "10000",
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "500",
+    "group.streams.initial.rebalance.delay.ms": "0",
+    "group.streams.min.session.timeout.ms": "1000",
+    "group.streams.session.timeout.ms": "3000",
+    "group.streams.min.heartbeat.interval.ms": "100",
+    "group.streams.heartbeat.interval.ms": "500",
 }

@@ -19,7 +19,7 @@ from app.cli.transactions.operations import RegisteredCluster, check_named
 from app.cli.transactions.served import ServedCluster, group_detail, groups_table
 from app.domain.errors import UnavailableError
 from app.domain.journals import group_records
-from app.domain.journals.live_groups import Committed, GroupKind, LiveGroup, LiveGroups
+from app.domain.journals.live_groups import Committed, LiveGroup, LiveGroups
 from app.domain.stuck.wording import count, span
 from app.kafka.transactions.journals import ask_group_coordinators, catch_up_groups
 
@@ -195,7 +195,7 @@ def _producer(committed: Committed) -> str | None:
 
 
 def member_count(one: LiveGroup) -> int:
-    if one.kind is GroupKind.CONSUMER:
+    if one.has_epoch:
         return len(one.members)
     return len(one.classic.members) if one.classic is not None else 0
 

@@ -18,7 +18,7 @@ from app.domain.fencing_events.evidence import (
 from app.domain.fencing_events.fencing_event import Case, FencingEvent, FencingKey, FencingKind, Verdict
 from app.domain.fencing_events.marker_verdict import judge_marker, record_beside
 from app.domain.fencing_events.membership_verdict import is_about_membership, judge_membership
-from app.domain.journals.live_groups import GroupKind, LiveGroup
+from app.domain.journals.live_groups import LiveGroup
 from app.domain.journals.live_transactions import LiveTransaction
 from app.domain.journals.record_batch import MarkerType
 from app.domain.runs.task import EventKind
@@ -93,7 +93,7 @@ def generations_of(group: LiveGroup) -> tuple[GroupRecord, ...]:
         GroupRecord(
             group=group.group,
             number=reached.number,
-            is_epoch=group.kind is GroupKind.CONSUMER,
+            is_epoch=group.has_epoch,
             members=reached.members,
             partition=group.partition,
             offset=reached.journal_offset,

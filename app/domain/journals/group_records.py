@@ -1,8 +1,8 @@
 """What the group coordinator writes into `__consumer_offsets`: bytes to records, and back.
 
 A key begins with its type, which says what the record is about; a null value is a tombstone. Types 0 and 1 are offset
-commits, 2 is a classic group, 3 to 8 and 16 belong to KIP-848 groups. Those of share groups and Streams groups are not
-read. Whatever cannot be read is an `Undecodable`, never an exception.
+commits, 2 is a classic group, 3 to 8 and 16 belong to KIP-848 groups, 17 to 23 to Streams groups. Those of share groups
+are not read. Whatever cannot be read is an `Undecodable`, never an exception.
 Source: Kafka, group-coordinator/src/main/resources/common/message/*{Key,Value}.json (tests compare with 3.9 and 4.3),
 and clients/src/main/resources/common/message/ConsumerProtocolAssignment.json.
 """
@@ -15,6 +15,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from app.domain.journals import streams_records
+from app.domain.journals.streams_records import (
+    StreamsCurrentAssignment,
+    StreamsGroupEpoch,
+    StreamsMember,
+    StreamsTargetAssignment,
+    StreamsTopology,
+)
 from app.domain.journals.transaction_state import TopicPartitions
 from app.domain.journals.wire_format import (
     BYTES,
@@ -28,7 +36,7 @@ from app.domain.journals.wire_format import (
     Array,
     Enumeration,
 )
-from app.domain.journals.wire_message import Field, Layout, Message, TaggedStructure, Undecodable, message_of
+from app.domain.journals.wire_message import Field, Layout, Message, NullableStructure, Undecodable, message_of
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -49,10 +57,18 @@ class RecordType(IntEnum):
     TARGET_ASSIGNMENT = 7
     CURRENT_ASSIGNMENT = 8
     PATTERN = 16
+    STREAMS_GROUP_EPOCH = 17
+    STREAMS_MEMBER = 19
+    STREAMS_TARGET_ASSIGNMENT_EPOCH = 20
+    STREAMS_TARGET_ASSIGNMENT = 21
+    STREAMS_CURRENT_ASSIGNMENT = 22
+    STREAMS_TOPOLOGY = 23
 
 
 class GroupRecordKey(msgspec.Struct, frozen=True, gc=False):
-    """What a record is about. Offset commits have topic and partition, 5, 7 and 8 a member, 16 a pattern."""
+    """What a record is about. Offset commits have topic and partition, a member's (5, 7, 8; 19, 21, 22) its id, 16 a
+    pattern.
+    """
 
     group: str
     topic: str = ""
@@ -208,6 +224,11 @@ GroupRecordValue = (
     | TargetAssignment
     | CurrentAssignment
     | Pattern
+    | StreamsGroupEpoch
+    | StreamsMember
+    | StreamsTargetAssignment
+    | StreamsCurrentAssignment
+    | StreamsTopology
 )
 
 
@@ -236,6 +257,12 @@ KEY = Message[GroupRecordKey](
         RecordType.TARGET_ASSIGNMENT: _MEMBER_KEY,
         RecordType.CURRENT_ASSIGNMENT: _MEMBER_KEY,
         RecordType.PATTERN: _key(Field("pattern", STRING, kafka="regularExpression")),
+        RecordType.STREAMS_GROUP_EPOCH: _key(),
+        RecordType.STREAMS_MEMBER: _MEMBER_KEY,
+        RecordType.STREAMS_TARGET_ASSIGNMENT_EPOCH: _key(),
+        RecordType.STREAMS_TARGET_ASSIGNMENT: _MEMBER_KEY,
+        RecordType.STREAMS_CURRENT_ASSIGNMENT: _MEMBER_KEY,
+        RecordType.STREAMS_TOPOLOGY: _key(),
     }
 )
 
@@ -316,7 +343,7 @@ _MEMBER = Layout(
         Field("subscribed_pattern", NULLABLE_STRING, kafka="subscribedTopicRegex"),
         Field("rebalance_timeout_ms", INT32),
         Field("server_assignor", NULLABLE_STRING),
-        Field("classic", TaggedStructure(_CLASSIC_METADATA), tag=0, kafka="classicMemberMetadata"),
+        Field("classic", NullableStructure(_CLASSIC_METADATA, null=b"\0"), tag=0, kafka="classicMemberMetadata"),
     ),
 )
 _TOPIC_ID_PARTITIONS = Layout(TopicIdPartitions, (Field("topic_id", UUID), Field("partitions", Array(INT32))))
@@ -340,8 +367,14 @@ _CURRENT_ASSIGNMENT = Layout(
 )
 
 
+_TARGET_ASSIGNMENT_EPOCH = Layout(
+    TargetAssignmentEpoch,
+    (Field("assignment_epoch", INT32), Field("assigned_ms", INT64, tag=0, kafka="assignmentTimestamp")),
+)
+
+
 def _flexible(layout: Layout[T]) -> Message[T]:
-    """Of KIP-848: one version, compact from the beginning."""
+    """Of KIP-848 and KIP-1071: one version, compact from the beginning."""
     return message_of(layout, flexible_since=0)
 
 
@@ -355,12 +388,7 @@ VALUES: dict[int, Message[Any]] = {
     ),
     RecordType.PARTITION_METADATA: _flexible(Layout(PartitionMetadata, (Field("topics", Array(_TOPIC_METADATA)),))),
     RecordType.MEMBER: _flexible(_MEMBER),
-    RecordType.TARGET_ASSIGNMENT_EPOCH: _flexible(
-        Layout(
-            TargetAssignmentEpoch,
-            (Field("assignment_epoch", INT32), Field("assigned_ms", INT64, tag=0, kafka="assignmentTimestamp")),
-        )
-    ),
+    RecordType.TARGET_ASSIGNMENT_EPOCH: _flexible(_TARGET_ASSIGNMENT_EPOCH),
     RecordType.TARGET_ASSIGNMENT: _flexible(
         Layout(TargetAssignment, (Field("partitions", Array(_TOPIC_ID_PARTITIONS), kafka="topicPartitions"),))
     ),
@@ -375,6 +403,12 @@ VALUES: dict[int, Message[Any]] = {
             ),
         )
     ),
+    RecordType.STREAMS_GROUP_EPOCH: _flexible(streams_records.GROUP_EPOCH),
+    RecordType.STREAMS_MEMBER: _flexible(streams_records.MEMBER),
+    RecordType.STREAMS_TARGET_ASSIGNMENT_EPOCH: _flexible(_TARGET_ASSIGNMENT_EPOCH),
+    RecordType.STREAMS_TARGET_ASSIGNMENT: _flexible(streams_records.TARGET_ASSIGNMENT),
+    RecordType.STREAMS_CURRENT_ASSIGNMENT: _flexible(streams_records.CURRENT_ASSIGNMENT),
+    RecordType.STREAMS_TOPOLOGY: _flexible(streams_records.TOPOLOGY),
 }
 # A newer version has the same beginning, and is read as the newest that we know: so does Kafka.
 _ASSIGNMENT = Layout(
@@ -393,7 +427,7 @@ _read_assignment = _ASSIGNMENT.reader(0, is_flexible=False)
 
 
 def decode_key(data: bytes) -> GroupRecordKey | Undecodable:
-    """What a record is about; `Undecodable` for the types of share and Streams groups, and for those of the future."""
+    """What a record is about; `Undecodable` for the types of share groups and for those of the future."""
     return KEY.decode(data, "key")
 
 

@@ -29,17 +29,29 @@ from app.domain.journals.group_records import (
 )
 from app.domain.journals.reading import Reading
 from app.domain.journals.record_batch import MarkerType, RecordBatch, UnreadableBatch, read_marker
+from app.domain.journals.streams_members import current_of, member_of, target_of
+from app.domain.journals.streams_records import (
+    StreamsCurrentAssignment,
+    StreamsGroupEpoch,
+    StreamsMember,
+    StreamsTargetAssignment,
+    StreamsTopology,
+)
 from app.domain.journals.wire_message import Undecodable
 
 MAX_REBALANCES = 20
 
 
 class GroupKind(StrEnum):
-    """OFFSETS_ONLY: somebody commits under this name, and no member has been seen."""
+    """OFFSETS_ONLY: somebody commits under this name, and no member has been seen.
+
+    CONSUMER: KIP-848. STREAMS: KIP-1071; Kafka Streams has classic groups unless it is told otherwise.
+    """
 
     OFFSETS_ONLY = "offsets_only"
     CLASSIC = "classic"
     CONSUMER = "consumer"
+    STREAMS = "streams"
 
 
 class GroupState(StrEnum):
@@ -78,7 +90,10 @@ class Rebalance(msgspec.Struct, frozen=True):
 
 
 class LiveMember(msgspec.Struct):
-    """A member of a KIP-848 group: what it said of itself, what it owns, what it shall own."""
+    """A member of a KIP-848 or Streams group: what it said of itself, what it owns, what it shall own.
+
+    Of a Streams group these are its active tasks, each as a partition of its subtopology, in the place of the topic id.
+    """
 
     metadata: Member | None = None
     current: CurrentAssignment | None = None
@@ -93,6 +108,7 @@ class LiveGroup(msgspec.Struct):
     rebalances: the newest ones, oldest first. offsets_aborted: pending offsets that a marker threw away.
     answered_state: the coordinator's word, where it was asked; it tells no past and of a classic group no generation.
     topic_names: by topic id, as far as the coordinator told them.
+    subtopologies: of a Streams group, the topics that each reads; None of all others.
     """
 
     group: str
@@ -108,6 +124,7 @@ class LiveGroup(msgspec.Struct):
     partition: int = -1
     answered_state: GroupState | None = None
     topic_names: dict[str, str] = {}
+    subtopologies: dict[str, tuple[str, ...]] | None = None
 
     def copy(self) -> LiveGroup:
         """The group as it is now, which later records do not change."""
@@ -127,10 +144,17 @@ class LiveGroup(msgspec.Struct):
 
     @property
     def kind(self) -> GroupKind:
+        if self.subtopologies is not None:
+            return GroupKind.STREAMS
         if self.epoch is not None:
             return GroupKind.CONSUMER
         # A group without members and protocol type is one that only stores offsets.
         return GroupKind.CLASSIC if self.classic is not None and self.classic.protocol_type else GroupKind.OFFSETS_ONLY
+
+    @property
+    def has_epoch(self) -> bool:
+        """Whether it has a group epoch and members that follow it, instead of a generation."""
+        return self.kind in _WITH_EPOCH
 
     @property
     def generation(self) -> int:
@@ -159,7 +183,11 @@ class LiveGroup(msgspec.Struct):
     @property
     def is_gone(self) -> bool:
         """Nothing is left that a record told."""
-        return self.classic is None and self.epoch is None and not (self.members or self.offsets or self.pending)
+        is_told = self.classic is not None or self.epoch is not None or self.subtopologies is not None
+        return not (is_told or self.members or self.offsets or self.pending)
+
+
+_WITH_EPOCH = frozenset({GroupKind.CONSUMER, GroupKind.STREAMS})
 
 
 class _Waiting(msgspec.Struct, frozen=True, gc=False):
@@ -275,9 +303,7 @@ def _fold_record(
                 _remember(group, Rebalance(value.generation, len(value.members), at_ms, offset))
             group.classic = value
         case GroupEpoch():
-            if value.epoch != group.epoch:
-                _remember(group, Rebalance(value.epoch, len(group.members), timestamp_ms, offset))
-            group.epoch = value.epoch
+            _reach(group, value.epoch, offset, timestamp_ms)
         case TargetAssignmentEpoch():
             group.target_epoch = value.assignment_epoch
         case Member():
@@ -288,6 +314,17 @@ def _fold_record(
             _member(group, key).current = value
         case Pattern():
             group.patterns[key.pattern] = value
+        case StreamsGroupEpoch():
+            group.subtopologies = group.subtopologies or {}
+            _reach(group, value.epoch, offset, timestamp_ms)
+        case StreamsTopology():
+            group.subtopologies = {one.subtopology: one.read_topics for one in value.subtopologies}
+        case StreamsMember():
+            _member(group, key).metadata = member_of(value)
+        case StreamsTargetAssignment():
+            _member(group, key).target = target_of(value)
+        case StreamsCurrentAssignment():
+            _member(group, key).current = current_of(value)
         case _:
             # Partition metadata (3.x): the topics' own metadata tells it better.
             pass
@@ -301,14 +338,16 @@ def _forget(group: LiveGroup, key: GroupRecordKey) -> None:
             group.classic = None
         case RecordType.GROUP_EPOCH:
             group.epoch = None
-        case RecordType.TARGET_ASSIGNMENT_EPOCH:
+        case RecordType.STREAMS_GROUP_EPOCH:
+            group.epoch, group.subtopologies = None, None
+        case RecordType.TARGET_ASSIGNMENT_EPOCH | RecordType.STREAMS_TARGET_ASSIGNMENT_EPOCH:
             group.target_epoch = -1
-        case RecordType.MEMBER:
+        case RecordType.MEMBER | RecordType.STREAMS_MEMBER:
             # Its other tombstones come first, and may have been compacted away.
             group.members.pop(key.member_id, None)
-        case RecordType.TARGET_ASSIGNMENT if key.member_id in group.members:
+        case RecordType.TARGET_ASSIGNMENT | RecordType.STREAMS_TARGET_ASSIGNMENT if key.member_id in group.members:
             group.members[key.member_id].target = None
-        case RecordType.CURRENT_ASSIGNMENT if key.member_id in group.members:
+        case RecordType.CURRENT_ASSIGNMENT | RecordType.STREAMS_CURRENT_ASSIGNMENT if key.member_id in group.members:
             group.members[key.member_id].current = None
         case RecordType.PATTERN:
             group.patterns.pop(key.pattern, None)
@@ -318,6 +357,12 @@ def _forget(group: LiveGroup, key: GroupRecordKey) -> None:
 
 def _member(group: LiveGroup, key: GroupRecordKey) -> LiveMember:
     return group.members.setdefault(key.member_id, LiveMember())
+
+
+def _reach(group: LiveGroup, epoch: int, offset: int, timestamp_ms: int) -> None:
+    if epoch != group.epoch:
+        _remember(group, Rebalance(epoch, len(group.members), timestamp_ms, offset))
+    group.epoch = epoch
 
 
 def _remember(group: LiveGroup, rebalance: Rebalance) -> None:

@@ -83,6 +83,7 @@ class Fixed:
 
 INT8 = Fixed(struct.Struct(">b"))
 INT16 = Fixed(_INT16)
+UINT16 = Fixed(struct.Struct(">H"))
 INT32 = Fixed(_INT32)
 INT64 = Fixed(struct.Struct(">q"))
 

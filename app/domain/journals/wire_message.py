@@ -182,20 +182,32 @@ def _read_tags(
 
 
 @dataclass(frozen=True, slots=True)
-class TaggedStructure:
-    """A structure that may be null, in a tagged field: KIP-893 puts one byte before it."""
+class NullableStructure:
+    """A structure that may be null: KIP-893 puts one byte before it, 1 if it is there.
+
+    null: that byte if it is not; -1, and 0 in a tagged field.
+    """
 
     of: Layout[Any]
+    null: bytes = b"\xff"
 
     def reader(self, version: int, is_flexible: bool) -> Read:
-        read_structure = self.of.reader(version, is_flexible)
-        return lambda data, at: read_structure(data, at + 1) if data[at] else (None, at + 1)
+        read_structure, null = self.of.reader(version, is_flexible), self.null[0]
+
+        def read(data: bytes, at: int) -> tuple[Any, int]:
+            if data[at] == 1:
+                return read_structure(data, at + 1)
+            if data[at] == null:
+                return None, at + 1
+            raise MalformedError(f"{data[at]} where a structure begins or is null")
+
+        return read
 
     def writer(self, version: int, is_flexible: bool) -> Write:
         write_structure = self.of.writer(version, is_flexible)
 
         def write(value: Any, parts: list[bytes]) -> None:
-            parts.append(b"\0" if value is None else b"\1")
+            parts.append(self.null if value is None else b"\1")
             if value is not None:
                 write_structure(value, parts)
 

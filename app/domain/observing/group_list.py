@@ -69,7 +69,7 @@ def select(groups: Mapping[str, LiveGroup], query: GroupQuery, *, after: str | N
 
 def members_of(group: LiveGroup) -> tuple[GroupMember, ...]:
     """By member id."""
-    found = _modern_members(group) if group.kind is GroupKind.CONSUMER else _classic_members(group)
+    found = _modern_members(group) if group.has_epoch else _classic_members(group)
     return tuple(sorted(found, key=lambda member: member.member_id))
 
 
@@ -92,8 +92,12 @@ def _modern_members(group: LiveGroup) -> Iterable[GroupMember]:
     names = group.topic_names | {stored.commit.topic_id: topic for (topic, _), stored in group.offsets.items()}
     names.pop(NO_TOPIC_ID, None)
 
+    def topics_of(topic_id: str) -> tuple[str, ...]:
+        unnamed = (names.get(topic_id, topic_id),)
+        return unnamed if group.subtopologies is None else group.subtopologies.get(topic_id, unnamed)
+
     def named(partitions: Iterable[EpochedPartitions | TopicIdPartitions]) -> tuple[TopicPartitions, ...]:
-        return tuple(TopicPartitions(names.get(one.topic_id, one.topic_id), one.partitions) for one in partitions)
+        return tuple(TopicPartitions(topic, one.partitions) for one in partitions for topic in topics_of(one.topic_id))
 
     for member_id, member in group.members.items():
         said, current = member.metadata, member.current

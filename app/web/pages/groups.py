@@ -39,6 +39,7 @@ _STATES = (("", "any"), *((state.value, state.value) for state in GroupState))
 _KIND_WORDS = {
     GroupKind.CLASSIC: "classic",
     GroupKind.CONSUMER: "consumer (KIP-848)",
+    GroupKind.STREAMS: "Streams (KIP-1071)",
     GroupKind.OFFSETS_ONLY: "stores offsets only",
 }
 _KINDS = (("", "any"), *((kind.value, words) for kind, words in _KIND_WORDS.items()))
@@ -130,6 +131,7 @@ def row_of(group: LiveGroup) -> Mapping[str, Any]:
         "group": group.group,
         "kind": _KIND_WORDS[group.kind],
         "state": group.state,
+        "has_epoch": group.has_epoch,
         "generation": None if group.generation < 0 else group.generation,
         "members": len(members_of(group)),
         "stored": len(group.offsets),

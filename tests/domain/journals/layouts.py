@@ -18,13 +18,14 @@ from app.domain.journals.wire_format import (
     NULLABLE_BYTES,
     NULLABLE_STRING,
     STRING,
+    UINT16,
     UUID,
     Array,
     Enumeration,
     Fixed,
     Kind,
 )
-from app.domain.journals.wire_message import Field, Layout, TaggedStructure, Undecodable
+from app.domain.journals.wire_message import Field, Layout, NullableStructure, Undecodable
 
 _texts = st.text(st.characters(codec="utf-8"), max_size=8)
 _uuids = st.binary(min_size=16, max_size=16).map(lambda raw: base64.urlsafe_b64encode(raw)[:22].decode())
@@ -38,6 +39,7 @@ _PLAIN: dict[Kind, st.SearchStrategy[Any]] = {
 TYPE_NAMES: dict[Kind, str] = {
     INT8: "int8",
     INT16: "int16",
+    UINT16: "uint16",
     INT32: "int32",
     INT64: "int64",
     STRING: "string",
@@ -58,14 +60,16 @@ def values(kind: Any, version: int) -> st.SearchStrategy[Any]:
     """All values that a message of this version can carry; what it cannot has its default."""
     match kind:
         case Fixed(form):
-            bits = 8 * form.size - 1
-            return st.integers(-(2**bits), 2**bits - 1)
+            bits = 8 * form.size
+            if form.format[-1].isupper():
+                return st.integers(0, 2**bits - 1)
+            return st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
         case Enumeration(names):
             return st.sampled_from(names)
         case Array(of, is_nullable):
             entries = st.lists(values(of, version), max_size=3).map(tuple)
             return st.none() | entries if is_nullable else entries
-        case TaggedStructure(of):
+        case NullableStructure(of):
             return st.none() | values(of, version)
         case Layout():
             layout = cast("Layout[Any]", kind)
@@ -82,7 +86,7 @@ def assert_same(kind: Any, version: int, ours: Any, theirs: Any) -> None:
             assert len(ours) == len(theirs)
             for one, other in zip(ours, theirs, strict=True):
                 assert_same(of, version, one, other)
-        case TaggedStructure(of) if ours is not None:
+        case NullableStructure(of) if ours is not None:
             assert_same(of, version, ours, theirs)
         case Layout():
             layout = cast("Layout[Any]", kind)

@@ -6,9 +6,29 @@ import msgspec
 import pytest
 
 from app.domain.journals import group_records
-from app.domain.journals.group_records import GroupRecordKey, MemberState, OffsetCommit, RecordType
+from app.domain.journals.group_records import (
+    GroupRecordKey,
+    GroupRecordValue,
+    MemberState,
+    OffsetCommit,
+    RecordType,
+    TargetAssignmentEpoch,
+)
 from app.domain.journals.live_groups import Committed, GroupKind, GroupState, LiveGroup, LiveGroups
 from app.domain.journals.record_batch import MarkerType, RecordBatch, UnreadableBatch, split_batches
+from app.domain.journals.streams_records import (
+    EpochedTasks,
+    InternalTopic,
+    StreamsCurrentAssignment,
+    StreamsGroupEpoch,
+    StreamsMember,
+    StreamsMemberState,
+    StreamsTargetAssignment,
+    StreamsTopology,
+    Subtopology,
+    Tasks,
+)
+from app.domain.observing.group_list import members_of
 from tests.domain.journals.batches import batch_of, marker
 from tests.support.recordings import GROUPS, VERSION_NAMES, recorded_bytes
 
@@ -129,6 +149,52 @@ def test_kip_848_group_goes_through_its_states() -> None:
 def test_old_preview_of_kip_848_is_read_too() -> None:
     modern = folded(recorded(OLD)).groups["modern"]
     assert (modern.kind, modern.state, modern.members) == (GroupKind.CONSUMER, GroupState.EMPTY, {})
+
+
+def of_streams(record_type: RecordType, value: GroupRecordValue | None, *, at: int, member: str = "") -> RecordBatch:
+    record_key = group_records.encode_key(GroupRecordKey("app", member_id=member, type=record_type))
+    written = None if value is None else group_records.encode_value(record_type, value)
+    return batch_of([(record_key, written)], base_offset=at)
+
+
+def test_streams_group_goes_through_its_states_and_its_tasks_are_partitions_of_what_they_read() -> None:
+    """As a broker of 4.3 writes it: the topology with its first member, then the epochs, then what it owns."""
+    live = LiveGroups()
+    subtopology = Subtopology("0", ("orders", "refunds"), (), (), (), (InternalTopic("app-by-key", 2, 1, ()),), ())
+    tasks = (Tasks("0", (0, 1)),)
+    records = [
+        (RecordType.STREAMS_MEMBER, StreamsMember(None, None, "app-1", "/10.0.0.1", 300_000, 0, "p-1", None, ()), "m"),
+        (RecordType.STREAMS_TOPOLOGY, StreamsTopology(0, (subtopology,)), ""),
+        (RecordType.STREAMS_GROUP_EPOCH, StreamsGroupEpoch(2, 99), ""),
+        (RecordType.STREAMS_TARGET_ASSIGNMENT, StreamsTargetAssignment(tasks, (), ()), "m"),
+        (RecordType.STREAMS_TARGET_ASSIGNMENT_EPOCH, TargetAssignmentEpoch(2), ""),
+        (
+            RecordType.STREAMS_CURRENT_ASSIGNMENT,
+            StreamsCurrentAssignment(2, 1, StreamsMemberState.STABLE, (EpochedTasks("0", (0, 1)),), (), (), (), (), ()),
+            "m",
+        ),
+    ]
+    seen: list[GroupState] = []
+    for at, (record_type, value, member) in enumerate(records):
+        live.apply(0, of_streams(record_type, value, at=at, member=member))
+        if not seen or seen[-1] is not live.groups["app"].state:
+            seen.append(live.groups["app"].state)
+    assert seen[-3:] == [GroupState.ASSIGNING, GroupState.RECONCILING, GroupState.STABLE]
+    again = msgspec.msgpack.decode(msgspec.msgpack.encode(live), type=LiveGroups)
+    group = again.groups["app"]
+    assert (group.kind, group.generation, [one.number for one in group.rebalances]) == (GroupKind.STREAMS, 2, [2])
+    (member,) = members_of(group)
+    assert (member.client_id, member.host, member.epoch, member.state) == ("app-1", "10.0.0.1", 2, "stable")
+    assert member.owned == member.target
+    assert {(one.topic, one.partitions) for one in member.owned} == {
+        ("orders", (0, 1)),
+        ("refunds", (0, 1)),
+        ("app-by-key", (0, 1)),
+    }
+    for at, (record_type, _, member_id) in enumerate(reversed(records), start=len(records)):
+        again.apply(0, of_streams(record_type, None, at=at, member=member_id))
+    assert not again.groups
+    assert not again.reading.unreadable
 
 
 def test_pattern_is_known_while_it_is_subscribed() -> None:

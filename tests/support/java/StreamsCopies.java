@@ -17,8 +17,8 @@ import org.apache.kafka.streams.state.StoreBuilder;
 
 /**
  * Two applications of Kafka Streams in one process that copy the input: bootstrap servers, input, output, folder, the
- * application id of the one that has a store on disk, that of the one that has none, the latter's transaction timeout,
- * and a value. Whoever has copied this value says so and stops there for ever, its transaction open.
+ * application id of the one that has a store on disk and a classic group, that of the one that has no store and a group
+ * of the Streams protocol, the latter's transaction timeout, and a value. Whoever has copied this value says so and stops there for ever, its transaction open.
  */
 public class StreamsCopies {
     private static final String STORE = "store";
@@ -27,8 +27,13 @@ public class StreamsCopies {
     public static void main(String[] arguments) {
         Topology withStore = copy(arguments[1], arguments[2], arguments[7], true);
         Topology without = copy(arguments[1], arguments[2], arguments[7], false);
-        new KafkaStreams(withStore, settings(arguments[0], arguments[4], arguments[3], "60000")).start();
-        new KafkaStreams(without, settings(arguments[0], arguments[5], arguments[3], arguments[6])).start();
+        Properties classic = settings(arguments[0], arguments[4], arguments[3], "60000");
+        classic.put(StreamsConfig.consumerPrefix("session.timeout.ms"), "1500");
+        classic.put(StreamsConfig.consumerPrefix("heartbeat.interval.ms"), "300");
+        new KafkaStreams(withStore, classic).start();
+        Properties modern = settings(arguments[0], arguments[5], arguments[3], arguments[6]);
+        modern.put(StreamsConfig.GROUP_PROTOCOL_CONFIG, "streams");
+        new KafkaStreams(without, modern).start();
     }
 
     private static Topology copy(String input, String output, String last, boolean hasStore) {
@@ -49,8 +54,6 @@ public class StreamsCopies {
         // A commit for each record.
         settings.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, "0");
         settings.put(StreamsConfig.consumerPrefix("max.poll.records"), "1");
-        settings.put(StreamsConfig.consumerPrefix("session.timeout.ms"), "1500");
-        settings.put(StreamsConfig.consumerPrefix("heartbeat.interval.ms"), "300");
         settings.put(StreamsConfig.producerPrefix("transaction.timeout.ms"), timeoutMs);
         settings.put(StreamsConfig.producerPrefix("linger.ms"), "0");
         return settings;

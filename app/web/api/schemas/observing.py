@@ -404,7 +404,7 @@ def _transaction(observed: ObservedTransaction, now: datetime) -> dict[str, Any]
 
 
 def _group(group: DomainGroup) -> dict[str, Any]:
-    members = group.members if group.kind is GroupKind.CONSUMER else (group.classic.members if group.classic else ())
+    members = group.members if group.has_epoch else (group.classic.members if group.classic else ())
     return {
         "group": group.group,
         "kind": group.kind,

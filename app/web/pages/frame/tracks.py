@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.domain.journals.live_groups import GroupKind, LiveGroup
+from app.domain.journals.live_groups import LiveGroup
 from app.domain.journals.live_transactions import LiveTransaction
 from app.services.observing.past import sentence_of
 from app.web.pages.frame.display import moment
@@ -25,7 +25,7 @@ def epochs_of(live: LiveTransaction, *, cluster: str, marks: Sequence[Point] = (
 
 def generations_of(group: LiveGroup, *, cluster: str) -> Track:
     """Generations, or group epochs, that a group reached."""
-    number = "group epoch" if group.kind is GroupKind.CONSUMER else "generation"
+    number = "group epoch" if group.has_epoch else "generation"
     spans = [
         Point(at, f"{one.number}", f"{number} {one.number}: members {one.members}")
         for one in group.rebalances
