@@ -22,9 +22,8 @@ from app.kafka.admin import KafkaBrokers
 from app.kafka.journal_tail import KafkaJournals
 from app.kafka.transactions.brokers import KafkaTransactions
 from app.ports.brokers import Connection, TopicPartition
-from app.wire.specification import InstanceSpecification, TaskIdentity
 from tests.support.pipelines import TestPipeline
-from tests.support.secured import OTHER_HOST, WAYS, SecuredKafka, User, Way, secured_kafka
+from tests.support.secured import OTHER_HOST, WAYS, SecuredKafka, User, Way, executor, secured_kafka
 from tests.support.serving import FENCELINE
 from tests.support.tasks import TaskProcess
 from tests.support.topics import unique_name
@@ -109,20 +108,7 @@ async def through_the_observer(door: Door) -> None:
 
 
 def worker_of(door: Door) -> TaskProcess:
-    """As an executor runs it: references in the specification, secrets in the environment of the process."""
-    specification = InstanceSpecification(
-        fenceline_version="test",
-        pipeline="p",
-        revision=1,
-        run_id="r",
-        ordinal=0,
-        lease=1,
-        database_epoch="e",
-        definition=door.pipeline.definition,
-        client_config=dict(door.connection),
-        tasks=(TaskIdentity(task=0, transactional_id=door.pipeline.transactional_id(0)),),
-    )
-    return TaskProcess(specification, door.folder, environment=door.secrets)
+    return executor(door.pipeline, door.connection, door.secrets, door.folder)
 
 
 async def through_a_worker(door: Door) -> None:

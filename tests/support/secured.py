@@ -10,7 +10,7 @@ The plain listener is the test's own: whoever comes by it may do everything.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +32,10 @@ from confluent_kafka.admin import (
 from cryptography.hazmat.primitives import serialization
 
 from app.embedded.kafka import KafkaCluster
+from app.wire.specification import InstanceSpecification, TaskIdentity
 from tests.support.brokers import TEST_BROKER_SETTINGS
+from tests.support.pipelines import TestPipeline
+from tests.support.tasks import TaskProcess
 
 _TIMEOUT_S = 30.0
 _LISTENERS = {"ENCRYPTED": "SASL_SSL", "OPEN": "SASL_PLAINTEXT", "ELSEWHERE": "SASL_SSL", "CERTIFIED": "SSL"}
@@ -161,6 +164,25 @@ class SecuredKafka:
         filters = [AclBindingFilter(*_fields(user, acl)) for acl in acls]
         for removed in self.admin.delete_acls(filters).values():
             assert len(removed.result(_TIMEOUT_S)) == 1
+
+
+def executor(
+    pipeline: TestPipeline, connection: Mapping[str, str], environment: Mapping[str, str], folder: Path
+) -> TaskProcess:
+    """As an executor runs a task: references in the specification, secrets in the environment of the process."""
+    specification = InstanceSpecification(
+        fenceline_version="test",
+        pipeline="p",
+        revision=1,
+        run_id="r",
+        ordinal=0,
+        lease=1,
+        database_epoch="e",
+        definition=pipeline.definition,
+        client_config=dict(connection),
+        tasks=(TaskIdentity(task=0, transactional_id=pipeline.transactional_id(0)),),
+    )
+    return TaskProcess(specification, folder, environment=environment)
 
 
 def add_scram(admin: AdminClient, user: User) -> None:

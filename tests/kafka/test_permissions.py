@@ -1,0 +1,288 @@
+"""The permissions of docs/permissions.md are enough for each feature, and none of them is for nothing."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import time
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from confluent_kafka import Producer
+
+from app.domain.errors import FencelineError
+from app.domain.journals.live_groups import LiveGroups
+from app.domain.journals.live_transactions import LiveTransactions
+from app.domain.journals.record_batch import RecordBatch
+from app.domain.stuck.facts import OpenTransaction, Refused
+from app.kafka.admin import KafkaBrokers
+from app.kafka.connections import resolve
+from app.kafka.transactions.brokers import KafkaTransactions
+from app.kafka.transactions.journals import (
+    ask_coordinators,
+    ask_group_coordinators,
+    catch_up_groups,
+    catch_up_transactions,
+)
+from app.ports.brokers import TopicPartition
+from tests.support.kafka_clients import QUIET, Writer
+from tests.support.pipelines import TestPipeline
+from tests.support.secured import WAYS, Acl, SecuredKafka, executor, secured_kafka
+from tests.support.transactions import producer, send
+from tests.support.waiting import wait_for, wait_for_async
+
+pytestmark = pytest.mark.slow
+
+_PAGE = Path(__file__).parents[2] / "docs" / "permissions.md"
+_OPERATIONS = {
+    "Read": "READ",
+    "Write": "WRITE",
+    "Describe": "DESCRIBE",
+    "DescribeConfigs": "DESCRIBE_CONFIGS",
+    "Alter": "ALTER",
+}
+_RESOURCES = {"--topic": "TOPIC", "--group": "GROUP", "--transactional-id": "TRANSACTIONAL_ID"}
+_TIMEOUT_S = 10.0
+
+
+class Stage(NamedTuple):
+    """A pipeline with something stored, and an open transaction in its sink and on its group, under `name`."""
+
+    secured: SecuredKafka
+    pipeline: TestPipeline
+    name: str
+    holder: Producer
+
+    @property
+    def sink(self) -> TopicPartition:
+        return TopicPartition(self.pipeline.sink, 0)
+
+
+class Visitor(NamedTuple):
+    """One who uses a feature with what it was granted."""
+
+    stage: Stage
+    connection: Mapping[str, str]
+    secrets: Mapping[str, str]
+    folder: Path
+
+    @property
+    def resolved(self) -> dict[str, str]:
+        return resolve(self.connection, environment=self.secrets, secrets_dir=None)
+
+    @property
+    def group(self) -> str:
+        return self.stage.pipeline.definition.group_id
+
+
+# Each answers what was refused, or was missing in silence; an empty text when all of it worked.
+Feature = Callable[[Visitor], Awaitable[str]]
+
+
+async def observe_by_journals(visitor: Visitor) -> str:
+    transactions, groups = LiveTransactions(), LiveGroups()
+    catch_up_transactions(transactions, visitor.resolved, timeout_s=_TIMEOUT_S)
+    catch_up_groups(groups, visitor.resolved, timeout_s=_TIMEOUT_S, is_wanted=lambda _: True)
+    assert visitor.stage.name in transactions.ids
+    assert visitor.group in groups.groups
+    return ""
+
+
+async def observe_by_admin_calls(visitor: Visitor) -> str:
+    known, refused = ask_coordinators(visitor.resolved, timeout_s=_TIMEOUT_S)
+    told = ask_group_coordinators(visitor.resolved, timeout_s=_TIMEOUT_S, is_wanted=lambda _: True)
+    assert (refused, told.missing) == ((), ())
+    if visitor.stage.name not in known:
+        return "the transactional id is left out"
+    if visitor.group not in told.groups:
+        return "the group is left out"
+    if not known[visitor.stage.name].partitions or not told.groups[visitor.group].offsets:
+        return "the topic is left out"
+    return ""
+
+
+async def check(visitor: Visitor) -> str:
+    brokers = KafkaBrokers(environment=visitor.secrets, secrets_dir=None)
+    definition = visitor.stage.pipeline.definition
+    topics = (*definition.source_topics, definition.sink_topic)
+    try:
+        found = await brokers.facts(visitor.connection, topics=topics, groups=[visitor.group], timeout_s=_TIMEOUT_S)
+    finally:
+        await brokers.close()
+    missing = [f"topic {topic}" for topic in topics if topic not in found.topics]
+    missing += [f"settings of topic {name}" for name, it in found.topics.items() if it.min_insync_replicas is None]
+    missing += [f"group {visitor.group}"] if visitor.group not in found.foreign_members else []
+    missing += ["settings of the cluster"] if found.transaction_max_timeout_ms is None else []
+    return ", ".join(missing)
+
+
+async def move_offsets(visitor: Visitor) -> str:
+    brokers = KafkaBrokers(environment=visitor.secrets, secrets_dir=None)
+    at = TopicPartition(visitor.stage.pipeline.source, 0)
+    try:
+        await brokers.alter_offsets(visitor.connection, visitor.group, {at: 0}, timeout_s=_TIMEOUT_S)
+    finally:
+        await brokers.close()
+    return ""
+
+
+async def explain(visitor: Visitor) -> str:
+    transactions = KafkaTransactions(environment=visitor.secrets, secrets_dir=None)
+    (facts,) = await transactions.look_at_partitions(visitor.connection, [visitor.stage.sink], timeout_s=_TIMEOUT_S)
+    refused = [one for one in (facts.ends, facts.open) if isinstance(one, Refused)]
+    if refused:
+        return refused[0].sentence
+    if not facts.coordinators.known:
+        return "the transactional id is left out"
+    group = await transactions.look_at_group(visitor.connection, visitor.group, timeout_s=_TIMEOUT_S)
+    if not group.positions:
+        return "the topic that the group reads is left out"
+    return "" if group.pending_refused is None else group.pending_refused.sentence
+
+
+async def read_log(visitor: Visitor) -> str:
+    brokers = KafkaBrokers(environment=visitor.secrets, secrets_dir=None)
+    try:
+        look = await brokers.read_partition_log(visitor.connection, visitor.stage.sink, start=0, limit=9)
+        producer_ids = {batch.producer_id for batch in look.batches if isinstance(batch, RecordBatch)}
+        found = await brokers.read_transactional_ids(visitor.connection, producer_ids, timeout_s=_TIMEOUT_S)
+    finally:
+        await brokers.close()
+    return "" if found.ids else "no transactional id is told"
+
+
+async def fence(visitor: Visitor) -> str:
+    transactions = KafkaTransactions(environment=visitor.secrets, secrets_dir=None)
+    await transactions.fence(visitor.connection, "fl.nobody", timeout_s=_TIMEOUT_S)
+    return ""
+
+
+async def end(visitor: Visitor) -> str:
+    transactions = KafkaTransactions(environment=visitor.secrets, secrets_dir=None)
+    (facts,) = await transactions.look_at_partitions(visitor.connection, [visitor.stage.sink], timeout_s=_TIMEOUT_S)
+    refused = [one for one in (facts.ends, facts.open) if isinstance(one, Refused)]
+    if refused:
+        return refused[0].sentence
+    # Of a producer that has nothing there: who may write a marker is all that is asked.
+    stranger = OpenTransaction(987_654_321, 0, -1, 0, 0, 0)
+    await transactions.write_abort_marker(visitor.connection, visitor.stage.sink, stranger, timeout_s=_TIMEOUT_S)
+    return ""
+
+
+async def run_task(visitor: Visitor) -> str:
+    pipeline = visitor.stage.pipeline
+    folder = visitor.folder / str(time.monotonic_ns())
+    worker = executor(pipeline, visitor.connection, visitor.secrets, folder)
+    fed = len(pipeline.feed(1))
+
+    def outcome() -> str | None:
+        if words := re.findall(r"[^\"\n]*(?:authoriz|AUTHORIZ)[^\"\n]*", worker.said()):
+            return words[0]
+        return "" if worker.last().counters.records_in >= fed else None
+
+    try:
+        wait_for(lambda: outcome() is not None, 30, lambda: f"records or a refusal: {worker.said()[-2000:]}")
+        said = outcome()
+        assert said is not None
+        if said == "":
+            # It leaves the group at once; whoever is killed keeps the partition for a session.
+            worker.drain()
+        return said
+    finally:
+        worker.close()
+
+
+FEATURES: dict[str, Feature] = {
+    "A pipeline": run_task,
+    "Checks": check,
+    "Moving offsets": move_offsets,
+    "Observing by the journals": observe_by_journals,
+    "Observing by admin calls": observe_by_admin_calls,
+    "Why readers wait": explain,
+    "The log of a partition": read_log,
+    "Fencing": fence,
+    "Ending a hanging transaction": end,
+}
+
+
+def permissions_of_the_page() -> dict[str, list[Acl]]:
+    """By heading, what its lines grant."""
+    found: dict[str, list[Acl]] = {}
+    for part in _PAGE.read_text(encoding="utf-8").split("\n## ")[1:]:
+        heading, _, text = part.partition("\n")
+        found[heading] = [_acl(line) for line in text.splitlines() if line.startswith("--allow-principal")]
+    return found
+
+
+def _acl(line: str) -> Acl:
+    words = shlex.split(line)
+    operation = _OPERATIONS[words[words.index("--operation") + 1]]
+    if "--cluster" in words:
+        return Acl(operation, "BROKER", "kafka-cluster")
+    (option,) = set(words) & set(_RESOURCES)
+    is_prefixed = "prefixed" in words
+    return Acl(operation, _RESOURCES[option], words[words.index(option) + 1] + ("*" if is_prefixed else ""))
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Generator[Stage]:
+    with secured_kafka(tmp_path_factory.mktemp("certificates")) as secured:
+        plain = {"bootstrap.servers": secured.kafka.bootstrap_servers}
+        pipeline = TestPipeline.create(secured.kafka.bootstrap_servers, partitions=1)
+        group, source = pipeline.definition.group_id, TopicPartition(pipeline.source, 0)
+        pipeline.feed(3)
+        writer = Writer(plain)
+        writer.begin(pipeline.sink, records=1)
+        writer.send_offset(group, source, 1)
+        writer.commit()
+        name = "fl.holder"
+        holder = producer({**plain, **QUIET}, name, **{"transaction.timeout.ms": "600000"})
+        holder.begin_transaction()
+        send(holder, pipeline.sink, "open")
+        yield Stage(secured, pipeline, name, holder)
+
+
+@pytest.mark.parametrize("part", FEATURES)
+async def test_what_the_page_says_is_enough_and_nothing_of_it_is_for_nothing(
+    part: str, stage: Stage, tmp_path: Path
+) -> None:
+    feature, written = FEATURES[part], permissions_of_the_page()[part]
+    definition = stage.pipeline.definition
+    names = {"flights": stage.pipeline.source, "delayed": stage.pipeline.sink, "delayed-flights": definition.group_id}
+    acls = [acl._replace(name=names.get(acl.name, acl.name)) for acl in written]
+    user = stage.secured.add_user(f"user-{part.lower().replace(' ', '-')}")
+    visitor = Visitor(stage, stage.secured.connection(WAYS[2], user), stage.secured.secrets_of(user), tmp_path)
+    said: list[str] = []
+
+    async def used() -> str:
+        try:
+            said.append(await feature(visitor))
+        except FencelineError as error:
+            said.append(error.message)
+        return said[-1]
+
+    # A permission is known to the broker a moment after it was granted.
+    async def is_allowed() -> bool:
+        return await used() == ""
+
+    async def is_refused() -> bool:
+        return await used() != ""
+
+    stage.secured.grant(user, acls)
+    await wait_for_async(is_allowed, 20, lambda: f"{part} with all that the page says: {said[-1:]}")
+    for acl in acls:
+        stage.secured.revoke(user, [acl])
+        await wait_for_async(is_refused, 20, f"{part} refused without {acl}")
+        told = said[-1].lower().replace("_", " ")
+        kind = {"BROKER": "cluster", "TRANSACTIONAL_ID": "transactional"}.get(acl.resource, acl.resource.lower())
+        assert kind in told, f"without {acl} it says only: {said[-1]}"
+        assert user.password not in said[-1]
+        stage.secured.grant(user, [acl])
+        await wait_for_async(is_allowed, 20, lambda: f"{part} with all again: {said[-1:]}")
+
+
+def test_every_part_of_the_page_is_used_here() -> None:
+    assert list(permissions_of_the_page()) == list(FEATURES)
+    assert all(permissions_of_the_page().values())
