@@ -42,7 +42,8 @@ def quality_of(journal: JournalStatus, *, now_ms: int) -> Told:
             instead = "; of the others, what coordinators say is open" if journal.source is Source.ADMIN_CALLS else ""
             return Told(Quality.PARTIAL, f"{done}{instead}. {journal.lag_records:,} records to go.")
         case Phase.REFUSED:
-            return Told(Quality.PARTIAL, _capitalised(journal.problem) + ".")
+            asked = f" They were asked {_age(behind_ms)} ago." if journal.source is Source.ADMIN_CALLS else ""
+            return Told(Quality.PARTIAL, f"{_capitalised(journal.problem)}.{asked}")
         case Phase.LOST:
             age = f" This is what was so {_age(behind_ms)} ago." if journal.as_of_ms >= 0 else ""
             return Told(Quality.STALE, f"Not live: {journal.problem or 'no broker answers'}.{age}")

@@ -174,6 +174,7 @@ def looking_at_one(wiring: Wiring, cluster: str, name: str) -> Look:
                 for one in reversed(group.rebalances)
             ],
             "offsets_aborted": group.offsets_aborted,
+            "is_from_journal": group.is_from_journal,
             "timeline": _timeline(group, found, snapshot, now=now),
         }
         return shown
@@ -198,7 +199,7 @@ def _offsets(group: LiveGroup, transactional_ids: Mapping[int, str]) -> list[Map
         return {
             "topic": topic,
             "partition": partition,
-            "offset": found.commit.offset,
+            "offset": None if found.commit.offset < 0 else found.commit.offset,
             "is_pending": is_pending,
             "at": moment(found.commit.commit_ms),
             "producer": None if found.producer_id < 0 else f"{found.producer_id}:{found.producer_epoch}",

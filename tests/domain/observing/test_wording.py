@@ -27,6 +27,12 @@ def told(phase: Phase, **more: Any) -> tuple[Quality, str]:
         (Phase.CATCHING_UP, {"partitions": 50, "partitions_caught_up": 3}, Quality.PARTIAL, "3 of 50 partitions"),
         (Phase.CATCHING_UP, {"source": Source.ADMIN_CALLS}, Quality.PARTIAL, "what coordinators say is open"),
         (Phase.REFUSED, {"problem": "it may not be read"}, Quality.PARTIAL, "It may not be read."),
+        (
+            Phase.REFUSED,
+            {"problem": "x is asked instead", "source": Source.ADMIN_CALLS, "as_of_ms": NOW_MS - 4_000},
+            Quality.PARTIAL,
+            "X is asked instead. They were asked 4 s ago.",
+        ),
         (Phase.LOST, {"problem": "no route", "as_of_ms": NOW_MS - 90_000}, Quality.STALE, "so 90 s ago"),
         (Phase.LOST, {}, Quality.STALE, "Not live: no broker answers."),
         (Phase.ABSENT, {}, Quality.LIVE, "nobody has used it"),

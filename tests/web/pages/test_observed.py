@@ -17,6 +17,8 @@ from app.db.database import Database
 from app.domain.access import Role
 from app.domain.hanging.report import SearchReport
 from app.domain.journals import group_records
+from app.domain.journals.group_records import ClassicGroup, OffsetCommit
+from app.domain.journals.live_groups import Committed, GroupState, LiveGroup
 from app.domain.journals.transaction_state import TransactionStatus
 from app.domain.observing.live_cluster import LiveCluster
 from app.domain.observing.snapshot import Phase
@@ -214,6 +216,23 @@ async def test_one_group_has_what_is_stored_and_what_a_transaction_holds_back(
     assert "no group nobody is known on c" in await shown(
         viewer, "/groups/group", answers=404, cluster="c", name="nobody"
     )
+
+
+@pytest.mark.parametrize("state", GroupState)
+async def test_group_that_its_coordinator_told_shows_no_guesses(
+    wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient, state: GroupState
+) -> None:
+    live.enter(live.groups.topic, Phase.REFUSED, problem="may not be read", now_ms=0)
+    told = LiveGroup("polled", classic=ClassicGroup("consumer", -1), answered_state=state)
+    told.pending["orders", 0, -1] = Committed(OffsetCommit(-1), -1)
+    live.groups.polled({"polled": told}, now_ms=int(wiring.clock.now().timestamp() * 1000))
+    publish(wiring, live)
+    assert rows(await shown(viewer, "/groups"), "groups") == ["polled"]
+    html = await shown(viewer, "/groups/group", cluster="c", name="polled")
+    assert state in html
+    assert "May not be read. They were asked " in html
+    assert "not told by the coordinator" in html
+    assert 'class="number">-1<' not in html
 
 
 @pytest.mark.parametrize("path", ["/transactions", "/groups"])
