@@ -6,11 +6,9 @@ is the recording of 4.3.1 at later offsets, as if the same went on happening: id
 
 from __future__ import annotations
 
-import json
 import struct
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import psutil
 
@@ -24,14 +22,14 @@ from app.domain.journals.transaction_state import (
     encode_key,
     encode_value,
 )
+from bench.machine import keep, machine
 from tests.domain.journals.batches import batch_of
 from tests.support.recordings import GROUPS, TRANSACTIONS, VERSION_NAMES, recorded_bytes
 
 REPLAYS = 2_000
 IDS = 50_000
-RESULTS = Path(__file__).parent / "results" / "journal_fold.json"
 _OFFSET = struct.Struct(">q")
-_TAKEOVER = (
+TAKEOVER = (
     (TransactionStatus.EMPTY, 0),
     (TransactionStatus.ONGOING, 0),
     (TransactionStatus.PREPARE_ABORT, 1),
@@ -72,13 +70,13 @@ def memory_of_ids() -> float:
     live = LiveTransactions()
     for number in range(IDS):
         key = encode_key(f"fl.t.pipeline-{number % 500}.{number // 500}.{number % 7}")
-        past = [(key, encode_value(_state(number, status, epoch))) for status, epoch in _TAKEOVER]
+        past = [(key, encode_value(state_of(number, status, epoch))) for status, epoch in TAKEOVER]
         live.apply(0, batch_of(past, base_offset=number * len(past)))
     assert len(live.ids) == IDS
     return (psutil.Process().memory_info().rss - before) / 1e6
 
 
-def _state(number: int, status: TransactionStatus, epoch: int) -> TransactionState:
+def state_of(number: int, status: TransactionStatus, epoch: int) -> TransactionState:
     partitions = (
         TopicPartitions("orders.copied", (number % 12,)),
         TopicPartitions("__consumer_offsets", (number % 50,)),
@@ -88,9 +86,10 @@ def _state(number: int, status: TransactionStatus, epoch: int) -> TransactionSta
 
 
 def main() -> None:
+    on = machine()
     transactions, groups = LiveTransactions(), LiveGroups()
     memory_mb = memory_of_ids()
-    figures = {
+    figures: dict[str, object] = {
         "transaction_records_per_second": round(measure(TRANSACTIONS, transactions.apply)),
         "group_records_per_second": round(measure(GROUPS, groups.apply)),
         "ids": IDS,
@@ -98,8 +97,7 @@ def main() -> None:
     }
     assert not transactions.reading.unreadable
     assert not groups.reading.unreadable
-    print(json.dumps(figures))
-    RESULTS.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    keep("journal_fold", on, figures)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,6 @@ whatever else the machine does.
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import tempfile
 import time
 from datetime import UTC, datetime
@@ -30,6 +28,7 @@ from app.domain.pipelines.pipeline_record import Revision
 from app.embedded.postgres import EmbeddedPostgres
 from app.web.application import create_users_app
 from app.web.dependencies import Wiring
+from bench.machine import keep, machine
 from tests.support.databases import create_database
 from tests.support.definitions import a_definition
 from tests.support.wiring import client_of, settings_for_test, token_of, wired
@@ -39,7 +38,6 @@ OURS = 20_000
 TIMES = 40
 PIPELINE = "bench"
 _CLAIMED_AT_ONCE = 5_000
-RESULTS = Path(__file__).parent / "results" / "transactions_page.json"
 _QUERIES = {
     "all": "",
     "search": "&search=.4999",
@@ -140,10 +138,8 @@ def main() -> None:
             async with wired(url, settings_for_test(Path(folder))) as wiring:
                 return await measure(wiring)
 
-        load = os.getloadavg()[0]
-        figures = {"ids": IDS, "ours": OURS, "load_before": round(load, 1), "answers": asyncio.run(run())}
-    print(json.dumps(figures))
-    RESULTS.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+        on = machine()
+        keep("transactions_page", on, {"ids": IDS, "ours": OURS, "answers": asyncio.run(run())})
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from app.cli import build
+from bench.table import page
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "deploy/README.md", *ROOT.glob("docs/**/*.md")])
@@ -93,6 +94,11 @@ def test_the_faults_of_the_table_have_the_figures_that_were_measured() -> None:
     said = [(float(gap), float(back)) for gap, back in FAULT_ROW.findall((ROOT / "docs/spark.md").read_text("utf-8"))]
     assert len(said) > 10
     assert [row for row in said if row not in figures] == []
+
+
+def test_the_page_of_speeds_is_made_of_the_results() -> None:
+    written = (ROOT / "docs/speed.md").read_text("utf-8")
+    assert written == page(), "make it anew: python -m bench.table"
 
 
 def test_decisions_are_numbered_without_gap_or_collision() -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from app.domain.pipelines.pipeline import PipelineDefinition
 from app.embedded.ports import free_ports
 from app.embedded.processes import ChildProcess
 from app.spark import driver_processes
+from tests.support.serving import FENCELINE
 from tests.support.waiting import wait_for
 
 Json = dict[str, Any]
@@ -23,12 +23,16 @@ Json = dict[str, Any]
 
 @dataclass
 class ServerProcess:
-    """`fenceline serve` with its own state folder. Drivers that it starts outlive it; `end_drivers` ends them."""
+    """`fenceline serve` with its own state folder. Drivers that it starts outlive it; `end_drivers` ends them.
+
+    program: what is started with `serve` and its options; the command `fenceline` of this very environment.
+    """
 
     state_dir: Path
     cache_dir: Path
     database_url: str
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
+    program: Sequence[str] = field(default_factory=lambda: FENCELINE)
 
     def __post_init__(self) -> None:
         self._users_port, self._workers_port = free_ports(2)
@@ -36,7 +40,7 @@ class ServerProcess:
         self.process = ChildProcess(
             name="Fenceline server",
             argv=[
-                *(sys.executable, "-c", "import sys; from app.cli import main; sys.argv[0] = 'fenceline'; main()"),
+                *self.program,
                 *("serve", "--users-port", str(self._users_port), "--workers-port", str(self._workers_port)),
             ],
             log_path=self.state_dir.with_name("server.log"),
@@ -80,11 +84,15 @@ class ServerProcess:
         """What GET answers, whatever that is."""
         return httpx.get(f"{self.url}{path}", headers=self._authorization(), timeout=60, trust_env=False)
 
+    def log_in(self, browser: httpx.Client) -> None:
+        """As the administrator, with the form."""
+        token = self._authorization()["Authorization"].removeprefix("Bearer ")
+        assert browser.post("/login", data={"token": token}, headers={"Origin": self.url}).status_code == 303
+
     def look(self, path: str) -> str:
         """The page at `path` as the logged-in administrator sees it."""
         with httpx.Client(base_url=self.url, timeout=30, trust_env=False) as browser:
-            token = self._authorization()["Authorization"].removeprefix("Bearer ")
-            assert browser.post("/login", data={"token": token}, headers={"Origin": self.url}).status_code == 303
+            self.log_in(browser)
             page = browser.get(path, headers={"Accept": "text/html"})
         assert page.status_code == 200, page.text
         return page.text

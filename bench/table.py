@@ -1,0 +1,111 @@
+"""docs/speed.md from what the benchmarks wrote into bench/results: `python -m bench.table`.
+
+No figure is typed in: a row names where its figure stands in which result, and what was wanted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from bench.machine import RESULTS
+
+PAGE = Path(__file__).parent.parent / "docs" / "speed.md"
+_BEGINNING = """# How fast it is
+
+Every figure comes from a result in `bench/results`, written there by the benchmark that is named; this page is made of
+them by `python -m bench.table`. *Load before* is the machine's load average as the benchmark began: with more than
+there are cores, it is the others that were measured. A benchmark, its broker and its browser share the server's cores.
+
+| what | wanted | measured | when | cores | load before | by |
+|---|---|---|---|---|---|---|
+"""
+
+
+class Row(NamedTuple):
+    """at: the figure's place in the result, its steps separated by dots."""
+
+    what: str
+    wanted: str
+    result: str
+    at: str
+    unit: str
+
+
+ROWS = (
+    Row(
+        "decode and fold of `__transaction_state`",
+        "100,000 records/s of one core",
+        "journal_fold",
+        "transaction_records_per_second",
+        "records/s",
+    ),
+    Row("decode and fold of `__consumer_offsets`", "", "journal_fold", "group_records_per_second", "records/s"),
+    Row("memory of the fold of 50,000 ids", "at most 200 MB", "journal_fold", "memory_of_ids_mb", "MB"),
+    Row(
+        "what 50,000 ids add to a server's memory",
+        "at most 200 MB",
+        "server_memory",
+        "added_by_ids_mb",
+        "MB",
+    ),
+    Row(
+        "append to a reader of snapshots, 99th percentile, of every id",
+        "",
+        "observer_latency",
+        "append_to_reader_ms_p99",
+        "ms",
+    ),
+    Row("Transactions over 50,000 ids, 95th percentile", "50 ms", "transactions_page", "answers.all.p95_ms", "ms"),
+    Row("500 event streams: append to stream, median", "", "event_streams", "append_to_stream_ms_p50", "ms"),
+    Row("500 event streams: append to stream, 99th percentile", "", "event_streams", "append_to_stream_ms_p99", "ms"),
+    Row(
+        "500 event streams: fewest frames of any stream",
+        "none starves",
+        "event_streams",
+        "fewest_frames_per_second",
+        "frames/s",
+    ),
+    Row("500 event streams: the server's processor time", "", "event_streams", "server_cores", "cores"),
+    Row(
+        "500 event streams: connections to the broker",
+        "as without streams",
+        "event_streams",
+        "connections_to_the_broker",
+        "",
+    ),
+    Row("why stuck: the producer is named, first answer", "1 s", "why_stuck", "first_ms", "ms"),
+    Row("identity loop, bare", "", "identity_loop", "bare.records_per_second", "records/s"),
+    Row("identity loop in a Spark task", "", "identity_loop", "spark.records_per_second", "records/s"),
+)
+
+
+def page() -> str:
+    """What docs/speed.md says of the results that there are."""
+    return _BEGINNING + "".join(_line(row) for row in ROWS)
+
+
+def _line(row: Row) -> str:
+    path = RESULTS / f"{row.result}.json"
+    by = f"`python -m bench.{row.result}`"
+    if not path.exists():
+        return f"| {row.what} | {row.wanted} | not yet on a quiet machine | | | | {by} |\n"
+    result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    figure: Any = result
+    for step in row.at.split("."):
+        figure = figure[step]
+    measured = f"{figure:,} {row.unit}".strip()
+    on = cast("Mapping[str, Any]", result.get("machine", result))
+    load = on.get("load_before", on.get("load_average"))
+    cells = (row.what, row.wanted, measured, on.get("measured_at", ""), on.get("cores", ""), _rounded(load), by)
+    return "| " + " | ".join(str(cell) for cell in cells) + " |\n"
+
+
+def _rounded(load: float | None) -> str:
+    return "" if load is None else f"{load:.1f}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
