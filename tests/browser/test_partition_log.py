@@ -35,7 +35,7 @@ def test_a_takeover_is_read_from_the_log(site: Site, page: Page, make_topic: Mak
     # One producer's rows light up together, and no others.
     page.locator("#at-2").hover()
     expect(page.locator("tr.lit")).to_have_count(3)
-    page.locator("#at-3").get_by_role("link", name="2").click()
+    page.locator("#at-3").get_by_role("link", name="2", exact=True).click()
     expect(page.locator("#at-2")).to_be_in_viewport()
     assert_accessible(page, what="the log of a takeover")
     site.picture(page, "partition-log", height=1_000)
