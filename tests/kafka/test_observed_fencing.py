@@ -81,6 +81,7 @@ async def register(database: Database, kafka: KafkaCluster, kafka_cluster_id: st
 
 
 @pytest.mark.slow
+@pytest.mark.faults(keep=1)
 @pytest.mark.parametrize("version", VERSIONS, ids=lambda version: version.name)
 async def test_what_brokers_write_of_fencing_is_kept_once_by_two_servers(
     version: Version, database: Database, tmp_path: Path

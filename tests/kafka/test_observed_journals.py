@@ -52,6 +52,7 @@ def tail_of(kafka: KafkaCluster, *topics: str) -> Generator[JournalTail]:
 
 
 @pytest.mark.slow
+@pytest.mark.faults(keep=1)
 @pytest.mark.parametrize("version", VERSIONS, ids=lambda version: version.name)
 def test_what_is_published_is_what_the_journals_fold_to(version: Version, tmp_path: Path) -> None:
     """Watched from before the journals were there, through every scene of the recordings."""
