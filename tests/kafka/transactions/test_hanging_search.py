@@ -15,6 +15,7 @@ from app.domain.clusters.cluster import Cluster
 from app.domain.fencing_events.fencing_event import Cause, Confidence
 from app.domain.fencing_events.record import FencingFilter, FencingRecord
 from app.domain.hanging.hanging_transaction import Ending, HangingTransaction
+from app.domain.hanging.pending import PendingHold
 from app.domain.hanging.record import HangingRecord
 from app.domain.hanging.report import SearchReport
 from app.domain.observing.live_cluster import JOURNALS
@@ -72,23 +73,28 @@ class Server:
     def report(self) -> SearchReport:
         return self.observations.search_of("prod")
 
-    async def until(self, what: str, *, is_found: int) -> tuple[HangingTransaction, ...]:
-        """Turn until so many hang."""
+    async def until(self, what: str, *, by: str, is_found: int) -> tuple[HangingTransaction, ...]:
+        """Turn until so many of this transactional id hang: other tests have left theirs on the broker."""
+
+        def theirs() -> tuple[HangingTransaction, ...]:
+            return tuple(one for one in self.report.hanging if one.transactional_id == by)
 
         async def is_so() -> bool:
             await self.search.turn()
-            return len(self.report.hanging) == is_found and not self.report.problem
+            return len(theirs()) == is_found and not self.report.problem
 
         await wait_for_async(is_so, _WITHIN_S, lambda: f"{what}: {self.report}")
-        return self.report.hanging
+        return theirs()
 
-    async def records(self) -> list[HangingRecord]:
+    async def records(self, *, by: str) -> list[HangingRecord]:
         async with self.database.unit_of_work() as uow:
-            return list((await hanging.list_records(uow, cluster="prod")).items)
+            listed = (await hanging.list_records(uow, cluster="prod")).items
+        return [one for one in listed if one.transaction.transactional_id == by]
 
-    async def fencing(self) -> list[FencingRecord]:
+    async def fencing(self, *, of: str) -> list[FencingRecord]:
         async with self.database.unit_of_work() as uow:
-            return list((await uow.fencing.list(FencingFilter(), after=None, limit=10)).items)
+            listed = (await uow.fencing.list(FencingFilter(), after=None, limit=100)).items
+        return [one for one in listed if one.event.key.transactional_id == of]
 
 
 @asynccontextmanager
@@ -137,14 +143,15 @@ async def test_hanging_transaction_is_found_without_asking_and_its_end_is_an_eve
     owner = unique_name("late")
     await asyncio.to_thread(make_hanging, scene.bootstrap_servers, at, owner)
     async with serving(scene, database, tmp_path / "one") as one, serving(scene, database, tmp_path / "two") as two:
-        (found,) = await one.until("the hanging transaction", is_found=1)
+        (found,) = await one.until("the hanging transaction", by=owner, is_found=1)
         assert (found.at, found.transactional_id, found.is_corroborated) == (at, owner, True)
-        assert await two.until("the same by the other server", is_found=1)
-        assert found.key == two.report.hanging[0].key
+        (same,) = await two.until("the same by the other server", by=owner, is_found=1)
+        assert found.key == same.key
         # The control: it stands as long, and is open for good reason.
         assert one.report.held_back >= 2
-        assert set(looked) == {at}
-        (record,) = await one.records()
+        assert at in looked
+        assert TopicPartition(long_open, 0) not in looked
+        (record,) = await one.records(by=owner)
         assert (record.transaction.key, record.ended_at) == (found.key, None)
         await asyncio.to_thread(
             run_tool,
@@ -152,12 +159,11 @@ async def test_hanging_transaction_is_found_without_asking_and_its_end_is_an_eve
             *("--bootstrap-server", scene.bootstrap_servers, "abort", "--topic", late, "--partition", "0"),
             *("--start-offset", str(found.key.start_offset)),
         )
-        await one.until("the end of it", is_found=0)
-        await two.until("the same end", is_found=0)
-        (record,) = await two.records()
+        await one.until("the end of it", by=owner, is_found=0)
+        await two.until("the same end", by=owner, is_found=0)
+        (record,) = await two.records(by=owner)
         assert (record.ending, record.ended_at is not None) == (Ending.ABORTED, True)
-        (event,) = await one.fencing()
-        assert event.event.key.transactional_id == owner
+        (event,) = await one.fencing(of=owner)
         assert (event.event.verdict.cause, event.event.verdict.confidence) == (
             Cause.HANGING_ENDED,
             Confidence.CERTAIN,
@@ -174,13 +180,22 @@ async def test_offset_that_nobody_will_decide_is_found_and_its_group_named(
     writer.begin(at.topic, records=1)
     writer.send_offset(group, at, 0)
     writer.commit()
-    await asyncio.to_thread(make_offset_hang, scene.bootstrap_servers, at, unique_name("late"), group=group, offset=1)
+    owner = unique_name("late")
+    await asyncio.to_thread(make_offset_hang, scene.bootstrap_servers, at, owner, group=group, offset=1)
     async with serving(scene, database, tmp_path) as server:
-        (found,) = await server.until("the pending offset", is_found=1)
+        (found,) = await server.until("the pending offset", by=owner, is_found=1)
         assert found.key.topic == "__consumer_offsets"
-        async with database.unit_of_work() as uow:
-            look = await hanging.look(uow, server.observations, cluster="prod", now=datetime.now(UTC))
-        (pending,) = [one for one in look.pending if one.group == group]
+        told: list[PendingHold] = []
+
+        async def is_told() -> bool:
+            async with database.unit_of_work() as uow:
+                look = await hanging.look(uow, server.observations, cluster="prod", now=datetime.now(UTC))
+            told[:] = [one for one in look.pending if one.group == group]
+            return bool(told)
+
+        # The search is quicker than the reading of the group's journal may be.
+        await wait_for_async(is_told, _WITHIN_S, lambda: f"the group's offset; seen {server.observations.of('prod')}")
+        (pending,) = told
         assert ((pending.topic, pending.partition), pending.offset, pending.is_hanging) == (at, 1, True)
         assert pending.journal_partition == found.key.partition
         run_tool(
@@ -188,4 +203,4 @@ async def test_offset_that_nobody_will_decide_is_found_and_its_group_named(
             *("--bootstrap-server", scene.bootstrap_servers, "abort", "--topic", found.key.topic),
             *("--partition", str(found.key.partition), "--start-offset", str(found.key.start_offset)),
         )
-        await server.until("the end of it", is_found=0)
+        await server.until("the end of it", by=owner, is_found=0)
