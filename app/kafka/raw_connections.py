@@ -20,18 +20,29 @@ from kafka.net.selector import NetworkSelector  # pyright: ignore[reportMissingT
 errors: Any = library_errors
 
 _Manager: Any = KafkaConnectionManager
+# How the library words an end of the connection by the other side.
+_CLOSED = "disconnected"
 
 
 class UntrustedBrokerError(library_errors.KafkaError):
     """The broker's certificate is not accepted: its authority, its host name or its time."""
 
 
+class ClosedAtLoginError(library_errors.KafkaError):
+    """The broker closed the connection in the middle of SASL: often a refusal whose words came with the end.
+
+    The library drops what was received together with the end of a connection, so that it depends on the moment whether
+    a refusal is read.
+    """
+
+
 class Connections(_Manager):
-    """last_failure: why a connection could not be made the last time; None until then."""
+    """last_failure: why a connection could not be made the last time, as far as it was heard; None until then."""
 
     def __init__(self, net: Any, **settings: Any) -> None:
         super().__init__(net, **settings)
         self.last_failure: Exception | None = None
+        self._logs_in = str(settings.get("security_protocol", "")).startswith("SASL")
         self._refusals: dict[Any, Exception] = {}
 
     def get_connection(self, node_id: Any, **options: Any) -> Any:
@@ -52,7 +63,12 @@ class Connections(_Manager):
         handshake = error.__cause__ or error.__context__
         if isinstance(handshake, ssl.SSLCertVerificationError):
             error = UntrustedBrokerError(f"the broker's certificate is not accepted: {handshake.verify_message}")
-        self.last_failure = error
+        elif isinstance(error, errors.KafkaConnectionError) and _CLOSED in str(error) and self._logs_in:
+            error = ClosedAtLoginError(
+                "the broker closed the connection while we logged in: it may not take this user, password or mechanism"
+            )
+        if self.last_failure is None or not isinstance(error, errors.RequestTimedOutError):
+            self.last_failure = error
         if self.cluster.is_bootstrap(node_id):
             if is_about_settings(error):
                 self._refusals[node_id] = error

@@ -206,7 +206,8 @@ async def test_command_line_comes_by_every_way(way: Way, door_of: Callable[..., 
 MISTAKES = ("password", "authority", "host")
 # What either library says of it.
 _SAID = {
-    "password": ("Authentication failed",),
+    # The broker's words, or that it hung up: whether they are read with the end of the connection is a matter of luck.
+    "password": ("Authentication failed", "closed the connection while we logged in"),
     "authority": ("certificate verify failed", "certificate is not accepted: unable to get local issuer"),
     "host": ("certificate is not for the host", "certificate is not valid for '127.0.0.1'"),
 }
@@ -214,7 +215,8 @@ _SAID = {
 
 def mistaken(mistake: str, secured: SecuredKafka, door_of: Callable[..., Door]) -> Door:
     if mistake == "password":
-        return door_of(WAYS[0], user=User(secured.trusted.name, "wrong-" + "secret"), timeout_s=1.5)
+        # Brokers are slow to refuse a password on purpose: a question that ends before has only its time to name.
+        return door_of(WAYS[0], user=User(secured.trusted.name, "wrong-" + "secret"), timeout_s=6)
     if mistake == "authority":
         return door_of(WAYS[0], authority=secured.certificates.other_authority, timeout_s=1.5)
     return door_of(OTHER_HOST, timeout_s=1.5)
@@ -244,7 +246,7 @@ async def test_command_line_says_what_is_wrong(
     mistake: str, secured: SecuredKafka, door_of: Callable[..., Door]
 ) -> None:
     door = mistaken(mistake, secured, door_of)
-    ended = await asyncio.to_thread(_command, door, "transactions", "--timeout", "2")
+    ended = await asyncio.to_thread(_command, door, "transactions", "--timeout", "6")
     assert ended.returncode == 3
     said = " ".join(ended.stderr.split())
     assert any(part in said for part in _SAID[mistake]), ended.stderr
@@ -288,7 +290,7 @@ async def test_observer_names_a_password_that_has_changed_and_goes_on_with_the_n
     watched.observer.start()
     try:
         lost = watched.until(lambda seen: seen.transaction_journal.phase is Phase.LOST, "the refusal")
-        assert "Authentication failed" in lost.transaction_journal.problem
+        assert any(part in lost.transaction_journal.problem for part in _SAID["password"])
         environment.update(secured.secrets_of(secured.trusted))
         watched.until(lambda seen: seen.transaction_journal.phase is Phase.LIVE, "the new password")
     finally:
