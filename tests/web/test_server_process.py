@@ -149,15 +149,22 @@ def test_a_misspelt_setting_is_named(tmp_path: Path) -> None:
     assert "FENCELINE_USRS_PORT is not a setting" in said
 
 
+def _postmaster(server: Serving) -> psutil.Process:
+    """The one that Postgres did not start itself: what it has just forked still has its command line."""
+    children = psutil.Process(server.process.pid).children(recursive=True)
+    found = [child for child in children if "postgres" in child.name() and "-D" in child.cmdline()]
+    pids = {child.pid for child in found}
+    (first,) = [child for child in found if child.ppid() not in pids]
+    return first
+
+
 def test_the_embedded_postgres_is_started_again_when_it_dies(own: Serving) -> None:
     url = own.wait_until_serving()
-    children = psutil.Process(own.process.pid).children(recursive=True)
-    postmasters = [child for child in children if "postgres" in child.name() and "-D" in child.cmdline()]
-    assert len(postmasters) == 1, children
-    postmasters[0].send_signal(signal.SIGKILL)
-    postmasters[0].wait(10)
+    postmaster = _postmaster(own)
+    postmaster.send_signal(signal.SIGKILL)
+    postmaster.wait(10)
     wait_for(
-        lambda: postmasters[0].pid not in psutil.pids() and _ready(url).status_code == 200,
+        lambda: postmaster.pid not in psutil.pids() and _ready(url).status_code == 200,
         deadline_s=60,
         describe=lambda: f"{_ready(url).text}; {own.tail()}",
     )
@@ -170,11 +177,7 @@ def test_an_embedded_postgres_that_cannot_be_started_again_says_why_once_and_com
         url = server.wait_until_announced()["users_url"] or ""
         control = (server.state_dir / "postgres" / "data").resolve() / "global" / "pg_control"
         away = control.with_name("pg_control.away")
-        (postmaster,) = [
-            child
-            for child in psutil.Process(server.process.pid).children(recursive=True)
-            if "postgres" in child.name() and "-D" in child.cmdline()
-        ]
+        postmaster = _postmaster(server)
         control.rename(away)
         postmaster.kill()
         said = "the embedded Postgres cannot be started again: Postgres ended with exit code"
