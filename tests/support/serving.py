@@ -15,6 +15,7 @@ from typing import IO, Self
 
 import httpx
 
+from app.embedded import guardian
 from tests.support.waiting import wait_for
 
 FENCELINE = [sys.executable, "-c", "import sys; from app.cli import main; sys.argv[0] = 'fenceline'; main()"]
@@ -51,7 +52,10 @@ class Serving:
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 text=True,
+                start_new_session=True,
             )
+        # Nobody else ends it when the test run is killed; its own children go with it in the same way.
+        guardian.watch(process.pid)
         server = cls(process, environment, log)
         assert process.stdout is not None
         threading.Thread(target=server._read, args=(process.stdout,), daemon=True).start()
@@ -117,12 +121,15 @@ class Serving:
     def terminate(self, *, deadline_s: float = 30) -> int:
         """SIGTERM, and the exit code."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=deadline_s)
+        code = self.process.wait(timeout=deadline_s)
+        guardian.forget(self.process.pid)
+        return code
 
     def kill(self) -> None:
         """SIGKILL: what a crash leaves."""
         self.process.kill()
         self.process.wait(timeout=20)
+        guardian.forget(self.process.pid)
 
     def __enter__(self) -> Self:
         return self
