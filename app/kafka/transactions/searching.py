@@ -20,6 +20,7 @@ from app.kafka.connections import BOOTSTRAP, resolve
 from app.kafka.raw_client import error_of, errors, failure, is_transient
 from app.kafka.raw_fetch import LATEST, Isolation
 from app.kafka.transactions.client import TransactionClient
+from app.kafka.transactions.leaders import METADATA_VERSION
 from app.kafka.transactions.looking import look_at_holders
 from app.kafka.transactions.questions import LIST_OFFSETS
 from app.ports.brokers import TopicPartition
@@ -27,8 +28,6 @@ from app.ports.hanging import Ends, SearchConnection
 
 T = TypeVar("T")
 
-# Names topics by name and not by id, as in app/kafka/transactions/client.py.
-_METADATA_VERSION = 9
 # Each is at most a megabyte: a marker that lies further behind is not worth the reading.
 _ANSWERS_FOR_A_MARKER = 32
 
@@ -94,7 +93,7 @@ class SearchClient(TransactionClient):
 
     def _all_partitions(self) -> tuple[TopicPartition, ...]:
         answer = self._ask_any(
-            _Metadata(topics=None, allow_auto_topic_creation=False, max_version=_METADATA_VERSION),
+            _Metadata(topics=None, allow_auto_topic_creation=False, max_version=METADATA_VERSION),
         )
         self._led_by = {
             TopicPartition(topic.name, part.partition_index): part.leader_id

@@ -11,9 +11,10 @@ from confluent_kafka import Producer
 from msgspec.structs import replace
 
 from app.domain.stuck.diagnosis import Verdict, diagnose_partition
-from app.domain.stuck.facts import Coordinators, KnownTransaction, Refused
+from app.domain.stuck.facts import Coordinators, KnownTransaction, LogEnds, Refused
 from app.embedded.kafka import KafkaCluster
 from app.kafka.attempt import Attempt
+from app.kafka.raw_client import errors
 from app.kafka.transactions.client import TransactionClient
 from app.kafka.transactions.looking import look_at_partitions
 from app.kafka.transactions.searching import KafkaSearch
@@ -114,6 +115,18 @@ async def test_transaction_whose_coordinator_is_killed_does_not_hang(kafka_clust
     producer.abort_transaction(_DEADLINE_S)
 
 
+class AskedNoSecondTime(TransactionClient):
+    """Its time is over when it comes to ask for the leaders again."""
+
+    _rounds = 0
+
+    def _leaders_by_topic(self, topics: Collection[str]) -> dict[str, dict[int, int] | Refused]:
+        self._rounds += 1
+        if self._rounds == 2:
+            raise errors.RequestTimedOutError("Request timed out after 0 ms")
+        return super()._leaders_by_topic(topics)
+
+
 async def test_partition_whose_only_broker_is_gone_costs_the_others_no_answer(kafka_cluster3: KafkaCluster) -> None:
     scene = Scene(kafka_cluster3.bootstrap_servers)
     topic = unique_name()
@@ -129,8 +142,12 @@ async def test_partition_whose_only_broker_is_gone_costs_the_others_no_answer(ka
         try:
             found = await explain_topic(scene.brokers, scene.connection, topic, scene.asked)
             ends = search.stable_ends(there)
+            with AskedNoSecondTime(scene.connection, Attempt(scene.bootstrap_servers, _DEADLINE_S)) as client:
+                of_one_round = client.ends([TopicPartition(topic, number) for number in range(3)])
         finally:
             victim.start()
+    assert isinstance(of_one_round[gone], Refused)
+    assert isinstance(of_one_round[TopicPartition(topic, 2)], LogEnds), "time that ran out costs what was answered"
     assert gone not in ends.ends
     assert (topic, 2) in ends.ends
     assert ends.is_stale
