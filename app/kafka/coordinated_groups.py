@@ -18,17 +18,16 @@ from kafka.protocol.admin.groups import (  # pyright: ignore[reportMissingTypeSt
 )
 from kafka.protocol.consumer import OffsetFetchRequest  # pyright: ignore[reportMissingTypeStubs]
 
-from app.domain.journals.group_records import (
-    ClassicGroup,
-    ClassicMember,
+from app.domain.journals.group_values.classic import ClassicGroup, ClassicMember
+from app.domain.journals.group_values.consumer import (
     CurrentAssignment,
     EpochedPartitions,
     Member,
     MemberState,
-    OffsetCommit,
     TargetAssignment,
     TopicIdPartitions,
 )
+from app.domain.journals.group_values.offsets import OffsetCommit
 from app.domain.journals.live_groups import Committed, GroupState, LiveGroup, LiveMember
 from app.domain.observing.group_list import members_of
 from app.kafka.group_client import ConsumerGroupDescribeRequest, StreamsGroupDescribeRequest

@@ -7,7 +7,7 @@ from collections.abc import Generator
 import pytest
 
 from app.domain.errors import UnavailableError
-from app.domain.journals.group_records import ClassicGroup
+from app.domain.journals.group_values.classic import ClassicGroup
 from app.domain.journals.live_groups import GroupState, LiveGroup
 from app.domain.journals.live_transactions import LiveTransaction
 from app.domain.journals.record_batch import RecordBatch

@@ -7,7 +7,9 @@ from datetime import UTC, datetime
 
 from app.domain.clusters.cluster import Cluster
 from app.domain.journals import group_records
-from app.domain.journals.group_records import ClassicGroup, ClassicMember, GroupRecordKey, OffsetCommit, RecordType
+from app.domain.journals.group_records import GroupRecordKey, RecordType
+from app.domain.journals.group_values.classic import ClassicGroup, ClassicMember
+from app.domain.journals.group_values.offsets import OffsetCommit
 from app.domain.journals.live_transactions import LiveTransaction
 from app.domain.journals.record_batch import RecordBatch
 from app.domain.journals.transaction_state import (

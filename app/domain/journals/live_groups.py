@@ -13,30 +13,28 @@ from enum import StrEnum
 import msgspec
 
 from app.domain.journals import group_records
-from app.domain.journals.group_records import (
-    ClassicGroup,
+from app.domain.journals.group_records import GroupRecordKey, GroupRecordValue, RecordType
+from app.domain.journals.group_values.classic import ClassicGroup
+from app.domain.journals.group_values.consumer import (
     CurrentAssignment,
     GroupEpoch,
-    GroupRecordKey,
-    GroupRecordValue,
     Member,
     MemberState,
-    OffsetCommit,
     Pattern,
-    RecordType,
     TargetAssignment,
     TargetAssignmentEpoch,
 )
-from app.domain.journals.reading import Reading
-from app.domain.journals.record_batch import MarkerType, RecordBatch, UnreadableBatch, read_marker
-from app.domain.journals.streams_members import current_of, member_of, target_of
-from app.domain.journals.streams_records import (
+from app.domain.journals.group_values.offsets import OffsetCommit
+from app.domain.journals.group_values.streams import (
     StreamsCurrentAssignment,
     StreamsGroupEpoch,
     StreamsMember,
     StreamsTargetAssignment,
     StreamsTopology,
 )
+from app.domain.journals.group_values.streams_members import current_of, member_of, target_of
+from app.domain.journals.reading import Reading
+from app.domain.journals.record_batch import MarkerType, RecordBatch, UnreadableBatch, read_marker
 from app.domain.journals.wire_message import Undecodable
 
 MAX_REBALANCES = 20

@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from app.domain.journals.group_records import NO_TOPIC_ID, EpochedPartitions, TopicIdPartitions, decode_assignment
+from app.domain.journals.group_values.classic import decode_assignment
+from app.domain.journals.group_values.consumer import EpochedPartitions, TopicIdPartitions
+from app.domain.journals.group_values.offsets import NO_TOPIC_ID
 from app.domain.journals.live_groups import GroupKind, GroupState, LiveGroup
 from app.domain.journals.transaction_state import TopicPartitions
 from app.domain.journals.wire_message import Undecodable

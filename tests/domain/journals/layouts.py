@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 from hypothesis import strategies as st
 
-from app.domain.journals.group_records import decode_assignment
+from app.domain.journals.group_values.classic import decode_assignment
 from app.domain.journals.wire_format import (
     BYTES,
     INT8,

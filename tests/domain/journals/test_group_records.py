@@ -8,21 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.journals import group_records, transaction_state
+from app.domain.journals import transaction_state
 from app.domain.journals.group_records import (
     KEY,
     VALUES,
-    ClassicGroup,
-    CurrentAssignment,
     GroupRecordKey,
-    MemberState,
     RecordType,
-    decode_assignment,
     decode_key,
     decode_value,
     encode_key,
     encode_value,
 )
+from app.domain.journals.group_values.classic import ClassicGroup, decode_assignment
+from app.domain.journals.group_values.consumer import CurrentAssignment, GroupEpoch, MemberState
 from app.domain.journals.record_batch import Record, RecordBatch, read_records, split_batches
 from app.domain.journals.transaction_state import TopicPartitions
 from app.domain.journals.wire_message import Undecodable
@@ -175,9 +173,9 @@ def test_version_of_the_future_says_so() -> None:
 
 
 def test_tag_of_the_future_is_stepped_over() -> None:
-    data = encode_value(RecordType.GROUP_EPOCH, group_records.GroupEpoch(3), 0)
+    data = encode_value(RecordType.GROUP_EPOCH, GroupEpoch(3), 0)
     # One tagged field: number 9, two bytes.
-    assert decode_value(RecordType.GROUP_EPOCH, data[:-1] + b"\1\x09\2ab") == group_records.GroupEpoch(3)
+    assert decode_value(RecordType.GROUP_EPOCH, data[:-1] + b"\1\x09\2ab") == GroupEpoch(3)
 
 
 def test_assignment_of_a_newer_version_is_read_by_what_is_known() -> None:

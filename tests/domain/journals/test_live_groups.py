@@ -6,17 +6,10 @@ import msgspec
 import pytest
 
 from app.domain.journals import group_records
-from app.domain.journals.group_records import (
-    GroupRecordKey,
-    GroupRecordValue,
-    MemberState,
-    OffsetCommit,
-    RecordType,
-    TargetAssignmentEpoch,
-)
-from app.domain.journals.live_groups import Committed, GroupKind, GroupState, LiveGroup, LiveGroups
-from app.domain.journals.record_batch import MarkerType, RecordBatch, UnreadableBatch, split_batches
-from app.domain.journals.streams_records import (
+from app.domain.journals.group_records import GroupRecordKey, GroupRecordValue, RecordType
+from app.domain.journals.group_values.consumer import MemberState, TargetAssignmentEpoch
+from app.domain.journals.group_values.offsets import OffsetCommit
+from app.domain.journals.group_values.streams import (
     EpochedTasks,
     InternalTopic,
     StreamsCurrentAssignment,
@@ -28,6 +21,8 @@ from app.domain.journals.streams_records import (
     Subtopology,
     Tasks,
 )
+from app.domain.journals.live_groups import Committed, GroupKind, GroupState, LiveGroup, LiveGroups
+from app.domain.journals.record_batch import MarkerType, RecordBatch, UnreadableBatch, split_batches
 from app.domain.observing.group_list import members_of
 from tests.domain.journals.batches import batch_of, marker
 from tests.support.recordings import GROUPS, VERSION_NAMES, recorded_bytes

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.journals import group_records
-from app.domain.journals.group_records import ClassicGroup
+from app.domain.journals.group_values.classic import ClassicGroup
 from app.domain.journals.live_groups import GroupState, LiveGroup
 from app.domain.journals.live_transactions import Step
 from app.domain.journals.record_batch import MarkerType, RecordBatch, split_batches

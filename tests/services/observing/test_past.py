@@ -8,7 +8,7 @@ import pytest
 
 from app.db.database import Database
 from app.domain.fencing_events.steps import cases_of
-from app.domain.journals.group_records import OffsetCommit
+from app.domain.journals.group_values.offsets import OffsetCommit
 from app.domain.journals.live_groups import Committed, LiveGroup
 from app.domain.runs.task import EventKind
 from app.domain.transactions.mapping import TransactionalIdOwner

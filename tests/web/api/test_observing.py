@@ -8,7 +8,8 @@ import httpx
 import pytest
 
 from app.domain.access import Role
-from app.domain.journals.group_records import ClassicGroup, OffsetCommit
+from app.domain.journals.group_values.classic import ClassicGroup
+from app.domain.journals.group_values.offsets import OffsetCommit
 from app.domain.journals.live_groups import Committed, GroupState, LiveGroup
 from app.domain.journals.transaction_state import TransactionStatus
 from app.domain.observing.live_cluster import LiveCluster

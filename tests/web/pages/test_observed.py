@@ -17,7 +17,8 @@ from app.db.database import Database
 from app.domain.access import Role
 from app.domain.hanging.report import SearchReport
 from app.domain.journals import group_records
-from app.domain.journals.group_records import ClassicGroup, OffsetCommit
+from app.domain.journals.group_values.classic import ClassicGroup
+from app.domain.journals.group_values.offsets import OffsetCommit
 from app.domain.journals.live_groups import Committed, GroupState, LiveGroup
 from app.domain.journals.transaction_state import TransactionStatus
 from app.domain.observing.live_cluster import LiveCluster

@@ -6,7 +6,7 @@ are left out: nothing is read or committed for them.
 
 from __future__ import annotations
 
-from app.domain.journals.group_records import (
+from app.domain.journals.group_values.consumer import (
     CurrentAssignment,
     EpochedPartitions,
     Member,
@@ -14,7 +14,7 @@ from app.domain.journals.group_records import (
     TargetAssignment,
     TopicIdPartitions,
 )
-from app.domain.journals.streams_records import (
+from app.domain.journals.group_values.streams import (
     EpochedTasks,
     StreamsCurrentAssignment,
     StreamsMember,
