@@ -22,7 +22,9 @@ from app.domain.transactions.mapping import TransactionalIdOwner
 from app.services.observing.groups import GroupDetail as DomainGroupDetail
 from app.services.observing.transactions import ObservedTransaction
 from app.services.observing.transactions import TransactionDetail as DomainDetail
-from app.web.api.schemas.observing import Group, GroupDetail, JournalReading, Transaction, TransactionDetail
+from app.web.api.schemas.observing.groups import Group, GroupDetail
+from app.web.api.schemas.observing.reading import JournalReading
+from app.web.api.schemas.observing.transactions import Transaction, TransactionDetail
 from tests.support.observing import (
     NOW_MS,
     ODD,

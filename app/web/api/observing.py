@@ -13,12 +13,9 @@ from app.domain.observing.transaction_list import Owner, TransactionQuery, Trans
 from app.services.observing import groups, transactions
 from app.web.api.documented import refusals
 from app.web.api.paging import After, Limit
-from app.web.api.schemas.observing import (
-    Group,
-    GroupDetail,
-    GroupList,
-    JournalReading,
-    ObserverReading,
+from app.web.api.schemas.observing.groups import Group, GroupDetail, GroupList
+from app.web.api.schemas.observing.reading import JournalReading, ObserverReading
+from app.web.api.schemas.observing.transactions import (
     StateWord,
     Transaction,
     TransactionDetail,

@@ -26,11 +26,12 @@ from app.services import partition_log
 from app.services.defining.pipelines import SavedPipeline
 from app.services.stuck import ending as stuck_services
 from app.web.api.schemas import access as access_schemas
-from app.web.api.schemas import clusters, definition, fencing, hanging, observing, offsets, pipelines, runs
+from app.web.api.schemas import clusters, definition, fencing, hanging, offsets, pipelines, runs
 from app.web.api.schemas import partition_log as log_schemas
 from app.web.api.schemas import stuck as stuck_schemas
 from app.web.api.schemas import webhooks as webhook_schemas
 from app.web.api.schemas.base import Answer, Body, Given
+from app.web.api.schemas.observing import groups, reading, transactions
 
 GIVEN: list[tuple[type[BaseModel], type[msgspec.Struct]]] = [
     (definition.Definition, pipeline.PipelineDefinition),
@@ -196,23 +197,23 @@ def test_every_schema_is_compared_or_is_made_here() -> None:
         hanging.UnclearPartition,
         hanging.HangingSearch,
         hanging.Hanging,
-        observing.ObserverReading,
-        observing.JournalReading,
-        observing.PartitionsOfTopic,
-        observing.IdOwner,
-        observing.Transaction,
-        observing.TransactionDetail,
-        observing.TransactionList,
-        observing.TransactionPace,
-        observing.PaceSample,
-        observing.Step,
-        observing.PendingOffset,
-        observing.Group,
-        observing.GroupDetail,
-        observing.GroupList,
-        observing.Member,
-        observing.StoredOffset,
-        observing.Rebalance,
+        reading.ObserverReading,
+        reading.JournalReading,
+        reading.PartitionsOfTopic,
+        transactions.IdOwner,
+        transactions.Transaction,
+        transactions.TransactionDetail,
+        transactions.TransactionList,
+        transactions.TransactionPace,
+        transactions.PaceSample,
+        transactions.Step,
+        transactions.PendingOffset,
+        groups.Group,
+        groups.GroupDetail,
+        groups.GroupList,
+        groups.Member,
+        groups.StoredOffset,
+        groups.Rebalance,
         clusters.ClusterSurvey,
         fencing.Verdict,
         fencing.Correction,

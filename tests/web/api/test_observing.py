@@ -14,7 +14,7 @@ from app.domain.journals.live_groups import Committed, GroupState, LiveGroup
 from app.domain.journals.transaction_state import TransactionStatus
 from app.domain.observing.live_cluster import LiveCluster
 from app.domain.observing.snapshot import Phase
-from app.web.api.schemas.observing import StateWord
+from app.web.api.schemas.observing.transactions import StateWord
 from app.web.dependencies import Wiring
 from tests.support.observing import (
     ODD,

@@ -17,7 +17,7 @@ from app.domain.runs.task import EventKind
 from app.domain.storable import moment_of_ms
 from app.services.fencing_feed import FencingLine
 from app.web.api.schemas.base import Answer
-from app.web.api.schemas.observing import StateWord
+from app.web.api.schemas.observing.transactions import StateWord
 
 
 class TopicPartitions(Answer):

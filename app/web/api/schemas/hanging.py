@@ -14,7 +14,7 @@ from app.domain.hanging.record import HangingRecord as DomainRecord
 from app.domain.hanging.report import SearchReport
 from app.services.hanging import HangingLook
 from app.web.api.schemas.base import Answer
-from app.web.api.schemas.observing import time_of
+from app.web.api.schemas.observing.reading import time_of
 
 
 class HangingTransaction(Answer):
