@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+
 import msgspec
 
 from app.domain.fencing_events.fencing_event import Cause
-from app.domain.fencing_events.record import FencingFilter, FencingRecord
+from app.domain.fencing_events.record import FencingFilter, FencingRecord, GroupLosses
 from app.domain.page import Page
+from app.domain.storable import storable_text
 from app.ports.unit_of_work import UnitOfWork
 from app.services import fencing_events
+
+_OF_A_GROUP = 20
+_ASKED_AGAIN = timedelta(seconds=1)
 
 
 class FencingLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,6 +33,37 @@ async def list_lines(
     names = await _names(uow)
     items = tuple(FencingLine(cluster=_name_of(record, names, cluster), record=record) for record in page.items)
     return Page(items=items, next_cursor=page.next_cursor)
+
+
+class GroupFencings:
+    """What a group's members and the ids that store its offsets lost, for whoever looks at it many times a second: the
+    database is asked once a second, or when the group has other ids."""
+
+    def __init__(self, *, cluster: str, group: str) -> None:
+        self._cluster = cluster
+        self._group = group
+        self._lines: tuple[FencingLine, ...] = ()
+        self._asked: tuple[datetime, tuple[str, ...]] | None = None
+
+    async def newest(
+        self, uow: UnitOfWork, *, transactional_ids: tuple[str, ...], now: datetime
+    ) -> tuple[FencingLine, ...]:
+        """Newest first. Raises NotFoundError for a cluster that is not there."""
+        if self._is_old(transactional_ids, now):
+            losses = GroupLosses(
+                group_id=storable_text(self._group),
+                transactional_ids=tuple(storable_text(name) for name in transactional_ids if name),
+            )
+            wanted = FencingFilter(of_group=losses)
+            self._lines = (await list_lines(uow, wanted, cluster=self._cluster, limit=_OF_A_GROUP)).items
+            self._asked = now, transactional_ids
+        return self._lines
+
+    def _is_old(self, transactional_ids: tuple[str, ...], now: datetime) -> bool:
+        if self._asked is None:
+            return True
+        asked_at, asked_ids = self._asked
+        return asked_ids != transactional_ids or not timedelta() <= now - asked_at < _ASKED_AGAIN
 
 
 async def count_by_cause(uow: UnitOfWork, wanted: FencingFilter, *, cluster: str | None) -> dict[Cause, int]:

@@ -8,10 +8,11 @@ import pytest
 
 from app.domain.errors import NotFoundError
 from app.domain.fencing_events.fencing_event import Cause
-from app.domain.fencing_events.record import FencingFilter
+from app.domain.fencing_events.record import FencingFilter, GroupLosses
 from app.services import fencing_feed
+from tests.domain.fencing_events.coordinator import ID
 from tests.support.control_plane import ControlPlane
-from tests.support.fencing import clean_restart, put_down, refusal, takeover, timeout
+from tests.support.fencing import clean_restart, lost_membership, put_down, refusal, takeover, timeout
 
 
 async def test_cluster_with_two_names_is_called_as_it_was_asked_for(plane: ControlPlane) -> None:
@@ -71,3 +72,47 @@ async def test_event_that_more_evidence_only_confirms_is_not_counted_again(plane
         (line,) = (await fencing_feed.list_lines(uow, FencingFilter(), cluster=None)).items
         assert Cause.OPERATOR_FENCE not in line.record.event.verdict.alternatives
         assert (await fencing_feed.told_by_cluster(uow))["a"][Cause.TAKEOVER] == 1
+
+
+async def test_losses_of_a_group_are_its_members_and_those_of_the_ids_that_store_its_offsets(
+    plane: ControlPlane,
+) -> None:
+    await plane.cluster("a", kafka_cluster_id="kafka-1")
+    cases = [
+        *timeout("kafka-1", at=plane.now),
+        *timeout("kafka-2", at=plane.now),
+        lost_membership("kafka-1", group="g", at=plane.now, transactional_id="of a member"),
+        lost_membership("kafka-1", group="h", at=plane.now, transactional_id="of a stranger"),
+        lost_membership("kafka-2", group="g", at=plane.now, transactional_id="elsewhere"),
+    ]
+    await put_down(plane.uow, cases, now=plane.now)
+
+    async def lost(*transactional_ids: str) -> set[str]:
+        wanted = FencingFilter(of_group=GroupLosses(group_id="g", transactional_ids=transactional_ids))
+        async with plane.uow() as uow:
+            page = await fencing_feed.list_lines(uow, wanted, cluster="a")
+        return {line.record.event.key.transactional_id for line in page.items}
+
+    assert await lost() == {"of a member"}
+    assert await lost(ID, "of nobody") == {"of a member", ID}
+
+
+async def test_looks_at_a_group_ask_once_a_second_or_when_other_ids_store_its_offsets(plane: ControlPlane) -> None:
+    await plane.cluster("a", kafka_cluster_id="kafka-1")
+    of_group = fencing_feed.GroupFencings(cluster="a", group="g")
+
+    async def shown(*transactional_ids: str) -> int:
+        async with plane.uow() as uow:
+            return len(await of_group.newest(uow, transactional_ids=transactional_ids, now=plane.now))
+
+    assert await shown() == 0
+    await put_down(plane.uow, timeout("kafka-1", at=plane.now), now=plane.now)
+    await put_down(plane.uow, [lost_membership("kafka-1", group="g", at=plane.now)], now=plane.now)
+    assert await shown() == 0
+    assert await shown(ID) == 2
+    assert await shown() == 1
+    await put_down(
+        plane.uow, [lost_membership("kafka-1", group="g", at=plane.now, transactional_id="x")], now=plane.now
+    )
+    plane.pass_time(1.0)
+    assert await shown() == 2

@@ -73,6 +73,29 @@ def refusal(
     return case
 
 
+def lost_membership(cluster_id: str, *, group: str, at: datetime, transactional_id: str = "fl.t.flights.0.2") -> Case:
+    """The word of a task that its group went on without."""
+    word = ClientWord(
+        event_id=f"lost {group}",
+        kind=EventKind.LOST,
+        at_ms=int(at.timestamp() * 1000),
+        message="lost its partitions",
+        run_id=RUN_ID,
+        ordinal=0,
+        lease=1,
+        task=2,
+        attempt=0,
+        group=group,
+        generation=3,
+        partitions=("flights-1",),
+    )
+    case = case_of_word(
+        word, kafka_cluster_id=cluster_id, transactional_id=transactional_id, producer_id=9, producer_epoch=0
+    )
+    assert case is not None
+    return case
+
+
 async def put_down(unit_of_work: UnitOfWorkFactory, cases: Iterable[Case], *, now: datetime) -> None:
     async with unit_of_work() as uow:
         await record_cases(uow, cases, now=now)

@@ -24,7 +24,7 @@ _T = fencing_events
 _LOSS = sa.tuple_(_T.c.kafka_cluster_id, _T.c.transactional_id, _T.c.producer_id, _T.c.producer_epoch, _T.c.kind)
 _PLACE = sa.text(
     """
-    SELECT pipelines.name AS pipeline, transactional_ids.ordinal, transactional_ids.task,
+    SELECT pipelines.name AS pipeline, pipelines.group_id, transactional_ids.ordinal, transactional_ids.task,
            held.run_id, held.lease, held.attempt, held.host
     FROM transactional_ids
     JOIN pipelines ON pipelines.id = transactional_ids.pipeline_id
@@ -139,6 +139,7 @@ class SqlFencing:
             return FencingPlace()
         return FencingPlace(
             pipeline=row.pipeline,
+            group_id=row.group_id,
             run_id=row.run_id,
             ordinal=row.ordinal,
             lease=row.lease,
@@ -154,6 +155,9 @@ def _matching(wanted: FencingFilter) -> list[sa.ColumnElement[bool]]:
         for name in ("kafka_cluster_id", "transactional_id", "pipeline", "cause")
         if (value := getattr(wanted, name)) is not None
     ]
+    if wanted.of_group is not None:
+        ids = sa.func.any(sa.literal(list(wanted.of_group.transactional_ids), postgresql.ARRAY(sa.Text)))
+        conditions.append((_T.c.group_id == wanted.of_group.group_id) | (_T.c.transactional_id == ids))
     if wanted.since is not None:
         conditions.append(_T.c.at >= wanted.since)
     if wanted.until is not None:
@@ -197,6 +201,7 @@ def _record(row: sa.Row[Any]) -> FencingRecord:
         event=FencingEvent(key=_key(row), verdict=msgspec.convert(row.verdict, Verdict), evidence=_evidence(row)),
         place=FencingPlace(
             pipeline=row.pipeline,
+            group_id=row.group_id,
             run_id=row.run_id,
             ordinal=row.ordinal,
             lease=row.lease,

@@ -25,6 +25,7 @@ fencing_events = sa.Table(
     json("evidence"),
     json("corrections"),
     text("pipeline", nullable=True),
+    text("group_id", nullable=True),
     sa.Column("run_id", UUID),
     integer("ordinal", nullable=True),
     integer("lease", nullable=True),
@@ -44,6 +45,7 @@ fencing_events = sa.Table(
     sa.Index("ix_fencing_events_at", "at", "id"),
     sa.Index("ix_fencing_events_cluster", "kafka_cluster_id", "at", "id"),
     sa.Index("ix_fencing_events_pipeline", "pipeline", "at", "id"),
+    sa.Index("ix_fencing_events_group", "kafka_cluster_id", "group_id", "at", "id"),
 )
 
 # Only grows, as Prometheus wants it of a counter: events are corrected, and go after their time.

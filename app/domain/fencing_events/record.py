@@ -25,10 +25,12 @@ class Correction(msgspec.Struct, frozen=True, kw_only=True):
 class FencingPlace(msgspec.Struct, frozen=True, kw_only=True):
     """Whose loss it was, as far as it is known; all None for clients that are not ours.
 
-    partitions: `topic-partition` of input that was lost, and of output that was aborted.
+    group_id: of the member or of its pipeline. partitions: `topic-partition` of input that was lost, and of output that
+    was aborted.
     """
 
     pipeline: str | None = None
+    group_id: str | None = None
     run_id: str | None = None
     ordinal: int | None = None
     lease: int | None = None
@@ -49,11 +51,20 @@ class FencingRecord(msgspec.Struct, frozen=True, kw_only=True):
     changed_at: datetime
 
 
+class GroupLosses(msgspec.Struct, frozen=True, kw_only=True):
+    """Losses of a group's members, and of these ids, as those that store its offsets: a client that is not ours has no
+    words, and only its id leads to the group."""
+
+    group_id: str
+    transactional_ids: tuple[str, ...] = ()
+
+
 class FencingFilter(msgspec.Struct, frozen=True, kw_only=True):
     """None means any; `since` and `until` bound when it happened. What is no fencing is left out unless asked for."""
 
     kafka_cluster_id: str | None = None
     transactional_id: str | None = None
+    of_group: GroupLosses | None = None
     pipeline: str | None = None
     cause: Cause | None = None
     since: datetime | None = None
@@ -77,6 +88,7 @@ def place_of(event: FencingEvent, known: FencingPlace) -> FencingPlace:
     word = words[0]
     return FencingPlace(
         pipeline=word.pipeline or known.pipeline,
+        group_id=word.group or known.group_id,
         run_id=word.run_id,
         ordinal=word.ordinal,
         lease=word.lease,

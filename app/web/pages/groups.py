@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any
@@ -11,13 +11,14 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from app.domain.access import Principal, Verb
 from app.domain.errors import NotFoundError
+from app.domain.fencing_events.fencing_event import FencingKind
 from app.domain.journals.live_groups import Committed, GroupKind, GroupState, LiveGroup
 from app.domain.observing.group_list import GroupQuery, members_of
 from app.domain.observing.snapshot import Snapshot
 from app.ports.unit_of_work import UnitOfWork
 from app.services.defining import clusters
+from app.services.fencing_feed import FencingLine, GroupFencings
 from app.services.observing import groups
-from app.services.observing.groups import GroupDetail
 from app.services.observing.observations import notice_of
 from app.web.dependencies import Wiring, WiringDep, may
 from app.web.pages.frame import screen
@@ -26,8 +27,8 @@ from app.web.pages.frame.errors import PageRoute
 from app.web.pages.frame.reading import reading_of
 from app.web.pages.frame.screen import Look, Screen
 from app.web.pages.frame.shared_looks import OBSERVED_FRAMES_PER_S
-from app.web.pages.frame.timeline import Timeline, timeline_of
-from app.web.pages.frame.tracks import epochs_of, generations_of
+from app.web.pages.frame.timeline import Point, Timeline, timeline_of
+from app.web.pages.frame.tracks import epochs_of, generations_of, mark_of
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Viewer = Annotated[Principal, may(Verb.VIEW)]
@@ -141,6 +142,8 @@ def row_of(group: LiveGroup) -> Mapping[str, Any]:
 
 
 def looking_at_one(wiring: Wiring, cluster: str, name: str) -> Look:
+    fencings = GroupFencings(cluster=cluster, group=name)
+
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
         del principal
         await clusters.get_cluster(uow, cluster)
@@ -162,7 +165,8 @@ def looking_at_one(wiring: Wiring, cluster: str, name: str) -> Look:
         except NotFoundError as error:
             # It may come: the page stays and goes on looking.
             return replace(shown, status=404, context=context | {"row": None, "why_not": error.message})
-        group = found.group
+        group, ids = found.group, tuple(sorted(set(found.transactional_ids.values())))
+        fenced = await fencings.newest(uow, transactional_ids=ids, now=now)
         context |= {
             "row": row_of(group),
             "protocol": None if group.classic is None else group.classic.protocol,
@@ -175,19 +179,29 @@ def looking_at_one(wiring: Wiring, cluster: str, name: str) -> Look:
             ],
             "offsets_aborted": group.offsets_aborted,
             "is_from_journal": group.is_from_journal,
-            "timeline": _timeline(group, found, snapshot, now=now),
+            "fencings": fenced,
+            "timeline": _timeline(group, ids, fenced, snapshot, now=now),
         }
         return shown
 
     return look
 
 
-def _timeline(group: LiveGroup, found: GroupDetail, snapshot: Snapshot, *, now: datetime) -> Timeline | None:
-    """The group's generations, and the epochs of the ids that store its offsets."""
-    names = sorted(set(found.transactional_ids.values()) & snapshot.transactions.keys())
+def _timeline(
+    group: LiveGroup, ids: Sequence[str], fenced: Sequence[FencingLine], snapshot: Snapshot, *, now: datetime
+) -> Timeline | None:
+    """The group's generations, and the epochs of the ids that store its offsets. A fencing is marked on the lane of the
+    producer that lost its epoch; a lost membership, and what has no lane here, on the group's."""
+    drawn = [snapshot.transactions[name] for name in ids if name in snapshot.transactions]
+    of_group: list[Point] = []
+    of_ids: dict[str, list[Point]] = {one.transactional_id: [] for one in drawn}
+    for line in fenced:
+        key = line.record.event.key
+        of_one = None if key.kind is FencingKind.MEMBERSHIP else of_ids.get(key.transactional_id)
+        (of_group if of_one is None else of_one).append(mark_of(line.record))
     tracks = [
-        generations_of(group, cluster=snapshot.cluster),
-        *(epochs_of(snapshot.transactions[name], cluster=snapshot.cluster) for name in names),
+        generations_of(group, cluster=snapshot.cluster, marks=of_group),
+        *(epochs_of(one, cluster=snapshot.cluster, marks=of_ids[one.transactional_id]) for one in drawn),
     ]
     return timeline_of("Rebalances of this group, and epochs of the ids that store its offsets", tracks, now=now)
 

@@ -27,7 +27,7 @@ from app.web.pages.frame.display import moment
 from app.web.pages.frame.errors import PageRoute
 from app.web.pages.frame.screen import Look, Screen
 from app.web.pages.frame.timeline import Point, Timeline, timeline_of
-from app.web.pages.frame.tracks import epochs_of, fenced_at, generations_of
+from app.web.pages.frame.tracks import epochs_of, generations_of, mark_of
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Viewer = Annotated[Principal, may(Verb.VIEW)]
@@ -94,9 +94,7 @@ def timeline_beside(snapshot: Snapshot, view: PipelinePage, *, now: datetime) ->
     group = snapshot.groups.get(view.line.pipeline.definition.group_id)
     fenced: dict[str, list[Point]] = {}
     for line in view.fencings:
-        verdict, name = line.record.event.verdict, line.record.event.key.transactional_id
-        if (mark := fenced_at(verdict.at_ms, verdict.sentence)) is not None:
-            fenced.setdefault(name, []).append(mark)
+        fenced.setdefault(line.record.event.key.transactional_id, []).append(mark_of(line.record))
     names = sorted({one.transactional_id for one in view.mappings if one.transactional_id is not None})
     tracks = [] if group is None else [generations_of(group, cluster=snapshot.cluster)]
     tracks += [

@@ -21,7 +21,7 @@ from app.services.defining import clusters
 from app.services.hanging import HangingLine
 from app.services.observing import transactions
 from app.services.observing.observations import notice_of
-from app.services.observing.past import Story, Storyteller
+from app.services.observing.past import PastEvent, Story, Storyteller
 from app.services.observing.transactions import ObservedTransaction
 from app.services.overview import LIST_LIMIT
 from app.web.dependencies import Wiring, WiringDep, may
@@ -33,7 +33,7 @@ from app.web.pages.frame.reading import reading_of
 from app.web.pages.frame.screen import Look, Screen
 from app.web.pages.frame.shared_looks import OBSERVED_FRAMES_PER_S
 from app.web.pages.frame.timeline import Point, Timeline, Tone, timeline_of
-from app.web.pages.frame.tracks import epochs_of, generations_of
+from app.web.pages.frame.tracks import epochs_of, fencing_url, generations_of
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Viewer = Annotated[Principal, may(Verb.VIEW)]
@@ -239,17 +239,20 @@ def looking_at_one(wiring: Wiring, cluster: str, transactional_id: str) -> Look:
 
 def _timeline(story: Story, live: LiveTransaction, snapshot: Snapshot, *, now: datetime) -> Timeline | None:
     """The id's epochs with what else happened to it, and the generations of the groups whose offsets it stores."""
-    marks = [
-        Point(event.at, "", f"{words(event.what)}: {event.sentence}", Tone.BAD if event.fencing_id else Tone.PLAIN)
-        for event in story.past
-        if not event.is_step
-    ]
+    marks = [_mark_of(event) for event in story.past if not event.is_step]
     served = [snapshot.groups[name] for name in story.groups if name in snapshot.groups]
     tracks = [
         epochs_of(live, cluster=snapshot.cluster, marks=marks),
         *(generations_of(group, cluster=snapshot.cluster) for group in served),
     ]
     return timeline_of("Producers and epochs of this id, and rebalances of the groups that it serves", tracks, now=now)
+
+
+def _mark_of(event: PastEvent) -> Point:
+    title = f"{words(event.what)}: {event.sentence}"
+    if event.fencing_id is None:
+        return Point(event.at, "", title)
+    return Point(event.at, "", title, Tone.BAD, fencing_url(event.fencing_id))
 
 
 @router.get("/transactions")

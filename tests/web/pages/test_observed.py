@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpx
@@ -15,6 +15,7 @@ import pytest
 
 from app.db.database import Database
 from app.domain.access import Role
+from app.domain.fencing_events.fencing_event import Case
 from app.domain.hanging.report import SearchReport
 from app.domain.journals import group_records
 from app.domain.journals.group_values.classic import ClassicGroup
@@ -30,8 +31,10 @@ from app.web.pages.frame import shared_looks
 from app.web.pages.transactions import PAGE_SIZE
 from tests.support.control_plane import ControlPlane
 from tests.support.event_streams import streamed
+from tests.support.fencing import lost_membership, put_down, timeout
 from tests.support.hanging_samples import hanging_transaction
 from tests.support.observing import (
+    NOW_MS,
     ODD,
     generation_batch,
     hear,
@@ -172,6 +175,31 @@ async def test_epochs_and_rebalances_are_on_one_line_of_time(
         assert html.count('<div class="lane">') == 2
         assert "<title>generation 17: members 1</title>" in html
         assert "<title>7:0, Seen for the first time" in html
+
+
+async def test_fencings_of_a_group_are_marked_on_the_lane_of_whoever_lost_and_lead_to_their_events(
+    wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient
+) -> None:
+    hear(live, generation_batch("orders/copier", 17, at=2), topic=group_records.TOPIC)
+    publish(wiring, live)
+    # After all that the lanes begin with.
+    at = datetime.fromtimestamp(NOW_MS / 1000, UTC) + timedelta(seconds=1)
+    epoch = [
+        Case(msgspec.structs.replace(case.key, transactional_id=ODD), case.evidence)
+        for case in timeout("kafka-1", at=at)
+    ]
+    place = lost_membership("kafka-1", group="orders/copier", at=at, transactional_id=ODD)
+    await put_down(wiring.unit_of_work, [*epoch, place], now=at)
+    html = await shown(viewer, "/groups/group", cluster="c", name="orders/copier")
+    assert len(re.findall(r'<tr id="fencing-', html)) == 2
+    of_group, of_id = re.findall(r'<div class="lane">(.*?)</div>', html, re.DOTALL)
+    for lane, cause in ((of_group, "stale generation"), (of_id, "timeout")):
+        (mark,) = re.findall(r'<a href="(/fencing/[^"]+)" aria-label="([^"]+)">', lane)
+        assert mark[1].startswith(f"{cause}: ")
+        assert mark[1].split(": ")[1][:20] in await shown(viewer, mark[0])
+    # The same on the id's own page.
+    html = await shown(viewer, "/transactions/id", cluster="c", id=ODD)
+    assert len(re.findall(r'<a href="/fencing/[^"]+" aria-label="', html)) == 2
 
 
 async def test_an_operator_is_led_to_fencing_what_is_open(wiring: Wiring, live: LiveCluster) -> None:

@@ -119,6 +119,7 @@ class FencingPlace(Answer):
     """Whose loss it was; all null for clients that are not ours."""
 
     pipeline: str | None
+    group_id: Annotated[str | None, Field(description="The group of the member, or of the pipeline.")]
     run_id: str | None
     ordinal: int | None
     lease: int | None

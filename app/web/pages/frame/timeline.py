@@ -30,12 +30,13 @@ class Tone(StrEnum):
 
 
 class Point(NamedTuple):
-    """Where a span begins, or a mark is."""
+    """Where a span begins, or a mark is. href: the page of what a mark is about."""
 
     at: datetime
     label: str
     title: str
     tone: Tone = Tone.PLAIN
+    href: str | None = None
 
 
 class Track(NamedTuple):
@@ -63,6 +64,7 @@ class Mark:
     left: float
     title: str
     tone: Tone = Tone.PLAIN
+    href: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +141,7 @@ def _lane(track: Track, reached: Mapping[int, float], end_ms: int) -> Lane:
         label = span.label if width >= _LABELLED_PERCENT else ""
         bars.append(Bar(left=left(span.at), width=width, label=label, title=span.title, tone=span.tone))
     bars[-1] = replace(bars[-1], tone=Tone.NEWEST)
-    marks = tuple(Mark(left=left(mark.at), title=mark.title, tone=mark.tone) for mark in track.marks)
+    marks = tuple(Mark(left=left(mark.at), title=mark.title, tone=mark.tone, href=mark.href) for mark in track.marks)
     return Lane(name=track.name, href=track.href, bars=tuple(bars), marks=marks)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from app.domain.fencing_events.record import FencingRecord
 from app.domain.journals.live_groups import LiveGroup
 from app.domain.journals.live_transactions import LiveTransaction
 from app.services.observing.past import sentence_of
-from app.web.pages.frame.display import moment
+from app.web.pages.frame.display import moment, words
 from app.web.pages.frame.screen import url_of
 from app.web.pages.frame.timeline import Point, Tone, Track
 
@@ -23,7 +24,7 @@ def epochs_of(live: LiveTransaction, *, cluster: str, marks: Sequence[Point] = (
     return Track(name=live.transactional_id, spans=spans, marks=marks, href=href)
 
 
-def generations_of(group: LiveGroup, *, cluster: str) -> Track:
+def generations_of(group: LiveGroup, *, cluster: str, marks: Sequence[Point] = ()) -> Track:
     """Generations, or group epochs, that a group reached."""
     number = "group epoch" if group.has_epoch else "generation"
     spans = [
@@ -31,10 +32,17 @@ def generations_of(group: LiveGroup, *, cluster: str) -> Track:
         for one in group.rebalances
         if (at := moment(one.at_ms)) is not None
     ]
-    return Track(name=group.group, spans=spans, href=url_of("groups", "group", cluster=cluster, name=group.group))
+    href = url_of("groups", "group", cluster=cluster, name=group.group)
+    return Track(name=group.group, spans=spans, marks=marks, href=href)
 
 
-def fenced_at(at_ms: int, sentence: str) -> Point | None:
-    """The mark of a fencing."""
-    at = moment(at_ms)
-    return None if at is None else Point(at, "", sentence, Tone.BAD)
+def mark_of(record: FencingRecord) -> Point:
+    """The mark of a fencing, which leads to its event."""
+    event = record.event
+    return Point(
+        event.at, "", f"{words(event.verdict.cause)}: {event.verdict.sentence}", Tone.BAD, fencing_url(record.id)
+    )
+
+
+def fencing_url(event_id: str) -> str:
+    return url_of("fencing", event_id)
