@@ -171,11 +171,11 @@ class ClusterSearch:
             )
 
     async def _look(self, connection: SearchConnection, search: Search) -> None:
-        snapshot = self._observations.of(self.cluster.name)
-        suspects = search.suspects(for_ms=self._unaccounted_ms, now_ms=self._now_ms())
+        snapshot, now_ms = self._observations.of(self.cluster.name), self._now_ms()
+        suspects = search.suspects(for_ms=self._unaccounted_ms, now_ms=now_ms)
         # Of 50,000 ids it takes tens of milliseconds, in which the server has other things to do.
         accounts = await asyncio.to_thread(Accounts, snapshot, suspects, unaccounted_ms=self._unaccounted_ms)
-        due = search.due(accounts, now_ms=self._now_ms())
+        due = search.due(accounts, now_ms=now_ms)
         if not due:
             return
         looked = await self._in_thread(lambda: connection.look([TopicPartition(*at) for at in due]))

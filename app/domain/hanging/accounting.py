@@ -2,7 +2,8 @@
 
 Whoever holds them began before they stood still. So where the coordinators' journal is followed, only the transactions
 that it has open there since before then account for it, each until its timeout is over. Where it is not followed, any
-transaction might: until the largest timeout that was seen is over.
+transaction might: until the largest timeout that was seen is over. One that is accounted for may hide one that hangs:
+what lies behind the first open transaction moves nobody's last stable offset.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from app.domain.stuck.facts import Partition
 
 UNACCOUNTED_MS = 10_000
 """So long may a marker be on its way: the coordinator writes it after the end is in its journal."""
+BEHIND_MS = 30_000
+"""So long may readers wait for a transaction that is well before somebody looks at what is behind it."""
 OVERDUE_MS = 20_000
 """Kafka looks for timed-out transactions every 10 s, and writes their markers then."""
 SKEW_MS = 10_000
@@ -49,6 +52,12 @@ class Accounts:
             return self._largest_ms + OVERDUE_MS
         timeouts = [one.timeout_ms for one in self._open.get(at, ()) if one.start_ms <= since_ms + SKEW_MS]
         return max(timeouts) + OVERDUE_MS if timeouts else self._unaccounted_ms
+
+    @property
+    def behind_ms(self) -> int | None:
+        """After how long a look behind what accounts for it is worth a question; None where the answer would prove
+        nothing: without the journal, an id that may not be described looks like one that hangs."""
+        return max(BEHIND_MS, self._unaccounted_ms) if self._is_live else None
 
 
 def is_followed(snapshot: Snapshot) -> bool:

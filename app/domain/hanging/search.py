@@ -4,6 +4,7 @@
                                     │                                              │
                                     ╰─▶ moved: begins anew, gone: forgotten        ├─▶ hanging: asked every 30 s
                                                                                    ╰─▶ not: later and later
+What is accounted for is asked about too, with what is left of the rate: another may hang behind the one that is well.
 Only what is held back is kept, so memory is bounded by that. A transaction that was found is asked about at once when
 its partition's last stable offset moves.
 """
@@ -36,7 +37,8 @@ class StableEnd(NamedTuple):
 class HeldBack(msgspec.Struct):
     """A partition whose readers of committed data stand at `last_stable`: since then, and until then, by our clock.
 
-    unclear: why the last look told nothing.
+    unclear: why the last look told nothing. is_accounted_for: by a transaction that is well, and only what may hang behind
+    it is looked for.
     """
 
     last_stable: int
@@ -45,6 +47,7 @@ class HeldBack(msgspec.Struct):
     ask_at_ms: int = 0
     looks: int = 0
     unclear: str = ""
+    is_accounted_for: bool = False
 
 
 class Unclear(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,7 +100,7 @@ class Search:
         ones = [
             Unclear(topic=topic, partition=number, since_ms=held.since_ms, reason=held.unclear)
             for (topic, number), held in self._held.items()
-            if held.unclear
+            if held.unclear and not held.is_accounted_for
         ]
         return tuple(sorted(ones, key=lambda one: (one.since_ms, one.topic, one.partition)))
 
@@ -122,15 +125,17 @@ class Search:
         self._ask_at_once |= dict.fromkeys(at for at in self._found if at not in there)
 
     def suspects(self, *, for_ms: int, now_ms: int) -> tuple[Partition, ...]:
-        """Those that stand still for so long and may be asked about now: only these are worth an account."""
+        """Those that stand still for so long and may be asked about now, or were accounted for: only these are worth an
+        account."""
         return tuple(
             at
             for at, held in self._held.items()
-            if held.ask_at_ms <= now_ms and held.until_ms - held.since_ms >= for_ms
+            if (held.ask_at_ms <= now_ms or held.is_accounted_for) and held.until_ms - held.since_ms >= for_ms
         )
 
     def due(self, accounts: Accounts, *, now_ms: int) -> list[Partition]:
-        """Whom to ask about now: never more than the rate allows, what was found and moved first, then the longest.
+        """Whom to ask about now: never more than the rate allows, what was found and moved first, then the longest of
+        those that nothing accounts for, then the longest of the others.
 
         accounts: of the suspects, at least.
         """
@@ -143,16 +148,31 @@ class Search:
         limit = int(self._allowance)
         if limit == 0:
             return []
-        late = sorted(
-            (held.since_ms, at)
-            for at, held in self._held.items()
-            if at not in self._ask_at_once
-            and held.ask_at_ms <= now_ms
-            and held.until_ms - held.since_ms >= accounts.bound_ms(at, since_ms=held.since_ms)
-        )
-        chosen = [*self._ask_at_once, *(at for _, at in late)][:limit]
+        late: list[tuple[int, Partition]] = []
+        behind: list[tuple[int, Partition]] = []
+        for at, held in self._held.items():
+            if at in self._ask_at_once:
+                continue
+            stood_ms, is_time = held.until_ms - held.since_ms, held.ask_at_ms <= now_ms
+            if stood_ms >= accounts.bound_ms(at, since_ms=held.since_ms):
+                if is_time or held.is_accounted_for:
+                    late.append((held.since_ms, at))
+            elif is_time and accounts.behind_ms is not None and stood_ms >= accounts.behind_ms:
+                behind.append((held.since_ms, at))
+        overdue, hidden = [at for _, at in sorted(late)], [at for _, at in sorted(behind)]
+        chosen = [*self._ask_at_once, *overdue, *hidden][:limit]
+        self._note_why(overdue, hidden)
         self._allowance -= len(chosen)
         return chosen
+
+    def _note_why(self, overdue: Collection[Partition], hidden: Collection[Partition]) -> None:
+        for at in overdue:
+            held = self._held[at]
+            if held.is_accounted_for:
+                # Not by its looks so far, which come later and later.
+                held.is_accounted_for, held.looks, held.ask_at_ms = False, 0, 0
+        for at in hidden:
+            self._held[at].is_accounted_for = True
 
     def note_look(self, facts: PartitionFacts, *, now_ms: int) -> Looked:
         """What a partition's leader and the coordinators said. What they left open stays as it was."""

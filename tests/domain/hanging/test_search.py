@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from app.domain.hanging.accounting import LARGEST_TIMEOUT_MS, OVERDUE_MS, SKEW_MS, Accounts
+from app.domain.hanging.accounting import BEHIND_MS, LARGEST_TIMEOUT_MS, OVERDUE_MS, SKEW_MS, Accounts
 from app.domain.hanging.hanging_transaction import Ending, HangingTransaction
 from app.domain.hanging.search import FOUND_AGAIN_MS, LONGEST_AGAIN_MS, Search, StableEnd
 from app.domain.observing.snapshot import Phase, Snapshot
@@ -79,13 +79,65 @@ def test_partition_whose_readers_get_on_is_not_asked_about() -> None:
     assert not search.held
 
 
-def test_long_transaction_is_left_alone_until_its_timeout_is_over() -> None:
+def test_transaction_that_is_not_long_is_left_alone() -> None:
     search = searching()
-    until_ms = NOW_MS + 60_000 + OVERDUE_MS
-    stand(search, until_ms=until_ms - 1)
-    assert search.due(accounts(NOW_MS), now_ms=until_ms - 1) == []
-    search.note_ends({AT: StableEnd(10, 15)}, now_ms=until_ms)
-    assert search.due(accounts(NOW_MS), now_ms=until_ms) == [AT]
+    stand(search, until_ms=NOW_MS + BEHIND_MS - 1)
+    assert search.due(accounts(NOW_MS), now_ms=NOW_MS + BEHIND_MS - 1) == []
+
+
+def test_hanging_transaction_behind_a_long_one_that_is_well_is_found_while_that_one_lives() -> None:
+    search = searching()
+    stand(search, until_ms=NOW_MS + BEHIND_MS)
+    assert search.due(accounts(NOW_MS), now_ms=NOW_MS + BEHIND_MS) == [AT]
+    rows = (opened(start=10), opened(producer_id=99, start=12))
+    (one,) = found_in(search, held(known(), rows=rows))
+    assert one.identity == (99, 2, 12)
+
+
+def test_without_the_journal_nobody_looks_behind_what_may_be_well() -> None:
+    """An id that may not be described would look like one that hangs."""
+    search = searching()
+    stand(search, until_ms=NOW_MS + BEHIND_MS)
+    followed = snapshot_of(NOW_MS)
+    refused = msgspec.structs.replace(followed.transaction_journal, phase=Phase.REFUSED)
+    seen = Accounts(msgspec.structs.replace(followed, transaction_journal=refused), [AT], unaccounted_ms=GRACE_MS)
+    assert search.due(seen, now_ms=NOW_MS + BEHIND_MS) == []
+
+
+def test_looks_behind_what_is_well_come_after_those_that_nothing_accounts_for() -> None:
+    search = searching(asks_per_s=1)
+    stand(search, until_ms=NOW_MS + BEHIND_MS)
+    search.note_ends({("payments", 0): StableEnd(0, 1)}, now_ms=NOW_MS + GRACE_MS)
+    search.note_ends({("payments", 0): StableEnd(0, 1)}, now_ms=NOW_MS + BEHIND_MS)
+    assert search.due(accounts(NOW_MS), now_ms=NOW_MS + BEHIND_MS) == [("payments", 0)]
+    search.note_look(msgspec.structs.replace(held(None, rows=()), topic="payments"), now_ms=NOW_MS + BEHIND_MS)
+    assert search.due(accounts(NOW_MS), now_ms=NOW_MS + BEHIND_MS + 1_000) == [AT]
+
+
+def test_refusal_of_a_look_behind_what_is_well_is_said_only_when_that_is_overdue() -> None:
+    search = searching()
+    stand(search, until_ms=NOW_MS + BEHIND_MS)
+    search.due(accounts(NOW_MS), now_ms=NOW_MS + BEHIND_MS)
+    search.note_look(held(None, rows=AWAY), now_ms=NOW_MS + BEHIND_MS)
+    assert search.unclear == ()
+    overdue_ms = NOW_MS + 60_000 + OVERDUE_MS
+    search.note_ends({AT: StableEnd(10, 15)}, now_ms=overdue_ms)
+    search.due(accounts(NOW_MS), now_ms=overdue_ms)
+    assert [one.reason for one in search.unclear] == [AWAY.sentence]
+
+
+def test_overdue_transaction_is_asked_about_however_late_its_next_look_would_be() -> None:
+    search = searching()
+    now_ms, overdue_ms = NOW_MS + BEHIND_MS, NOW_MS + 60_000 + OVERDUE_MS
+    stand(search, until_ms=now_ms)
+    for _ in range(10):
+        search.due(accounts(NOW_MS), now_ms=now_ms)
+        search.note_look(held(known()), now_ms=now_ms)
+    search.note_ends({AT: StableEnd(10, 15)}, now_ms=overdue_ms - 1)
+    assert search.due(accounts(NOW_MS), now_ms=overdue_ms - 1) == []
+    search.note_ends({AT: StableEnd(10, 15)}, now_ms=overdue_ms)
+    assert search.suspects(for_ms=GRACE_MS, now_ms=overdue_ms) == (AT,)
+    assert search.due(accounts(NOW_MS), now_ms=overdue_ms) == [AT]
 
 
 def test_transactions_that_began_later_do_not_account_for_it() -> None:
@@ -158,13 +210,6 @@ def test_producer_without_a_marker_there_is_ended_with_the_lowest_coordinator_ep
     search = searching()
     (one,) = found_in(search, held(None, rows=(opened(coordinator_epoch=-1),)))
     assert one.coordinator_epoch == 0
-
-
-def test_hanging_transaction_behind_one_that_is_well_is_found_with_it() -> None:
-    search = searching()
-    rows = (opened(start=10), opened(producer_id=99, start=12))
-    (one,) = found_in(search, held(known(), rows=rows))
-    assert one.identity == (99, 2, 12)
 
 
 def test_transaction_of_an_id_that_is_over_names_the_id() -> None:
