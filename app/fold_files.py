@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 _FORMAT = "fenceline journals"
-_VERSION = 2
+_VERSION = 3
 _PER_PART = 500
 # A part is some hundred ids, or a few groups of a hundred thousand offsets.
 _LARGEST_PART = 1 << 28

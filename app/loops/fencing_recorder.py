@@ -35,7 +35,7 @@ class FencingRecorder:
     def take(self, cluster: Cluster, stepped: Sequence[LiveTransaction]) -> None:
         """For the observer's `on_steps`; on the event loop, returns at once."""
         for live in stepped:
-            if any(step.before is not None for step in live.steps):
+            if live.is_stepped:
                 # The newest state goes to the end, so that an id in a storm does not keep the others waiting.
                 self._waiting.pop((cluster.kafka_cluster_id, live.transactional_id), None)
                 self._waiting[cluster.kafka_cluster_id, live.transactional_id] = live

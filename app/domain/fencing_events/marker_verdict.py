@@ -27,18 +27,19 @@ def record_beside(
     if (newest.producer_id, newest.producer_epoch) == (producer_id, producer_epoch):
         is_over = newest.status in IDLE and newest.timestamp_ms < marker.at_ms
         return newest if newest.status is TransactionStatus.ONGOING or is_over else None
-    for step in live.steps:
+    steps = live.steps
+    for step in steps:
         is_later = step.producer_id != producer_id or step.producer_epoch > producer_epoch
-        if is_later and step.record.timestamp_ms < marker.at_ms and _was_held(live, producer_id, producer_epoch, step):
+        if is_later and step.record.timestamp_ms < marker.at_ms and _was_held(steps, producer_id, producer_epoch, step):
             return step.record
     return None
 
 
-def _was_held(live: LiveTransaction, producer_id: int, producer_epoch: int, until: Step) -> bool:
+def _was_held(steps: Sequence[Step], producer_id: int, producer_epoch: int, until: Step) -> bool:
     """Whether the id is known to have had this epoch before that step, so that the step is what came after it."""
     return any(
         (step.producer_id, step.producer_epoch) == (producer_id, producer_epoch) and step.offset < until.offset
-        for step in live.steps
+        for step in steps
     )
 
 

@@ -22,12 +22,13 @@ IDLE = frozenset({TransactionStatus.EMPTY, TransactionStatus.COMPLETE_COMMIT, Tr
 def cases_of(live: LiveTransaction, *, kafka_cluster_id: str) -> list[Case]:
     """A case for each producer of this id that was ended, as far as its steps tell; the same steps, the same cases."""
     cases: list[Case] = []
-    for index, step in enumerate(live.steps):
+    steps = live.steps
+    for index, step in enumerate(steps):
         before = step.before
         if before is None:
             continue
-        previous = live.steps[index - 1] if index else None
-        following = live.steps[index + 1] if index + 1 < len(live.steps) else None
+        previous = steps[index - 1] if index else None
+        following = steps[index + 1] if index + 1 < len(steps) else None
         if step.kind is StepKind.ABORTED and is_ended_by(before, step.record):
             records = [before, step.record, *_what_followed(step, following, live)]
         elif step.kind is StepKind.INITIALISED and is_init_after(before, step.record) and _is_owned(before, previous):

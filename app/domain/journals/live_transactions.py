@@ -3,14 +3,17 @@
 The fold survives what journals do: records read twice (by position), compaction (any record may be an id's first),
 a beginning in the middle (`Reading.positions` says from where), versions of the future (counted). A move of the
 coordinator leaves no trace in it. Memory is bounded by the number of ids: of an id's past only steps are kept that
-are not routine, the newest `MAX_STEPS` of them.
+are not routine, the newest `MAX_STEPS` of them, packed: there are tens of thousands of ids, and few are looked at.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
+from typing import TypeVar
 
 import msgspec
+from msgspec.structs import astuple
 
 from app.domain.journals import transaction_state
 from app.domain.journals.reading import Reading
@@ -73,8 +76,15 @@ class RecordedState(msgspec.Struct, frozen=True, gc=False):
     partitions: tuple[TopicPartitions, ...] = ()
 
 
+R = TypeVar("R", bound=RecordedState)
+
+
 def recorded(state: TransactionState, offset: int, timestamp_ms: int) -> RecordedState:
-    return RecordedState(
+    return _recorded(RecordedState, state, offset, timestamp_ms)
+
+
+def _recorded(made: type[R], state: TransactionState, offset: int, timestamp_ms: int) -> R:
+    return made(
         offset,
         timestamp_ms,
         state.status,
@@ -119,10 +129,36 @@ class Step(msgspec.Struct, frozen=True, gc=False):
         return self.record.offset
 
 
+class _KeptRecord(RecordedState, frozen=True, gc=False, array_like=True):
+    """The same without the names of its fields."""
+
+    def unpacked(self) -> RecordedState:
+        return RecordedState(*astuple(self))
+
+
+class _KeptStep(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """A Step as it is kept: packed, in a tenth of the memory of its values, of which every number is an object."""
+
+    kind: StepKind
+    record: _KeptRecord
+    before: _KeptRecord | None = None
+    then: _KeptRecord | None = None
+
+    def unpacked(self) -> Step:
+        before = None if self.before is None else self.before.unpacked()
+        then = None if self.then is None else self.then.unpacked()
+        return Step(self.kind, self.record.unpacked(), before, then)
+
+
+_packed = msgspec.msgpack.Encoder().encode
+_kept = msgspec.msgpack.Decoder(_KeptStep).decode
+
+
 class LiveTransaction(msgspec.Struct, frozen=True, gc=False):
     """One transactional id as of its newest record: at `offset` of `partition`, appended at `timestamp_ms`.
 
-    steps: oldest first. steps_dropped: how many older ones are not kept. commits, aborts: since reading began.
+    past: its steps, packed. steps_dropped: how many older ones are not kept. commits, aborts: since reading began.
+    awaits: the newest step is judged by what comes next, and that has not come yet.
     """
 
     transactional_id: str
@@ -130,11 +166,22 @@ class LiveTransaction(msgspec.Struct, frozen=True, gc=False):
     partition: int
     offset: int
     client_protocol: ClientProtocol = ClientProtocol.UNKNOWN
-    steps: tuple[Step, ...] = ()
+    past: tuple[bytes, ...] = ()
     steps_dropped: int = 0
     commits: int = 0
     aborts: int = 0
     timestamp_ms: int = -1
+    awaits: bool = False
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """Oldest first; unpacked anew each time."""
+        return tuple(_kept(step).unpacked() for step in self.past)
+
+    @property
+    def is_stepped(self) -> bool:
+        """Whether a step has a record before it: only the very first has none."""
+        return len(self.past) > 1
 
     @property
     def newest(self) -> RecordedState:
@@ -171,35 +218,37 @@ def fold(
     """The id after one more of its records."""
     protocol = _protocol(before, state)
     kind = _step_kind(before, state, protocol)
-    if before is None:
-        steps, dropped, commits, aborts = (), 0, 0, 0
-    else:
-        steps, dropped, commits, aborts = before.steps, before.steps_dropped, before.commits, before.aborts
+    past: tuple[bytes, ...] = ()
+    dropped = commits = aborts = 0
+    awaits = False
+    if before is not None:
+        past, awaits, dropped = before.past, before.awaits, before.steps_dropped
+        commits, aborts = before.commits, before.aborts
     if kind is not None:
-        was = None if before is None else recorded(before.state, before.offset, before.timestamp_ms)
-        steps = (*steps, Step(kind, recorded(state, offset, timestamp_ms), was))
-        if len(steps) > MAX_STEPS:
-            steps, dropped = steps[1:], dropped + 1
-    elif steps and steps[-1].then is None and _is_awaited(steps[-1], state):
-        last = steps[-1]
-        steps = (*steps[:-1], Step(last.kind, last.record, last.before, recorded(state, offset, timestamp_ms)))
+        record = _recorded(_KeptRecord, state, offset, timestamp_ms)
+        was = None if before is None else _recorded(_KeptRecord, before.state, before.offset, before.timestamp_ms)
+        past, awaits = (*past, _packed(_KeptStep(kind, record, was))), was is not None
+        if len(past) > MAX_STEPS:
+            past, dropped = past[1:], dropped + 1
+    elif past and awaits:
+        last = _kept(past[-1])
+        # The end of the abort that the step began is not meant.
+        if last.kind is not StepKind.ABORTED or state.status not in _ABORTS:
+            then = _recorded(_KeptRecord, state, offset, timestamp_ms)
+            past, awaits = (*past[:-1], _packed(_KeptStep(last.kind, last.record, last.before, then))), False
     return LiveTransaction(
         transactional_id,
         state,
         partition,
         offset,
         protocol,
-        steps,
+        past,
         dropped,
         commits + (state.status is _COMPLETE_COMMIT),
         aborts + (state.status is _COMPLETE_ABORT),
         timestamp_ms,
+        awaits,
     )
-
-
-def _is_awaited(step: Step, state: TransactionState) -> bool:
-    """Whether this is the first that comes after a step that is judged by it."""
-    return step.before is not None and (step.kind is not StepKind.ABORTED or state.status not in _ABORTS)
 
 
 def _protocol(before: LiveTransaction | None, state: TransactionState) -> ClientProtocol:
@@ -236,8 +285,17 @@ class LiveTransactions(msgspec.Struct):
     expired: int = 0
     pace: TransactionPace = msgspec.field(default_factory=TransactionPace)
 
-    def apply(self, partition: int, batch: RecordBatch | UnreadableBatch) -> list[str]:
-        """Fold a batch; the ids that it changed, expired ones included."""
+    def apply(
+        self,
+        partition: int,
+        batch: RecordBatch | UnreadableBatch,
+        *,
+        on_step: Callable[[str], object] = lambda _: None,
+    ) -> list[str]:
+        """Fold a batch; the ids that it changed, expired ones included.
+
+        on_step: told each id of which a record made a step, or completed it by showing what the step was.
+        """
         changed: list[str] = []
         if not self.reading.is_news(partition, batch):
             return changed
@@ -251,7 +309,7 @@ class LiveTransactions(msgspec.Struct):
             if isinstance(state, TransactionState):
                 before = ids.get(transactional_id)
                 self.pace.note(before and before.state, state, record.timestamp_ms)
-                ids[transactional_id] = fold(
+                live = ids[transactional_id] = fold(
                     before,
                     transactional_id,
                     state,
@@ -259,6 +317,8 @@ class LiveTransactions(msgspec.Struct):
                     offset=record.offset,
                     timestamp_ms=record.timestamp_ms,
                 )
+                if before is None or live.past is not before.past:
+                    on_step(transactional_id)
             elif state is None:
                 self.expired += ids.pop(transactional_id, None) is not None
             else:

@@ -10,7 +10,6 @@ import msgspec
 from app.domain.journals import group_records, transaction_state
 from app.domain.journals.live_groups import LiveGroup, LiveGroups
 from app.domain.journals.live_transactions import LiveTransaction, LiveTransactions
-from app.domain.journals.record_batch import RecordBatch, UnreadableBatch
 from app.domain.observing.live_journal import LiveJournal
 from app.domain.observing.snapshot import Phase, Snapshot
 
@@ -36,7 +35,7 @@ class LiveCluster:
             transaction_state.TOPIC,
             reading=folds.transactions.reading,
             values=folds.transactions.ids,
-            apply=self._apply_transactions,
+            apply=lambda partition, batch: folds.transactions.apply(partition, batch, on_step=self._note_step),
             forget=folds.transactions.forget,
             keep=lambda live: live,
             now_ms=now_ms,
@@ -52,7 +51,7 @@ class LiveCluster:
         )
         self._cluster = cluster
         # Of what was saved too: who was to be told may not have been.
-        self._stepped = {name for name, live in folds.transactions.ids.items() if live.steps}
+        self._stepped = {name for name, live in folds.transactions.ids.items() if live.past}
         self._is_status_new = True
         self._number = 0
         self._newest: Snapshot | None = None
@@ -69,16 +68,8 @@ class LiveCluster:
         stepped, self._stepped = self._stepped, set[str]()
         return [ids[name] for name in stepped if name in ids]
 
-    def _apply_transactions(self, partition: int, batch: RecordBatch | UnreadableBatch) -> list[str]:
-        changed = self.folds.transactions.apply(partition, batch)
-        for name in changed:
-            live = self.folds.transactions.ids.get(name)
-            if live is not None and live.steps and isinstance(batch, RecordBatch):
-                last = live.steps[-1]
-                # A step is made by one record, and completed by the one that shows what it was.
-                if (last.record if last.then is None else last.then).offset >= batch.base_offset:
-                    self._stepped.add(name)
-        return changed
+    def _note_step(self, transactional_id: str) -> None:
+        self._stepped.add(transactional_id)
 
     def enter(self, topic: str, phase: Phase, *, problem: str = "", now_ms: int) -> None:
         """Note how the reading of one journal is."""

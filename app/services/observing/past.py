@@ -66,7 +66,7 @@ class Storyteller:
     def __init__(self) -> None:
         self._told: Story | None = None
         self._told_at: datetime | None = None
-        self._steps: tuple[Step, ...] = ()
+        self._steps: tuple[bytes, ...] = ()
 
     async def story_of(
         self,
@@ -79,13 +79,13 @@ class Storyteller:
         now: datetime,
     ) -> Story:
         is_old = self._told_at is None or not timedelta() <= now - self._told_at < _TOLD_AGAIN
-        if self._told is None or is_old or live.steps != self._steps:
+        if self._told is None or is_old or live.past != self._steps:
             past = await _past_of(uow, live, owner, kafka_cluster_id=kafka_cluster_id)
             holder = None if owner is None else await _holder_of(uow, owner)
             # A large cluster has many groups; the server has other things to do meanwhile.
             served = await asyncio.to_thread(_groups_of, live.state.producer_id, groups)
             self._told = Story(past=tuple(past), holder=holder, groups=served)
-            self._told_at, self._steps = now, live.steps
+            self._told_at, self._steps = now, live.past
         return self._told
 
 

@@ -39,8 +39,11 @@ def _matching(transactions: Mapping[str, LiveTransaction], wanted: frozenset[int
     found: dict[int, str] = {}
     for name, live in transactions.items():
         state = live.state
-        had = {state.producer_id, state.previous_producer_id, state.next_producer_id}
-        had.update(step.producer_id for step in live.steps)
-        for producer_id in wanted & had:
+        for producer_id in wanted & {state.producer_id, state.previous_producer_id, state.next_producer_id}:
             found[producer_id] = name
+    # To look into every id's past takes several times as long.
+    if missing := wanted - found.keys():
+        for name, live in transactions.items():
+            for producer_id in missing.intersection(step.producer_id for step in live.steps):
+                found[producer_id] = name
     return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -22,6 +24,7 @@ from tests.support.recordings import TRANSACTIONS, VERSION_NAMES, recorded_bytes
 
 both_versions = pytest.mark.parametrize("version", VERSION_NAMES)
 NEW, OLD = VERSION_NAMES
+LARGEST_ID_BYTES = 1_500
 
 
 def recorded(version: str) -> list[RecordBatch | UnreadableBatch]:
@@ -198,3 +201,17 @@ def test_past_of_an_id_is_bounded() -> None:
         live = fold(live, "t", empty, partition=0, offset=epoch, timestamp_ms=1)
     assert live is not None
     assert (len(live.steps), live.steps_dropped, live.steps[0].producer_epoch) == (MAX_STEPS, 5, 5)
+
+
+def test_id_with_the_past_of_a_takeover_takes_little_memory() -> None:
+    """There are tens of thousands of them; the values of its steps alone would take twice as much."""
+    ids = 100
+    folded(recorded(NEW))
+    tracemalloc.start()
+    try:
+        taken = [folded(recorded(NEW)).ids["taken-0"] for _ in range(ids)]
+        used, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert all(len(live.steps) == 4 for live in taken)
+    assert used / ids < LARGEST_ID_BYTES
