@@ -131,13 +131,9 @@ def _reading(status: JournalStatus) -> Mapping[str, Any]:
 
 
 @router.get("/clusters/{name}")
-async def show(request: Request, wiring: WiringDep, by: Viewer, name: str) -> Response:
-    return await screen.page(request, wiring, by, looking_at(wiring, name))
-
-
 @router.get("/clusters/{name}/stream")
-async def follow(request: Request, wiring: WiringDep, by: Viewer, name: str) -> Response:
-    return screen.stream(request, wiring, by, looking_at(wiring, name))
+async def show(request: Request, wiring: WiringDep, by: Viewer, name: str) -> Response:
+    return await screen.live(request, wiring, by, looking_at(wiring, name))
 
 
 @router.post("/clusters/{name}/probe")

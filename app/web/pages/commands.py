@@ -32,14 +32,8 @@ def _looking_at(target: str | None, after: str | None) -> Look:
 
 
 @router.get("/commands")
+@router.get("/commands/stream")
 async def show_list(
     request: Request, wiring: WiringDep, by: Viewer, target: str | None = None, after: str | None = None
 ) -> Response:
-    return await screen.page(request, wiring, by, _looking_at(target, after))
-
-
-@router.get("/commands/stream")
-async def follow_list(
-    request: Request, wiring: WiringDep, by: Viewer, target: str | None = None, after: str | None = None
-) -> Response:
-    return screen.stream(request, wiring, by, _looking_at(target, after))
+    return await screen.live(request, wiring, by, _looking_at(target, after))

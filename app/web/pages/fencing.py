@@ -141,13 +141,9 @@ def _unread(observations: Observations) -> list[Mapping[str, str]]:
 
 
 @router.get("/fencing")
-async def show_list(request: Request, wiring: WiringDep, by: Viewer, wanted: WantedDep) -> Response:
-    return await screen.page(request, wiring, by, looking_at_list(wiring, wanted))
-
-
 @router.get("/fencing/stream")
-async def follow_list(request: Request, wiring: WiringDep, by: Viewer, wanted: WantedDep) -> Response:
-    return screen.stream(request, wiring, by, looking_at_list(wiring, wanted))
+async def show_list(request: Request, wiring: WiringDep, by: Viewer, wanted: WantedDep) -> Response:
+    return await screen.live(request, wiring, by, looking_at_list(wiring, wanted))
 
 
 def looking_at(event_id: str) -> Look:
@@ -202,10 +198,6 @@ def _moment(at_ms: int) -> str:
 
 
 @router.get("/fencing/{event_id}")
-async def show(request: Request, wiring: WiringDep, by: Viewer, event_id: str) -> Response:
-    return await screen.page(request, wiring, by, looking_at(event_id))
-
-
 @router.get("/fencing/{event_id}/stream")
-async def follow(request: Request, wiring: WiringDep, by: Viewer, event_id: str) -> Response:
-    return screen.stream(request, wiring, by, looking_at(event_id))
+async def show(request: Request, wiring: WiringDep, by: Viewer, event_id: str) -> Response:
+    return await screen.live(request, wiring, by, looking_at(event_id))

@@ -227,21 +227,13 @@ def _offsets(group: LiveGroup, transactional_ids: Mapping[int, str]) -> list[Map
 
 
 @router.get("/groups")
-async def show_list(request: Request, wiring: WiringDep, by: Viewer, wanted: WantedDep) -> Response:
-    return await screen.page(request, wiring, by, looking_at_list(wiring, wanted))
-
-
 @router.get("/groups/stream")
-async def follow_list(request: Request, wiring: WiringDep, by: Viewer, wanted: WantedDep) -> Response:
-    return screen.stream(request, wiring, by, looking_at_list(wiring, wanted))
+async def show_list(request: Request, wiring: WiringDep, by: Viewer, wanted: WantedDep) -> Response:
+    return await screen.live(request, wiring, by, looking_at_list(wiring, wanted))
 
 
 @router.get("/groups/group")
+@router.get("/groups/group/stream")
 async def show(request: Request, wiring: WiringDep, by: Viewer, cluster: Cluster, name: Name) -> Response:
     """The name is no part of the path: Kafka allows slashes in it."""
-    return await screen.page(request, wiring, by, looking_at_one(wiring, cluster, name))
-
-
-@router.get("/groups/group/stream")
-async def follow(request: Request, wiring: WiringDep, by: Viewer, cluster: Cluster, name: Name) -> Response:
-    return screen.stream(request, wiring, by, looking_at_one(wiring, cluster, name))
+    return await screen.live(request, wiring, by, looking_at_one(wiring, cluster, name))

@@ -28,10 +28,6 @@ async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
 
 
 @router.get("/")
-async def show(request: Request, wiring: WiringDep, by: Viewer) -> Response:
-    return await screen.page(request, wiring, by, look)
-
-
 @router.get("/stream")
-async def follow(request: Request, wiring: WiringDep, by: Viewer) -> Response:
-    return screen.stream(request, wiring, by, look)
+async def show(request: Request, wiring: WiringDep, by: Viewer) -> Response:
+    return await screen.live(request, wiring, by, look)

@@ -41,13 +41,9 @@ async def look_at_all(uow: UnitOfWork, principal: Principal, now: datetime) -> S
 
 
 @router.get("/pipelines")
-async def show_list(request: Request, wiring: WiringDep, by: Viewer) -> Response:
-    return await screen.page(request, wiring, by, look_at_all)
-
-
 @router.get("/pipelines/stream")
-async def follow_list(request: Request, wiring: WiringDep, by: Viewer) -> Response:
-    return screen.stream(request, wiring, by, look_at_all)
+async def show_list(request: Request, wiring: WiringDep, by: Viewer) -> Response:
+    return await screen.live(request, wiring, by, look_at_all)
 
 
 def looking_at(wiring: Wiring, name: str) -> Look:
@@ -106,13 +102,9 @@ def timeline_beside(snapshot: Snapshot, view: PipelinePage, *, now: datetime) ->
 
 
 @router.get("/pipelines/{name}")
-async def show(request: Request, wiring: WiringDep, by: Viewer, name: str) -> Response:
-    return await screen.page(request, wiring, by, looking_at(wiring, name))
-
-
 @router.get("/pipelines/{name}/stream")
-async def follow(request: Request, wiring: WiringDep, by: Viewer, name: str) -> Response:
-    return screen.stream(request, wiring, by, looking_at(wiring, name))
+async def show(request: Request, wiring: WiringDep, by: Viewer, name: str) -> Response:
+    return await screen.live(request, wiring, by, looking_at(wiring, name))
 
 
 @router.get("/pipelines/{name}/diff")

@@ -100,6 +100,7 @@ def _link(link: Link) -> Mapping[str, Any]:
 
 
 @router.get("/stuck")
+@router.get("/stuck/stream")
 async def show(
     request: Request,
     wiring: WiringDep,
@@ -109,20 +110,7 @@ async def show(
     kind: Kind | None = None,
 ) -> Response:
     look = looking_at(wiring, cluster=cluster, target=target.strip(), kind=kind)
-    return await screen.page(request, wiring, by, look, is_live=bool(cluster and target.strip()))
-
-
-@router.get("/stuck/stream")
-async def follow(
-    request: Request,
-    wiring: WiringDep,
-    by: Viewer,
-    cluster: Cluster = "",
-    target: Target = "",
-    kind: Kind | None = None,
-) -> Response:
-    look = looking_at(wiring, cluster=cluster, target=target.strip(), kind=kind)
-    return screen.stream(request, wiring, by, look)
+    return await screen.live(request, wiring, by, look, is_live=bool(cluster and target.strip()))
 
 
 @router.get("/stuck/fence")

@@ -256,21 +256,13 @@ def _mark_of(event: PastEvent) -> Point:
 
 
 @router.get("/transactions")
-async def show_list(request: Request, wiring: WiringDep, by: Viewer, wanted: WantedDep) -> Response:
-    return await screen.page(request, wiring, by, looking_at_list(wiring, wanted))
-
-
 @router.get("/transactions/stream")
-async def follow_list(request: Request, wiring: WiringDep, by: Viewer, wanted: WantedDep) -> Response:
-    return screen.stream(request, wiring, by, looking_at_list(wiring, wanted))
+async def show_list(request: Request, wiring: WiringDep, by: Viewer, wanted: WantedDep) -> Response:
+    return await screen.live(request, wiring, by, looking_at_list(wiring, wanted))
 
 
 @router.get("/transactions/id")
+@router.get("/transactions/id/stream")
 async def show(request: Request, wiring: WiringDep, by: Viewer, cluster: Cluster, transactional_id: Id) -> Response:
     """The id is no part of the path: Kafka allows slashes in it, dots alone, and nothing at all."""
-    return await screen.page(request, wiring, by, looking_at_one(wiring, cluster, transactional_id))
-
-
-@router.get("/transactions/id/stream")
-async def follow(request: Request, wiring: WiringDep, by: Viewer, cluster: Cluster, transactional_id: Id) -> Response:
-    return screen.stream(request, wiring, by, looking_at_one(wiring, cluster, transactional_id))
+    return await screen.live(request, wiring, by, looking_at_one(wiring, cluster, transactional_id))

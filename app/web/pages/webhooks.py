@@ -68,13 +68,9 @@ def looking_at_one(
 
 
 @router.get("/webhooks")
-async def show_list(request: Request, wiring: WiringDep, by: Viewer) -> Response:
-    return await screen.page(request, wiring, by, looking_at_list())
-
-
 @router.get("/webhooks/stream")
-async def stream_list(request: Request, wiring: WiringDep, by: Viewer) -> Response:
-    return screen.stream(request, wiring, by, looking_at_list())
+async def show_list(request: Request, wiring: WiringDep, by: Viewer) -> Response:
+    return await screen.live(request, wiring, by, looking_at_list())
 
 
 @router.post("/webhooks")
@@ -110,13 +106,9 @@ async def add(
 
 
 @router.get("/webhooks/{name}")
-async def show(request: Request, wiring: WiringDep, by: Viewer, name: str, after: After = None) -> Response:
-    return await screen.page(request, wiring, by, looking_at_one(name, after))
-
-
 @router.get("/webhooks/{name}/stream")
-async def stream(request: Request, wiring: WiringDep, by: Viewer, name: str, after: After = None) -> Response:
-    return screen.stream(request, wiring, by, looking_at_one(name, after))
+async def show(request: Request, wiring: WiringDep, by: Viewer, name: str, after: After = None) -> Response:
+    return await screen.live(request, wiring, by, looking_at_one(name, after))
 
 
 @router.post("/webhooks/{name}/change")

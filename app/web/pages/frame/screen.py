@@ -2,7 +2,8 @@
 
 A noun's module gives a `Look`: given a unit of work and who asks, the template and what it shows. `page` renders it
 inside `base.html`; `stream` renders the region alone, again whenever something has changed, and sends it if it differs.
-So what the event stream sends is what a reload shows.
+So what the event stream sends is what a reload shows. A handler with two routes, the page's and the same with `/stream`
+at the end, answers both by `live`.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ TEMPLATES_DIR = Path(__file__).resolve().parents[4] / "templates"
 # A revoked session sees at most this much more.
 _ASK_AGAIN_S = 1.0
 _PING_S = 15
+_STREAM = "/stream"
 # Named events, which app.js listens to.
 _GONE = "gone"
 _AWAY = "away"
@@ -131,6 +133,15 @@ def show(
         **screen.context,
     }
     return HTMLResponse(render(screen.template, context), status_code=screen.status)
+
+
+async def live(
+    request: Request, wiring: Wiring, principal: Principal, look: Look, *, is_live: bool = True
+) -> HTMLResponse | EventSourceResponse:
+    """The whole page, or its stream: as the route says by which the request came, for a name may be "stream", too."""
+    if request.scope["route"].path.endswith(_STREAM):
+        return stream(request, wiring, principal, look)
+    return await page(request, wiring, principal, look, is_live=is_live)
 
 
 async def page(
@@ -258,7 +269,7 @@ def _region(template: str) -> str:
 def _stream_url(path: str, request: Request) -> str:
     # What was said after a form is said once, not in every frame.
     query = urlencode([(name, value) for name, value in request.query_params.multi_items() if name != "said"])
-    return f"{path.rstrip('/')}/stream" + (f"?{query}" if query else "")
+    return f"{path.rstrip('/')}{_STREAM}" + (f"?{query}" if query else "")
 
 
 def see(*parts: str, said: str | None = None, **query: str | None) -> RedirectResponse:
