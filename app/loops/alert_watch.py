@@ -46,10 +46,11 @@ class AlertWatch:
         if not new and not over:
             return
         async with self._unit_of_work() as uow:
-            for alert in new:
-                await raise_alert(uow, alert)
+            # The end comes first: a journal that was not seen and is now behind is one subject, and stays open.
             for alert in over:
                 await resolve_alert(uow, alert.kind, alert.subject, now=now)
+            for alert in new:
+                await raise_alert(uow, alert)
             await uow.commit()
 
     def interrupted(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Info, ProcessCollector, generate_latest
 
@@ -10,7 +11,7 @@ from app.domain.errors import FencelineError
 from app.domain.fencing_events.fencing_event import Cause
 from app.domain.hanging.pending import pending_holds
 from app.domain.hanging.report import SearchReport
-from app.domain.observing.snapshot import Phase, Snapshot
+from app.domain.observing.snapshot import Phase, Snapshot, Source
 from app.domain.runs.run import RunState
 from app.domain.runs.series import RunTotals
 from app.domain.webhooks.webhook import DeliveryState, WebhookCounts
@@ -40,7 +41,7 @@ async def exposition(wiring: Wiring) -> bytes:
             fencings = await fencing_feed.told_by_cluster(uow)
     except FencelineError:
         return generate_latest(registry)
-    _webhooks(registry, webhooks)
+    _webhooks(registry, webhooks, now=wiring.clock.now())
     _pipelines(registry, lines)
     _fencings(registry, fencings)
     _totals(registry, {line.pipeline.name: totals[line.run.id] for line in lines if line.run and line.run.id in totals})
@@ -57,6 +58,12 @@ def _journals(registry: CollectorRegistry, snapshots: Sequence[Snapshot], *, now
     unreadable = Counter(
         "fenceline_journal_unreadable", "Records that could not be read", [*each, "reason"], registry=registry
     )
+    ended = Counter(
+        "fenceline_transactions_ended",
+        "Transactions of all clients that were seen to end since this server began to observe",
+        ["cluster", "outcome"],
+        registry=registry,
+    )
     still_open = Gauge("fenceline_open_transactions", "Transactions that are open now", ["cluster"], registry=registry)
     oldest = Gauge(
         "fenceline_oldest_transaction_seconds", "Age of the oldest open transaction", ["cluster"], registry=registry
@@ -72,6 +79,10 @@ def _journals(registry: CollectorRegistry, snapshots: Sequence[Snapshot], *, now
                 age.labels(*at).set(max(0, now_ms - status.as_of_ms) / 1000)
             for reason, count in status.unreadable.items():
                 unreadable.labels(*at, reason).inc(count)
+        if snapshot.transaction_journal.source is Source.JOURNAL:
+            # Coordinators that are asked instead tell what is so, and not how often it came to be.
+            ended.labels(snapshot.cluster, "committed").inc(snapshot.commits)
+            ended.labels(snapshot.cluster, "aborted").inc(snapshot.aborts)
         started = [one.state.start_ms for one in snapshot.transactions.values() if one.is_open]
         still_open.labels(snapshot.cluster).set(len(started))
         oldest.labels(snapshot.cluster).set(max(0, now_ms - min(started)) / 1000 if started else 0)
@@ -110,13 +121,21 @@ def _hanging(
             took.labels(report.cluster).set(report.sweep_took_ms / 1000)
 
 
-def _webhooks(registry: CollectorRegistry, counts: Mapping[str, WebhookCounts]) -> None:
+def _webhooks(registry: CollectorRegistry, counts: Mapping[str, WebhookCounts], *, now: datetime) -> None:
     deliveries = Gauge(
         "fenceline_webhook_deliveries", "Deliveries that are kept, by state", ["webhook", "state"], registry=registry
+    )
+    oldest = Gauge(
+        "fenceline_webhook_oldest_pending_seconds",
+        "Age of the oldest delivery on its way",
+        ["webhook"],
+        registry=registry,
     )
     for name, each in counts.items():
         for state in DeliveryState:
             deliveries.labels(name, state.value).set(getattr(each, state.value))
+        waiting = now - each.oldest_pending_at if each.oldest_pending_at is not None else timedelta()
+        oldest.labels(name).set(max(0.0, waiting.total_seconds()))
 
 
 def _pipelines(registry: CollectorRegistry, lines: list[PipelineLine]) -> None:

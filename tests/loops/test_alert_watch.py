@@ -113,6 +113,26 @@ async def test_blindness_is_raised_after_a_while_and_keeps_what_was_raised(plane
     assert await types(plane) == ["transaction_open.raised", "observer_behind.raised", "observer_behind.raised"]
 
 
+async def test_journal_that_was_not_seen_and_is_then_behind_is_left_open(plane: ControlPlane) -> None:
+    """Both are about one subject, whose incident the receiver closes when it hears that it is over."""
+    await with_webhook(plane)
+    observations = Observations(is_on=True)
+    watch = watch_of(plane, observations)
+    now_ms = int(plane.now.timestamp() * 1000)
+    _, groups = (
+        JournalStatus(topic=topic, phase=Phase.LIVE, phase_since_ms=now_ms, as_of_ms=now_ms) for topic in JOURNALS
+    )
+    for phase in (Phase.LOST, Phase.CATCHING_UP):
+        unseen = JournalStatus(
+            topic=JOURNALS[0], phase=phase, phase_since_ms=now_ms - 61_000, as_of_ms=now_ms - 61_000, lag_records=9
+        )
+        observations.publish(
+            Snapshot(cluster=CLUSTER, number=1, at_ms=now_ms, transaction_journal=unseen, group_journal=groups)
+        )
+        await watch.turn()
+    assert await types(plane) == ["observer_blind.raised", "observer_blind.resolved", "observer_behind.raised"]
+
+
 async def test_hanging_transaction_is_told_when_it_is_found_and_when_it_is_ended(plane: ControlPlane) -> None:
     await with_webhook(plane)
     for _ in range(2):

@@ -6,6 +6,7 @@ now is not resolved: a cluster whose journal is not read keeps the alerts of its
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from urllib.parse import quote, urlencode
@@ -20,6 +21,8 @@ from app.domain.storable import moment_of_ms
 
 ABORTED_WITHIN_MS = 15_000
 """A coordinator looks for transactions that timed out every 10 s, by its default."""
+MAX_OPEN_TOLD = 20
+"""Of one cluster at a time: with a coordinator away thousands are open for too long, for one reason."""
 _NOT_SEEING = {
     Phase.CONNECTING: "no broker has been reached yet",
     Phase.REFUSED: "it may not be read",
@@ -39,7 +42,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """conditions: what is so. transactions_of: the Kafka cluster ids whose transactions are all known now.
 
-    undecided: the subjects of observers that do not see, but not for so long that it would be told.
+    undecided: the subjects of observers of which neither is sure: too well to be told, not well enough to be resolved.
     """
 
     conditions: tuple[Alert, ...]
@@ -63,7 +66,7 @@ def seen(clusters: Iterable[Cluster], snapshots: Mapping[str, Snapshot], bounds:
         for journal in (snapshot.transaction_journal, snapshot.group_journal):
             found = _of_observer(cluster, journal, bounds, now)
             conditions += found
-            if journal.phase in _NOT_SEEING and not found:
+            if not found and not _is_well(journal, bounds, now):
                 undecided.add(_subject(cluster, journal))
         if _is_current(snapshot.transaction_journal, bounds, now):
             known.add(cluster.kafka_cluster_id)
@@ -85,7 +88,27 @@ def changes(
         for alert in raised
         if key_of(alert) not in is_so and _can_be_resolved(alert, now_seen, registered)
     ]
-    return [alert for alert in now_seen.conditions if key_of(alert) not in told], over
+    still = Counter(
+        alert.kafka_cluster_id
+        for alert in raised
+        if alert.kind is AlertKind.TRANSACTION_OPEN and key_of(alert) in is_so
+    )
+    return _bounded([alert for alert in now_seen.conditions if key_of(alert) not in told], still), over
+
+
+def _bounded(new: Iterable[Alert], told_by_cluster: Counter[str | None]) -> list[Alert]:
+    """Of each cluster's transactions the oldest, MAX_OPEN_TOLD with those that are told already; and how many more."""
+    others: list[Alert] = []
+    by_cluster: defaultdict[str | None, list[Alert]] = defaultdict(list)
+    for alert in new:
+        (by_cluster[alert.kafka_cluster_id] if alert.kind is AlertKind.TRANSACTION_OPEN else others).append(alert)
+    for cluster, waiting in by_cluster.items():
+        waiting.sort(key=lambda alert: alert.at)
+        room = max(0, MAX_OPEN_TOLD - told_by_cluster[cluster])
+        more = len(waiting) - room
+        word = f" {more} more there have been open for too long, which are not told one by one." if more > 0 else ""
+        others += [msgspec.structs.replace(alert, sentence=alert.sentence + word) for alert in waiting[:room]]
+    return others
 
 
 def resolved(alert: Alert, *, now: datetime) -> Alert:
@@ -108,6 +131,15 @@ def _can_be_resolved(alert: Alert, now_seen: Seen, registered: Collection[str]) 
         case _:
             # Somebody else searches for those.
             return False
+
+
+def _is_well(journal: JournalStatus, bounds: Bounds, now: datetime) -> bool:
+    """Not only just: what is told at a bound is resolved at half of it, or it would be told again and again."""
+    if journal.phase in _NOT_SEEING:
+        return False
+    if journal.phase in (Phase.OFF, Phase.ABSENT):
+        return True
+    return journal.as_of_ms >= 0 and now - moment_of_ms(journal.as_of_ms) < bounds.observer / 2
 
 
 def _is_current(journal: JournalStatus, bounds: Bounds, now: datetime) -> bool:
@@ -135,9 +167,8 @@ def _open_for_long(cluster: Cluster, live: LiveTransaction, now_ms: int) -> Aler
     return Alert(
         kind=AlertKind.TRANSACTION_OPEN,
         state=AlertState.RAISED,
-        subject=subject_of(
-            "transaction", cluster.kafka_cluster_id, state.producer_id, state.producer_epoch, state.start_ms
-        ),
+        # Without the epoch: it moves on when the end is decided, and the transaction is the same.
+        subject=subject_of("transaction", cluster.kafka_cluster_id, state.producer_id, state.start_ms),
         at=moment_of_ms(state.start_ms),
         sentence=f"{live.transactional_id} on {cluster.name} has had a transaction open for {age_s:.0f} s "
         f"({state.status.word}); its timeout of {state.timeout_ms / 1000:g} s is {bound}. "
@@ -154,6 +185,9 @@ def _open_for_long(cluster: Cluster, live: LiveTransaction, now_ms: int) -> Aler
 
 
 def _of_observer(cluster: Cluster, journal: JournalStatus, bounds: Bounds, now: datetime) -> list[Alert]:
+    if journal.phase_since_ms < 0:
+        # This server's observer has not looked yet: it reads what it has saved, and knows of no blindness.
+        return []
     phase_since = moment_of_ms(journal.phase_since_ms)
     if journal.phase in _NOT_SEEING:
         if now - phase_since < bounds.observer:

@@ -278,12 +278,17 @@ def _step_kind(before: LiveTransaction | None, state: TransactionState, protocol
 
 
 class LiveTransactions(msgspec.Struct):
-    """All ids, and how far the journal has been read. Its MessagePack is what a restart goes on from."""
+    """All ids, and how far the journal has been read. Its MessagePack is what a restart goes on from.
+
+    commits, aborts: of all ids that were ever read, expired ones too; what is read twice is counted twice.
+    """
 
     reading: Reading = msgspec.field(default_factory=Reading)
     ids: dict[str, LiveTransaction] = {}
     expired: int = 0
     pace: TransactionPace = msgspec.field(default_factory=TransactionPace)
+    commits: int = 0
+    aborts: int = 0
 
     def apply(
         self,
@@ -309,6 +314,8 @@ class LiveTransactions(msgspec.Struct):
             if isinstance(state, TransactionState):
                 before = ids.get(transactional_id)
                 self.pace.note(before and before.state, state, record.timestamp_ms)
+                self.commits += state.status is _COMPLETE_COMMIT
+                self.aborts += state.status is _COMPLETE_ABORT
                 live = ids[transactional_id] = fold(
                     before,
                     transactional_id,

@@ -35,7 +35,7 @@ class LiveCluster:
             transaction_state.TOPIC,
             reading=folds.transactions.reading,
             values=folds.transactions.ids,
-            apply=lambda partition, batch: folds.transactions.apply(partition, batch, on_step=self._note_step),
+            apply=self._apply_transactions,
             forget=folds.transactions.forget,
             keep=lambda live: live,
             now_ms=now_ms,
@@ -52,6 +52,7 @@ class LiveCluster:
         self._cluster = cluster
         # Of what was saved too: who was to be told may not have been.
         self._stepped = {name for name, live in folds.transactions.ids.items() if live.past}
+        self._commits = self._aborts = 0
         self._is_status_new = True
         self._number = 0
         self._newest: Snapshot | None = None
@@ -70,6 +71,15 @@ class LiveCluster:
 
     def _note_step(self, transactional_id: str) -> None:
         self._stepped.add(transactional_id)
+
+    def _apply_transactions(self, partition: int, batch: RecordBatch | UnreadableBatch) -> list[str]:
+        fold = self.folds.transactions
+        commits, aborts = fold.commits, fold.aborts
+        changed = fold.apply(partition, batch, on_step=self._note_step)
+        if self.transactions.progress.is_caught_up(partition):
+            self._commits += fold.commits - commits
+            self._aborts += fold.aborts - aborts
+        return changed
 
     def enter(self, topic: str, phase: Phase, *, problem: str = "", now_ms: int) -> None:
         """Note how the reading of one journal is."""
@@ -98,6 +108,8 @@ class LiveCluster:
                 groups=MappingProxyType(groups),
                 groups_changed=MappingProxyType(groups_changed),
                 pace=self.folds.transactions.pace.copy(),
+                commits=self._commits,
+                aborts=self._aborts,
                 expired_ids=self.folds.transactions.expired,
                 records_of_unwanted_groups=self.folds.groups.records_of_others,
             )
@@ -105,6 +117,8 @@ class LiveCluster:
             newest = msgspec.structs.replace(
                 newest,
                 at_ms=now_ms,
+                commits=self._commits,
+                aborts=self._aborts,
                 transaction_journal=self.transactions.status(now_ms),
                 group_journal=self.groups.status(now_ms),
             )

@@ -71,6 +71,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     transactions_changed, groups_changed: the number of the snapshot that first had the value as it is here.
     pace: of all ids that were read, those of partitions that have not caught up included.
+    commits, aborts: that were seen to happen since this server began to observe; none of what a journal told before.
     records_of_unwanted_groups: counted only, by the setting that chooses groups.
     note: a sentence about the file in which the folds are kept, when it could not be used; empty when all is well.
     """
@@ -85,6 +86,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     groups: Mapping[str, LiveGroup] = MappingProxyType({})
     groups_changed: Mapping[str, int] = MappingProxyType({})
     pace: TransactionPace = msgspec.field(default_factory=TransactionPace)
+    commits: int = 0
+    aborts: int = 0
     expired_ids: int = 0
     records_of_unwanted_groups: int = 0
     note: str = ""

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from app.domain.alerts.alert import Alert, AlertKind, AlertState
-from app.domain.alerts.conditions import Bounds, Seen, changes, seen
+from app.domain.alerts.conditions import MAX_OPEN_TOLD, Bounds, Seen, changes, seen
 from app.domain.clusters.cluster import Cluster
 from app.domain.journals.live_transactions import LiveTransaction
 from app.domain.journals.transaction_state import TopicPartitions, TransactionState, TransactionStatus
@@ -38,9 +38,10 @@ def transaction(
     timeout_s: float = 60,
     status: TransactionStatus = TransactionStatus.ONGOING,
     epoch: int = 3,
+    producer: int = 7,
 ) -> LiveTransaction:
     state = TransactionState(
-        producer_id=7,
+        producer_id=producer,
         producer_epoch=epoch,
         timeout_ms=int(timeout_s * 1000),
         status=status,
@@ -173,6 +174,43 @@ def test_observer_is_not_resolved_by_a_server_that_only_begins_to_look() -> None
     begins = look(journals=[journal(JOURNALS[0], Phase.CONNECTING, since_s=1, age_s=-1), groups])
     assert told(begins, raised)[1] == []
     assert len(told(look(), raised)[1]) == 1
+
+
+def test_observer_that_has_not_looked_yet_is_not_told_as_blind() -> None:
+    """Before its first snapshot: a server that has just been started reads what it saved of its journals."""
+    begins = JournalStatus(topic=JOURNALS[0], phase=Phase.CONNECTING, phase_since_ms=-1)
+    groups = journal(JOURNALS[1])
+    assert look(journals=[begins, groups]).conditions == ()
+    (raised,), _ = told(look(journals=[journal(JOURNALS[0], Phase.LOST, since_s=61), groups]))
+    assert told(look(journals=[begins, groups]), raised) == ([], [])
+
+
+def test_observer_about_the_bound_is_told_once_and_resolved_when_it_is_well() -> None:
+    groups = journal(JOURNALS[1])
+    (raised,), _ = told(look(journals=[journal(JOURNALS[0], age_s=61), groups]))
+    assert told(look(journals=[journal(JOURNALS[0], age_s=55), groups]), raised) == ([], [])
+    first_reading = journal(JOURNALS[0], Phase.CATCHING_UP, since_s=1, age_s=-1)
+    assert told(look(journals=[first_reading, groups]), raised) == ([], [])
+    assert len(told(look(journals=[journal(JOURNALS[0], age_s=29), groups]), raised)[1]) == 1
+
+
+def test_transaction_whose_end_is_decided_is_the_same_subject() -> None:
+    """Its coordinator writes the next epoch then, also when the markers do not get through."""
+    (raised,), _ = told(look(transaction(open_s=121)))
+    decided = transaction(open_s=121, status=TransactionStatus.PREPARE_ABORT, epoch=4)
+    assert told(look(decided), raised) == ([], [])
+
+
+def test_many_transactions_are_told_by_the_oldest_and_by_their_number() -> None:
+    many = [transaction(f"t-{number}", open_s=200 + number, producer=number) for number in range(MAX_OPEN_TOLD + 30)]
+    new, _ = told(look(*many))
+    assert [one.transactional_id for one in new] == [f"t-{number}" for number in range(MAX_OPEN_TOLD + 29, 29, -1)]
+    assert all("30 more there have been open for too long" in one.sentence for one in new)
+    assert told(look(*many), *new) == ([], [])
+    (next_one,), over = told(look(*many[:-1]), *new)
+    assert [one.transactional_id for one in over] == [many[-1].transactional_id]
+    assert next_one.transactional_id == "t-29"
+    assert "29 more" in next_one.sentence
 
 
 def test_long_names_make_a_subject_that_fits_into_an_index() -> None:

@@ -31,6 +31,11 @@ def states(live: LiveCluster) -> dict[str, str]:
     return {name: one.state.status.word for name, one in live.snapshot(now_ms=NOW_MS).transactions.items()}
 
 
+def counted(live: LiveCluster) -> tuple[int, int]:
+    snapshot = live.snapshot(now_ms=NOW_MS)
+    return snapshot.commits, snapshot.aborts
+
+
 def test_history_is_not_shown_as_if_it_were_now() -> None:
     """The journal says that `a` is open long before it says that it is not any more."""
     live = cluster()
@@ -157,6 +162,26 @@ def test_restart_shows_what_was_saved_once_the_rest_is_read() -> None:
     assert after.transactions.next_offset(0) == 1
     hear(after, transaction_batch("b", state_of(), at=1))
     assert set(states(after)) == {"a", "b"}
+
+
+def test_ends_are_counted_from_where_the_journal_was_read_to_its_end() -> None:
+    """A counter that took the journal's past for news would rise by all of it with each start and each reading anew."""
+    live = cluster()
+    done = state_of(TransactionStatus.COMPLETE_COMMIT)
+    hear(live, transaction_batch("a", done, at=0), transaction_batch("b", done, at=1), end=3)
+    hear(live, transaction_batch("c", done, at=2))
+    assert counted(live) == (0, 0)
+    aborted = state_of(TransactionStatus.COMPLETE_ABORT)
+    hear(live, transaction_batch("a", done, at=3), transaction_batch("b", aborted, at=4))
+    hear(live, transaction_batch("b", aborted, at=4))
+    assert counted(live) == (1, 1)
+    live.transactions.restart(0)
+    hear(live, transaction_batch("a", done, at=3), transaction_batch("b", aborted, at=4))
+    assert counted(live) == (1, 1)
+    # An id that expires takes nothing with it.
+    hear(live, transaction_batch("c", done, at=5), transaction_batch("c", None, at=6))
+    assert counted(live) == (2, 1)
+    assert counted(cluster(live.folds)) == (0, 0), "a restart begins at zero, as counters may"
 
 
 def test_snapshot_does_not_change_under_its_reader() -> None:

@@ -189,6 +189,20 @@ async def test_observer_says_how_it_is(wiring: Wiring, live: LiveCluster, viewer
     assert (await viewer.get(f"{BASE}/observer")).json()["number"] == body["number"] + 1
 
 
+async def test_metrics_count_what_ends_while_it_is_watched(
+    live: LiveCluster, wiring: Wiring, viewer: httpx.AsyncClient
+) -> None:
+    async def ended() -> list[str]:
+        lines = (await viewer.get("/metrics")).text.splitlines()
+        return sorted(line for line in lines if line.startswith("fenceline_transactions_ended_total"))
+
+    name = 'fenceline_transactions_ended_total{cluster="c",outcome='
+    assert await ended() == [f'{name}"aborted"}} 0.0', f'{name}"committed"}} 0.0'], "the journal's past is not counted"
+    hear(live, transaction_batch(ODD, state_of(TransactionStatus.COMPLETE_ABORT), at=2))
+    publish(wiring, live)
+    assert await ended() == [f'{name}"aborted"}} 1.0', f'{name}"committed"}} 0.0']
+
+
 async def test_metrics_have_lag_age_and_what_is_open(live: LiveCluster, viewer: httpx.AsyncClient) -> None:
     text = (await viewer.get("/metrics")).text
     assert 'fenceline_journal_lag_records{cluster="c",topic="__transaction_state"} 0.0' in text
