@@ -41,7 +41,7 @@ serve: $(STAMP) ## The server, with embedded Postgres unless FENCELINE_DATABASE_
 doctor: $(STAMP) ## What is found, what is missing, and how to get it
 	$(BIN)/fenceline doctor
 
-test: $(STAMP) ## The whole suite; long fault runs are sampled by a printed seed
+test: $(STAMP) ## The whole suite; fault cases, group protocols and broker versions are sampled by a printed seed
 	$(BIN)/fenceline doctor --for tests
 	$(BIN)/pytest $(ARGS)
 

@@ -44,7 +44,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    what = "nothing sampled" if config.getoption("--all") else "fault cases sampled"
+    what = (
+        "nothing sampled" if config.getoption("--all") else "fault cases, group protocols and broker versions sampled"
+    )
     return f"fenceline: --seed {config.getoption('--seed')}, {what}"
 
 

@@ -6,32 +6,53 @@ from collections.abc import Sequence
 
 import pytest
 
+# What most tests of the loop and the journals are parametrised by; a case meets one of them in a run, by chance.
+_VARIANTS = ("protocol", "version")
+_BROKERS = frozenset({"kafka", "kafka_cluster3"})
+
 
 def not_drawn(items: Sequence[pytest.Item], rng: random.Random) -> list[pytest.Item]:
-    """Of each parametrised test marked `faults(keep=N)`, all but N cases drawn at random."""
+    """Of each parametrised test marked `faults(keep=N)`, all but N cases drawn at random.
+
+    And of each other case that a broker is started for, all but one of its variants: group protocols, broker versions.
+    """
     families: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     keep: dict[str, int] = {}
     for item in items:
         marker = item.get_closest_marker("faults")
+        name = item.nodeid.partition("[")[0]
         if marker is not None and "keep" in marker.kwargs:
-            family = item.nodeid.partition("[")[0]
-            families[family].append(item)
-            keep[family] = int(marker.kwargs["keep"])
+            family, keep[name] = name, int(marker.kwargs["keep"])
+        elif _BROKERS & fixtures_of(item):
+            family = f"{name} {_other_parameters(item)}"
+        else:
+            continue
+        families[family].append(item)
     return [
         case
         for family, cases in sorted(families.items())
-        for case in rng.sample(cases, max(0, len(cases) - keep[family]))
+        for case in rng.sample(cases, max(0, len(cases) - keep.get(family, 1)))
     ]
+
+
+def _other_parameters(item: pytest.Item) -> list[tuple[str, str]]:
+    """The parameters that make this case another one than its neighbours, not a variant of them."""
+    params: dict[str, object] = getattr(getattr(item, "callspec", None), "params", {})
+    return [(name, str(value)) for name, value in params.items() if name not in _VARIANTS]
+
+
+def fixtures_of(item: pytest.Item) -> set[str]:
+    return set(getattr(item, "fixturenames", ()))
 
 
 def cost(item: pytest.Item) -> tuple[bool, ...]:
     """Sorts pure tests first, then database, broker, faults, Spark and browser, so that a run fails early."""
-    fixtures: set[str] = set(getattr(item, "fixturenames", ()))
+    fixtures = fixtures_of(item)
     return (
         item.get_closest_marker("browser") is not None,
         "spark_cluster" in fixtures,
         item.get_closest_marker("faults") is not None,
-        bool(fixtures & {"kafka", "kafka_cluster3"}),
+        bool(fixtures & _BROKERS),
         item.get_closest_marker("slow") is not None,
         "postgres_server_url" in fixtures,
     )

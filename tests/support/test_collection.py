@@ -24,6 +24,13 @@ def test_whole(kafka, n): ...
 
 def test_on_broker(make_topic): ...
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("policy", ["skip", "fail"])
+def test_variants(kafka, policy, protocol): ...
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_pure_variants(protocol): ...
+
 def test_on_database(make_database): ...
 
 def test_pure(): ...
@@ -46,9 +53,11 @@ def collected(folder: Path, *arguments: str) -> list[str]:
 def test_quick_kinds_of_tests_come_first(tmp_path: Path) -> None:
     names = [re.sub(r"\[.*", "", name) for name in collected(tmp_path, "--seed", "1")]
     assert list(dict.fromkeys(names)) == [
+        "test_pure_variants",
         "test_pure",
         "test_on_database",
         "test_on_broker",
+        "test_variants",
         "test_sampled",
         "test_whole",
         "test_on_spark",
@@ -61,9 +70,14 @@ def test_seed_decides_what_is_drawn(tmp_path: Path) -> None:
     for names in draws.values():
         assert sum(name.startswith("test_sampled") for name in names) == 2
         assert sum(name.startswith("test_whole") for name in names) == 3
+        variants = [name for name in names if name.startswith("test_variants")]
+        assert sorted(name.partition("[")[2].split("-")[0] for name in variants) == ["fail", "skip"]
+        assert sum(name.startswith("test_pure_variants") for name in names) == 2
     assert collected(tmp_path, "--seed", "1") == draws[1]
     assert draws[1] != draws[2]
 
 
 def test_all_samples_nothing(tmp_path: Path) -> None:
-    assert sum(name.startswith("test_sampled") for name in collected(tmp_path, "--all", "--seed", "1")) == 10
+    names = collected(tmp_path, "--all", "--seed", "1")
+    assert sum(name.startswith("test_sampled") for name in names) == 10
+    assert sum(name.startswith("test_variants") for name in names) == 4
