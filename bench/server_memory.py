@@ -1,8 +1,8 @@
 """What 50,000 ids add to a server's memory, in megabytes: read from a real broker's journal, and looked at.
 
 `python -m bench.server_memory [--dry]` prints the figures and writes them to bench/results/server_memory.json. Each id
-has the past of a takeover with its records, as in bench/journal_fold.py; then transactions go on, and somebody watches
-the list of all ids.
+has the past of a takeover with its records, as in bench/journal_fold.py, and then none; each time transactions go on,
+and somebody watches the list of all ids. Peak: the most that the process had at any moment, less what it had before.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from confluent_kafka import Producer
 
-from app.domain.journals.transaction_state import TOPIC, encode_key, encode_value
+from app.domain.journals.transaction_state import TOPIC, TransactionStatus, encode_key, encode_value
 from app.domain.transactions.transactional_id import transaction_log_partition
 from bench.journal_fold import IDS, TAKEOVER, state_of
 from bench.journal_load import journal_load
@@ -24,16 +26,18 @@ from bench.stream_readers import Reader, opened, sessions
 from tests.support.waiting import wait_for
 
 WATCHED_S = 10.0
+Past = Sequence[tuple[TransactionStatus, int]]
+_STARTED: Past = TAKEOVER[:2]
 
 
-def fill(bootstrap_servers: str) -> None:
+def fill(past: Past, bootstrap_servers: str) -> None:
     """The journal of a cluster with many ids."""
     # Brokers let nobody else write into their journals.
     settings: dict[str, str | int] = {"client.id": "__admin_client", "queue.buffering.max.messages": 1_000_000}
     producer = Producer({"bootstrap.servers": bootstrap_servers, **settings})
     for number in range(IDS):
         name = f"fl.t.pipeline-{number % 500}.{number // 500}.{number % 7}"
-        for status, epoch in TAKEOVER:
+        for status, epoch in past:
             producer.produce(
                 TOPIC,
                 key=encode_key(name),
@@ -52,12 +56,16 @@ async def watch(server_url: str, cookie: str) -> int:
     return len(reader.frames_at)
 
 
-def measure() -> dict[str, object]:
-    with tempfile.TemporaryDirectory(prefix="fenceline-bench-") as folder, observed(Path(folder), fill=fill) as server:
+def measure(past: Past) -> dict[str, object]:
+    filled = partial(fill, past)
+    with (
+        tempfile.TemporaryDirectory(prefix="fenceline-bench-") as folder,
+        observed(Path(folder), fill=filled) as server,
+    ):
         began = time.monotonic()
         observer = f"/api/v1/clusters/{CLUSTER}/observer"
         wait_for(
-            lambda: server.process.ask(observer).json()["transactions"]["records_read"] >= IDS * len(TAKEOVER),
+            lambda: server.process.ask(observer).json()["transactions"]["records_read"] >= IDS * len(past),
             60,
             lambda: server.process.ask(observer).text,
         )
@@ -68,12 +76,13 @@ def measure() -> dict[str, object]:
             frames = asyncio.run(watch(server.process.url, sessions(server, 1)[0]))
             watched_mb = server.memory_mb()
             load.communicate(timeout=60)
+        peak_mb = server.peak_memory_mb()
     return {
-        "ids": IDS,
         "before_mb": round(server.memory_before_mb),
         "read_mb": round(read_mb),
         "watched_mb": round(watched_mb),
         "added_by_ids_mb": round(watched_mb - server.memory_before_mb),
+        "added_at_the_peak_mb": round(peak_mb - server.memory_before_mb),
         "seconds_until_read": round(read_s, 1),
         "frames_per_second": round(frames / WATCHED_S, 1),
     }
@@ -81,7 +90,7 @@ def measure() -> dict[str, object]:
 
 def main() -> None:
     on = machine()
-    keep("server_memory", on, measure())
+    keep("server_memory", on, {"ids": IDS, **measure(TAKEOVER), "without_takeovers": measure(_STARTED)})
 
 
 if __name__ == "__main__":

@@ -117,6 +117,11 @@ class Observed:
     def memory_mb(self) -> float:
         return psutil.Process(self.process.process.pid).memory_info().rss / 1e6
 
+    def peak_memory_mb(self) -> float:
+        """The most that it ever had, as Linux counts it."""
+        status = Path(f"/proc/{self.process.process.pid}/status").read_text(encoding="ascii")
+        return int(status.partition("VmHWM:")[2].split()[0]) * 1024 / 1e6
+
     def wait_for_probe(self) -> None:
         """Until the observer has seen one of its records."""
         path = f"/api/v1/clusters/{CLUSTER}/transactions?search={PROBE}"

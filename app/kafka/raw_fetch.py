@@ -28,7 +28,8 @@ _OFFSET_OUT_OF_RANGE = 1
 EARLIEST = -2
 LATEST = -1
 _PARTITION_MAX_BYTES = 1 << 20
-_MAX_BYTES = 16 << 20
+# An answer is in memory several times as it is taken apart, and what was once taken is seldom given back.
+_MAX_BYTES = 4 << 20
 _RETRY_S = 0.05
 
 FetchMessage: Any = FetchRequest

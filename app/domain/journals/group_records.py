@@ -31,7 +31,7 @@ from app.domain.journals.group_values.streams import (
     StreamsTargetAssignment,
     StreamsTopology,
 )
-from app.domain.journals.wire_format import INT32, STRING
+from app.domain.journals.wire_format import INT32, STRING, TOPIC_NAME
 from app.domain.journals.wire_message import Field, Layout, Message, Undecodable, message_of
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -96,7 +96,7 @@ def _key(*fields: Field) -> Layout[GroupRecordKey]:
 
 
 _OFFSET_KEY = Layout(
-    GroupRecordKey, (Field("group", STRING), Field("topic", STRING), Field("partition", INT32)), stamp="type"
+    GroupRecordKey, (Field("group", STRING), Field("topic", TOPIC_NAME), Field("partition", INT32)), stamp="type"
 )
 _MEMBER_KEY = _key(Field("member_id", STRING))
 KEY = Message[GroupRecordKey](

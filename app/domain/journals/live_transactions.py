@@ -313,6 +313,9 @@ class LiveTransactions(msgspec.Struct):
             state = transaction_state.decode_value(record.value)
             if isinstance(state, TransactionState):
                 before = ids.get(transactional_id)
+                if before is not None:
+                    # One text for all records of an id.
+                    transactional_id = before.transactional_id
                 self.pace.note(before and before.state, state, record.timestamp_ms)
                 self.commits += state.status is _COMPLETE_COMMIT
                 self.aborts += state.status is _COMPLETE_ABORT

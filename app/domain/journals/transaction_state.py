@@ -14,7 +14,7 @@ from functools import lru_cache
 
 import msgspec
 
-from app.domain.journals.wire_format import INT16, INT32, INT64, STRING, Array, Enumeration
+from app.domain.journals.wire_format import INT16, INT32, INT64, STRING, TOPIC_NAME, Array, Enumeration
 from app.domain.journals.wire_message import Field, Layout, Undecodable, message_of
 
 TOPIC = "__transaction_state"
@@ -98,7 +98,7 @@ class _Key(msgspec.Struct, frozen=True, gc=False):
 
 _TOPIC_PARTITIONS = Layout(
     TopicPartitions,
-    (Field("topic", STRING), Field("partitions", Array(INT32), kafka="partitionIds")),
+    (Field("topic", TOPIC_NAME), Field("partitions", Array(INT32), kafka="partitionIds")),
 )
 _KEY = message_of(Layout(_Key, (Field("transactional_id", STRING),)))
 VALUE = message_of(

@@ -14,6 +14,7 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from sys import intern
 from typing import Any, Protocol
 
 Read = Callable[[bytes, int], tuple[Any, int]]
@@ -137,11 +138,14 @@ def taken(data: bytes, at: int, count: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
+    """is_shared: what was read before is the same object: a name that thousands of records repeat is kept once."""
+
     is_nullable: bool
+    is_shared: bool = False
 
     def reader(self, version: int, is_flexible: bool) -> Read:
         read_length = _compact_length if is_flexible else _int16_length
-        is_nullable = self.is_nullable
+        is_nullable, is_shared = self.is_nullable, self.is_shared
 
         def read(data: bytes, at: int) -> tuple[Any, int]:
             length, at = read_length(data, at)
@@ -152,7 +156,8 @@ class _Text:
                 raise MalformedError("null where there must be a string")
             if end > len(data):
                 raise MalformedError(f"{length} bytes wanted at {at}, {len(data) - at} left")
-            return data[at:end].decode("utf-8"), end
+            text = data[at:end].decode("utf-8")
+            return intern(text) if is_shared else text, end
 
         return read
 
@@ -168,6 +173,7 @@ class _Text:
 
 STRING = _Text(is_nullable=False)
 NULLABLE_STRING = _Text(is_nullable=True)
+TOPIC_NAME = _Text(is_nullable=False, is_shared=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from app.domain.journals.wire_format import (
     NULLABLE_BYTES,
     NULLABLE_STRING,
     STRING,
+    TOPIC_NAME,
     UINT16,
     UUID,
     Array,
@@ -31,6 +32,7 @@ _texts = st.text(st.characters(codec="utf-8"), max_size=8)
 _uuids = st.binary(min_size=16, max_size=16).map(lambda raw: base64.urlsafe_b64encode(raw)[:22].decode())
 _PLAIN: dict[Kind, st.SearchStrategy[Any]] = {
     STRING: _texts,
+    TOPIC_NAME: _texts,
     NULLABLE_STRING: st.none() | _texts,
     BYTES: st.binary(max_size=8),
     NULLABLE_BYTES: st.none() | st.binary(max_size=8),
@@ -43,6 +45,7 @@ TYPE_NAMES: dict[Kind, str] = {
     INT32: "int32",
     INT64: "int64",
     STRING: "string",
+    TOPIC_NAME: "string",
     NULLABLE_STRING: "string",
     BYTES: "bytes",
     NULLABLE_BYTES: "bytes",
