@@ -37,8 +37,8 @@ class StableEnd(NamedTuple):
 class HeldBack(msgspec.Struct):
     """A partition whose readers of committed data stand at `last_stable`: since then, and until then, by our clock.
 
-    unclear: why the last look told nothing. is_accounted_for: by a transaction that is well, and only what may hang behind
-    it is looked for.
+    unclear: why the last look told nothing. is_accounted_for: by a transaction that is well, and only what may hang
+    behind it is looked for.
     """
 
     last_stable: int
