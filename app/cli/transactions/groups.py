@@ -130,7 +130,7 @@ def _table(found: list[LiveGroup], at_ms: int) -> RenderableType:
                 one.kind,
                 state(one.state),
                 number(one.generation) if one.generation >= 0 else None,
-                number(member_count(one)),
+                number(one.member_count),
                 number(len(one.offsets)),
                 Text(str(len(one.pending)), style="yellow" if one.pending else "dim"),
                 f"{span(at_ms - one.rebalances[-1].at_ms)} ago" if one.rebalances else None,
@@ -147,7 +147,7 @@ def _detail(one: LiveGroup, at_ms: int) -> RenderableType:
         (one.group, "bold"),
         "  ",
         state(one.state),
-        f"  {one.kind} · {generation} · {count(member_count(one), 'member')}",
+        f"  {one.kind} · {generation} · {count(one.member_count, 'member')}",
     )
     offsets = table(
         ("TOPIC", "PARTITION#", "COMMITTED#", "BY", "WHEN", "PENDING#", "PENDING BY"),
@@ -194,19 +194,13 @@ def _producer(committed: Committed) -> str | None:
     return f"{committed.producer_id}:{committed.producer_epoch}" if committed.producer_id >= 0 else None
 
 
-def member_count(one: LiveGroup) -> int:
-    if one.has_epoch:
-        return len(one.members)
-    return len(one.classic.members) if one.classic is not None else 0
-
-
 def _document(one: LiveGroup, *, is_whole: bool = False) -> dict[str, Any]:
     document: dict[str, Any] = {
         "group": one.group,
         "kind": str(one.kind),
         "state": str(one.state),
         "generation": one.generation if one.generation >= 0 else None,
-        "members": member_count(one),
+        "members": one.member_count,
         "committed": len(one.offsets),
         "pending": len(one.pending),
     }

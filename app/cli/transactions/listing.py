@@ -28,8 +28,7 @@ from app.domain.stuck.facts import KnownTransaction
 from app.domain.stuck.wording import count, span
 from app.kafka.transactions.journals import ask_coordinators, catch_up_transactions
 
-_BY_WORD = {"".join(part.title() for part in status.name.split("_")): status for status in TransactionStatus}
-_WORDS = {status: word for word, status in _BY_WORD.items()}
+_BY_WORD = {status.word: status for status in TransactionStatus}
 
 
 class Look:
@@ -166,10 +165,10 @@ def _table(found: Sequence[LiveTransaction], at_ms: int) -> RenderableType:
                 one.transactional_id,
                 str(one.state.producer_id),
                 str(one.state.producer_epoch),
-                Text(_WORDS[one.state.status], style="yellow" if one.is_open else "dim"),
+                Text(one.state.status.word, style="yellow" if one.is_open else "dim"),
                 span(at_ms - one.state.start_ms) if one.is_open else None,
                 span(one.state.timeout_ms),
-                number(len(partitions_of(one.state))),
+                number(len(one.state.partition_names)),
                 _ago(one.state.last_update_ms, at_ms),
             )
             for one in found
@@ -182,12 +181,12 @@ def _detail(one: LiveTransaction, at_ms: int) -> RenderableType:
     state = one.state
     head = Text.assemble(
         (one.transactional_id, "bold"),
-        f"  {_WORDS[state.status]}  producer {state.producer_id} epoch {state.producer_epoch} · "
+        f"  {state.status.word}  producer {state.producer_id} epoch {state.producer_epoch} · "
         f"{one.client_protocol} · timeout {span(state.timeout_ms)} · changed {_ago(state.last_update_ms, at_ms)}",
     )
     lines: list[RenderableType] = [head]
     if one.is_open:
-        lines.append(Text(f"open for {span(at_ms - state.start_ms)} in {', '.join(partitions_of(state))}"))
+        lines.append(Text(f"open for {span(at_ms - state.start_ms)} in {', '.join(state.partition_names)}"))
     lines.append(Text(f"{count(one.commits, 'commit')} and {count(one.aborts, 'abort')} since the journal begins"))
     lines.append(
         table(
@@ -208,14 +207,14 @@ def _document(one: LiveTransaction, *, is_whole: bool = False) -> dict[str, Any]
     state = one.state
     document: dict[str, Any] = {
         "transactional_id": one.transactional_id,
-        "state": _WORDS[state.status],
+        "state": state.status.word,
         "producer_id": state.producer_id,
         "producer_epoch": state.producer_epoch,
         "timeout_ms": state.timeout_ms,
         "start_ms": state.start_ms if one.is_open else None,
         "last_update_ms": state.last_update_ms if state.last_update_ms >= 0 else None,
         "client_protocol": str(one.client_protocol),
-        "partitions": partitions_of(state),
+        "partitions": state.partition_names,
         "commits": one.commits,
         "aborts": one.aborts,
     }
@@ -230,10 +229,6 @@ def _document(one: LiveTransaction, *, is_whole: bool = False) -> dict[str, Any]
             for step in one.steps
         ]
     return document
-
-
-def partitions_of(state: TransactionState) -> list[str]:
-    return [f"{topic.topic}-{number}" for topic in state.partitions or () for number in topic.partitions]
 
 
 def _ago(at_ms: int, now: int) -> str | None:

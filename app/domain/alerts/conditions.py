@@ -180,7 +180,7 @@ def _open_for_long(cluster: Cluster, live: LiveTransaction, now_ms: int) -> Aler
         producer_id=state.producer_id,
         producer_epoch=state.producer_epoch,
         timeout_ms=state.timeout_ms,
-        partitions=tuple(f"{at.topic}-{number}" for at in state.partitions or () for number in at.partitions),
+        partitions=state.partition_names,
     )
 
 

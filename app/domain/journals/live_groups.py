@@ -141,6 +141,12 @@ class LiveGroup(msgspec.Struct):
         return self.answered_state is None
 
     @property
+    def member_count(self) -> int:
+        if self.has_epoch:
+            return len(self.members)
+        return len(self.classic.members) if self.classic is not None else 0
+
+    @property
     def kind(self) -> GroupKind:
         if self.subtopologies is not None:
             return GroupKind.STREAMS

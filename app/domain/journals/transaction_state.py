@@ -81,6 +81,11 @@ class TransactionState(msgspec.Struct, frozen=True, gc=False):
     unknown_tags: tuple[tuple[int, bytes], ...] = ()
     version: int = 1
 
+    @property
+    def partition_names(self) -> tuple[str, ...]:
+        """`topic-number`, each."""
+        return tuple(f"{one.topic}-{number}" for one in self.partitions or () for number in one.partitions)
+
 
 class JournalRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One record of the journal. `state` None is a tombstone; `timestamp_ms` is the coordinator's clock."""

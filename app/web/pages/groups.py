@@ -134,7 +134,7 @@ def row_of(group: LiveGroup) -> Mapping[str, Any]:
         "state": group.state,
         "has_epoch": group.has_epoch,
         "generation": None if group.generation < 0 else group.generation,
-        "members": len(members_of(group)),
+        "members": group.member_count,
         "stored": len(group.offsets),
         "pending": len(group.pending),
         "rebalanced_at": moment(group.rebalances[-1].at_ms) if group.rebalances else None,

@@ -180,7 +180,6 @@ async def _owners(uow: UnitOfWork) -> list[tuple[str, str]]:
 def row_of(item: ObservedTransaction) -> Mapping[str, Any]:
     """An id as tables and headings show it."""
     live, state = item.live, item.live.state
-    partitions = [f"{one.topic}-{number}" for one in state.partitions or () for number in one.partitions]
     return {
         "id": live.transactional_id,
         "owner": item.owner,
@@ -191,7 +190,7 @@ def row_of(item: ObservedTransaction) -> Mapping[str, Any]:
         "opened_at": moment(state.start_ms) if live.is_open else None,
         "times_out_at": moment(live.times_out_at_ms),
         "changed_at": moment(state.last_update_ms),
-        "partitions": partitions if live.is_open else [],
+        "partitions": state.partition_names if live.is_open else (),
         "commits": live.commits if live.is_from_journal else None,
         "aborts": live.aborts if live.is_from_journal else None,
     }

@@ -127,13 +127,12 @@ class GroupList(Answer):
 
 
 def _group(group: DomainGroup) -> dict[str, Any]:
-    members = group.members if group.has_epoch else (group.classic.members if group.classic else ())
     return {
         "group": group.group,
         "kind": group.kind,
         "state": group.state,
         "generation": group.generation,
-        "members": len(members),
+        "members": group.member_count,
         "stored_offsets": len(group.offsets),
         "pending_offsets": len(group.pending),
         "rebalanced_at": time_of(group.rebalances[-1].at_ms) if group.rebalances else None,
