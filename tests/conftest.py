@@ -1,7 +1,7 @@
 """The services every test may ask for, the order of tests, and what a run samples.
 
 Services are the real ones, started once a run and only when a test asks: `kafka` (one broker), `kafka_cluster3`,
-`postgres_url`, `make_database` and `database`, `spark_cluster`.
+`make_database` and `database`, `spark_cluster`.
 """
 
 import os
@@ -108,14 +108,6 @@ def postgres_server_url() -> Generator[str]:
         return
     with EmbeddedPostgres.start(durable=False) as server:
         yield server.url
-
-
-@pytest.fixture(scope="session")
-def postgres_url(postgres_server_url: str) -> Generator[str]:
-    """One empty database for the whole run (`postgresql+psycopg://…`): for tests that do not mind each other's rows."""
-    url = create_database(postgres_server_url)
-    yield url
-    drop_database(postgres_server_url, url)
 
 
 class MakeDatabase(Protocol):

@@ -8,49 +8,25 @@ from __future__ import annotations
 from collections.abc import Generator
 
 import pytest
-from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AclOperation
 
 from app.domain.journals import transaction_state
 from app.embedded.kafka import KafkaCluster
 from app.wire.heartbeat import EventKind
 from tests.exactly_once.test_asking_before_init import lose_at_commit
-from tests.support.brokers import TEST_BROKER_SETTINGS
+from tests.support.permissions import GUARDED_BROKER_SETTINGS, deny
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import running
 from workers.transactional.client_config import transactional_producer_config
 from workers.transactional.control import TaskEnd
 from workers.transactional.producing.transactional_producer import TransactionalProducer
 
-SETTINGS = {
-    **TEST_BROKER_SETTINGS,
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "allow.everyone.if.no.acl.found": "true",
-}
-
 
 @pytest.fixture(scope="module")
 def pipeline() -> Generator[TestPipeline]:
     """On a broker that lets nobody read the journal."""
-    with KafkaCluster.start(overrides=SETTINGS) as cluster:
-        forbidden = AclBinding(
-            ResourceType.TOPIC,
-            transaction_state.TOPIC,
-            ResourcePatternType.LITERAL,
-            "User:*",
-            "*",
-            AclOperation.READ,
-            AclPermissionType.DENY,
-        )
-        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-        for created in admin.create_acls([forbidden]).values():
-            created.result(20)
+    with KafkaCluster.start(overrides=GUARDED_BROKER_SETTINGS) as cluster:
+        deny(cluster.bootstrap_servers, transaction_state.TOPIC, AclOperation.READ)
         yield TestPipeline.create(cluster.bootstrap_servers, partitions=1)
 
 

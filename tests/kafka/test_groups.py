@@ -1,10 +1,5 @@
 """A group as its coordinator describes it, and its offsets: read, and moved only while nobody uses them."""
 
-import socket
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import closing
-from typing import NamedTuple
-
 import pytest
 
 from app.domain.errors import ConflictError
@@ -97,34 +92,3 @@ async def test_offsets_are_not_moved_under_an_open_transaction(
 
     await wait_for_async(is_moved, 10, "offsets that can be moved after the abort")
     assert await brokers.committed_offsets(connection, group) == {at: 0}
-
-
-class Unreachable(NamedTuple):
-    address: str
-    says: str
-
-
-@pytest.fixture(params=["refused", "silent"])
-def unreachable(request: pytest.FixtureRequest) -> Generator[Unreachable]:
-    """Addresses on this machine: one that nobody listens on, and one that accepts and never says a word."""
-    with closing(socket.create_server(("127.0.0.1", 0))) as server:
-        address = f"127.0.0.1:{server.getsockname()[1]}"
-        if request.param == "refused":
-            server.close()
-            yield Unreachable(address, "Connection refused")
-        else:
-            yield Unreachable(address, "")
-
-
-Question = Callable[[KafkaBrokers, Connection, float], Awaitable[object]]
-AT = TopicPartition("t", 0)
-QUESTIONS: dict[str, Question] = {
-    "describe_cluster": lambda b, c, s: b.describe_cluster(c, timeout_s=s),
-    "facts": lambda b, c, s: b.facts(c, topics=["t"], groups=["g"], timeout_s=s),
-    "topics": lambda b, c, s: b.topics(c, timeout_s=s),
-    "describe_group": lambda b, c, s: b.describe_group(c, "g", timeout_s=s),
-    "committed_offsets": lambda b, c, s: b.committed_offsets(c, "g", timeout_s=s),
-    "offsets": lambda b, c, s: b.offsets(c, [AT], timeout_s=s),
-    "offsets_at": lambda b, c, s: b.offsets_at(c, [AT], timestamp_ms=0, timeout_s=s),
-    "alter_offsets": lambda b, c, s: b.alter_offsets(c, "g", {AT: 0}, timeout_s=s),
-}

@@ -11,15 +11,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import (
-    AclBinding,
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AclOperation, AdminClient
 
 from app.domain.journals import group_records, transaction_state
 from app.domain.journals.live_groups import LiveGroups
@@ -35,6 +27,7 @@ from tests.conftest import MakeTopic
 from tests.kafka.test_raw_fetch import produce
 from tests.support.brokers import TEST_BROKER_SETTINGS
 from tests.support.journal_recording import VERSIONS, Stage, Version, play
+from tests.support.permissions import GUARDED_BROKER_SETTINGS, allow_again, deny
 from tests.support.topics import create_topic, unique_name
 from tests.support.waiting import wait_for
 from tests.support.watched import watching
@@ -259,19 +252,12 @@ def test_coordinators_say_what_the_journal_says(kafka: KafkaCluster, make_topic:
 
 @pytest.mark.slow
 def test_permission_that_is_taken_away_and_given_back(tmp_path: Path) -> None:
-    settings = {
-        **TEST_BROKER_SETTINGS,
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "allow.everyone.if.no.acl.found": "true",
-    }
-    with KafkaCluster.start(overrides=settings, jars=KAFKA_JARS) as kafka:
+    with KafkaCluster.start(overrides=GUARDED_BROKER_SETTINGS, jars=KAFKA_JARS) as kafka:
         create_topic(kafka.bootstrap_servers, "t", partitions=1)
         still_open = produce(kafka.bootstrap_servers, "t", ["x"], transactional_id="a")
-        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
         with watching(kafka, tmp_path) as watched:
             watched.until(lambda seen: "a" in seen.transactions, "the id by the journal")
-            for created in admin.create_acls([_denial(TRANSACTIONS)]).values():
-                created.result(_TIMEOUT_S)
+            deny(kafka.bootstrap_servers, TRANSACTIONS, AclOperation.READ)
             seen = watched.until(
                 lambda seen: seen.transaction_journal.phase is Phase.REFUSED and "a" in seen.transactions,
                 "the id by the coordinators",
@@ -281,8 +267,7 @@ def test_permission_that_is_taken_away_and_given_back(tmp_path: Path) -> None:
             assert "permission READ" in seen.transaction_journal.problem
             still_open.commit_transaction(_TIMEOUT_S)
             watched.until(lambda seen: not seen.transactions["a"].is_open, "the commit by the coordinators")
-            for removed in admin.delete_acls([_filter_of(TRANSACTIONS)]).values():
-                removed.result(_TIMEOUT_S)
+            allow_again(kafka.bootstrap_servers, TRANSACTIONS)
             again = watched.until(
                 lambda seen: seen.transaction_journal.phase is Phase.LIVE and "a" in seen.transactions,
                 "the journal may be read again",
@@ -294,27 +279,3 @@ def test_permission_that_is_taken_away_and_given_back(tmp_path: Path) -> None:
 def _answered_fields(live: LiveTransaction) -> tuple[object, ...]:
     state = live.state
     return (state.status, state.producer_id, state.producer_epoch, state.timeout_ms)
-
-
-def _denial(topic: str) -> AclBinding:
-    return AclBinding(
-        ResourceType.TOPIC,
-        topic,
-        ResourcePatternType.LITERAL,
-        "User:*",
-        "*",
-        AclOperation.READ,
-        AclPermissionType.DENY,
-    )
-
-
-def _filter_of(topic: str) -> AclBindingFilter:
-    return AclBindingFilter(
-        ResourceType.TOPIC,
-        topic,
-        ResourcePatternType.LITERAL,
-        "User:*",
-        "*",
-        AclOperation.ANY,
-        AclPermissionType.ANY,
-    )

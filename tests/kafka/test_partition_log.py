@@ -11,14 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AclOperation, ResourceType
 
 from app.domain.errors import InvalidError, NotFoundError, UnavailableError
 from app.domain.fencing_events.evidence import CoordinatorRecord
@@ -37,6 +30,7 @@ from tests.support.brokers import TEST_BROKER_SETTINGS
 from tests.support.journal_events import events_of, ids_of
 from tests.support.journal_recording import DUMP_LOG, VERSIONS, Version
 from tests.support.kafka_tools import run_program, run_tool
+from tests.support.permissions import GUARDED_BROKER_SETTINGS, deny
 from tests.support.recordings import DumpedBatch, parse_dump
 from tests.support.topics import create_topic, unique_name
 from tests.support.transactions import producer, send
@@ -235,12 +229,7 @@ async def test_what_is_not_there_is_named(brokers: KafkaBrokers, connection: Con
 
 @pytest.mark.slow
 async def test_missing_permissions_are_named(brokers: KafkaBrokers) -> None:
-    settings = {
-        **TEST_BROKER_SETTINGS,
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "allow.everyone.if.no.acl.found": "true",
-    }
-    with KafkaCluster.start(overrides=settings) as cluster:
+    with KafkaCluster.start(overrides=GUARDED_BROKER_SETTINGS) as cluster:
         connection = {"bootstrap.servers": cluster.bootstrap_servers}
         for topic in ("seen", "unread", "hidden"):
             create_topic(cluster.bootstrap_servers, topic)
@@ -248,25 +237,18 @@ async def test_missing_permissions_are_named(brokers: KafkaBrokers) -> None:
         writer = producer(connection, name)
         writer.begin_transaction()
         send(writer, "seen", "pending")
-        _deny(cluster, transaction_state.TOPIC, AclOperation.READ)
-        _deny(cluster, "unread", AclOperation.READ)
-        _deny(cluster, "hidden", AclOperation.DESCRIBE)
+        deny(cluster.bootstrap_servers, transaction_state.TOPIC, AclOperation.READ)
+        deny(cluster.bootstrap_servers, "unread", AclOperation.READ)
+        deny(cluster.bootstrap_servers, "hidden", AclOperation.DESCRIBE)
         found = await look(brokers, connection, "seen")
         (entry,) = found.entries
         # The coordinators tell what their journal may not.
         assert (entry.state, entry.transactional_id) == (EntryState.OPEN, name)
         assert "ListTransactions tells now, since __transaction_state could not be read" in (found.ids_note or "")
         assert "TopicAuthorizationFailed" in (found.ids_note or "")
-        _deny(cluster, name, AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID)
+        deny(cluster.bootstrap_servers, name, AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID)
         (entry,) = (await look(brokers, connection, "seen")).entries
         assert (entry.state, entry.transactional_id) == (EntryState.OPEN, None)
         for topic in ("unread", "hidden"):
             with pytest.raises(UnavailableError, match=f"read {topic}: it needs the operations Describe and Read"):
                 await look(brokers, connection, topic)
-
-
-def _deny(cluster: KafkaCluster, name: str, operation: AclOperation, kind: ResourceType = ResourceType.TOPIC) -> None:
-    denied = AclBinding(kind, name, ResourcePatternType.LITERAL, "User:*", "*", operation, AclPermissionType.DENY)
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    for created in admin.create_acls([denied]).values():
-        created.result(_TIMEOUT_S)

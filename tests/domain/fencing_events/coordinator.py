@@ -6,7 +6,6 @@ encoders; the recorded journals hold the scenes that the recordings have.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import Enum
 
 from app.domain.fencing_events.cases import told
@@ -170,10 +169,3 @@ def events_of(batches: list[RecordBatch]) -> dict[tuple[int, int], FencingEvent]
         for case in (cases_of(live_of(batches), kafka_cluster_id=CLUSTER) if batches else ())
         if (event := told(case)) is not None
     }
-
-
-def played(client: Client, *scenes: Callable[[Coordinator], None], epoch: int = 0) -> Coordinator:
-    coordinator = Coordinator(client, epoch=epoch)
-    for scene in scenes:
-        scene(coordinator)
-    return coordinator

@@ -8,14 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 import pytest
-from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AclOperation, ResourceType
 
 from app.domain.errors import ConflictError, UnavailableError
 from app.domain.hanging.report import SearchReport
@@ -27,33 +20,19 @@ from app.services.hanging import search_once
 from app.services.stuck import ending
 from app.services.stuck.explaining import explain_topic
 from tests.kafka.transactions.conftest import Scene
-from tests.support.brokers import TEST_BROKER_SETTINGS
+from tests.support.permissions import GUARDED_BROKER_SETTINGS, deny
 from tests.support.topics import unique_name
 from tests.support.waiting import wait_for_async
-
-SETTINGS = {
-    **TEST_BROKER_SETTINGS,
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "allow.everyone.if.no.acl.found": "true",
-}
 
 
 @pytest.fixture(scope="module")
 def guarded() -> Generator[Scene]:
-    with KafkaCluster.start(overrides=SETTINGS) as cluster:
+    with KafkaCluster.start(overrides=GUARDED_BROKER_SETTINGS) as cluster:
         yield Scene(cluster.bootstrap_servers)
 
 
-def deny(scene: Scene, kind: ResourceType, name: str, operation: AclOperation) -> None:
-    """Everything about the resource is allowed but this: a resource that has any rule allows nothing by itself."""
-
-    def rule(what: AclOperation, permission: AclPermissionType) -> AclBinding:
-        return AclBinding(kind, name, ResourcePatternType.LITERAL, "User:*", "*", what, permission)
-
-    admin = AdminClient({"bootstrap.servers": scene.bootstrap_servers})
-    rules = [rule(AclOperation.ALL, AclPermissionType.ALLOW), rule(operation, AclPermissionType.DENY)]
-    for created in admin.create_acls(rules).values():
-        created.result(20)
+def forbid(scene: Scene, kind: ResourceType, name: str, operation: AclOperation) -> None:
+    deny(scene.bootstrap_servers, name, operation, kind, is_rest_allowed=True)
 
 
 async def searched(scene: Scene) -> SearchReport:
@@ -64,7 +43,7 @@ async def searched(scene: Scene) -> SearchReport:
 async def test_topic_that_may_not_be_read_names_the_right(guarded: Scene) -> None:
     topic = guarded.topic()
     guarded.leave_open(topic)
-    deny(guarded, ResourceType.TOPIC, topic, AclOperation.READ)
+    forbid(guarded, ResourceType.TOPIC, topic, AclOperation.READ)
 
     async def is_refused() -> bool:
         found = await explain_topic(guarded.brokers, guarded.connection, topic, guarded.asked)
@@ -78,7 +57,7 @@ async def test_topic_that_may_not_be_read_names_the_right(guarded: Scene) -> Non
 
 async def test_fencing_without_the_right_names_it(guarded: Scene) -> None:
     name, producer = guarded.leave_open(guarded.topic())
-    deny(guarded, ResourceType.TRANSACTIONAL_ID, name, AclOperation.WRITE)
+    forbid(guarded, ResourceType.TRANSACTIONAL_ID, name, AclOperation.WRITE)
 
     async def is_refused() -> bool:
         try:
@@ -95,7 +74,7 @@ async def test_an_id_that_may_not_be_seen_is_not_taken_for_one_that_is_gone(guar
     """Brokers leave it out of their answer without a word; only the journal tells, while it may be read."""
     topic = guarded.topic()
     name, producer = guarded.leave_open(topic, transactional_id=unique_name("hidden"))
-    deny(guarded, ResourceType.TRANSACTIONAL_ID, name, AclOperation.DESCRIBE)
+    forbid(guarded, ResourceType.TRANSACTIONAL_ID, name, AclOperation.DESCRIBE)
 
     async def is_told() -> bool:
         found = await explain_topic(guarded.brokers, guarded.connection, topic, guarded.asked)
@@ -106,7 +85,7 @@ async def test_an_id_that_may_not_be_seen_is_not_taken_for_one_that_is_gone(guar
     report = await searched(guarded)
     assert not [one for one in report.hanging if one.key.topic == topic]
     assert next(one.reason for one in report.unclear if one.topic == topic).endswith(f"it needs DESCRIBE on {name}")
-    deny(guarded, ResourceType.TOPIC, transaction_state.TOPIC, AclOperation.READ)
+    forbid(guarded, ResourceType.TOPIC, transaction_state.TOPIC, AclOperation.READ)
 
     async def is_doubted() -> bool:
         found = await explain_topic(guarded.brokers, guarded.connection, topic, guarded.asked)

@@ -10,23 +10,12 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from app.db import migrations
 from app.domain.access import Role
 from app.web.application import create_users_app
 from app.web.dependencies import Wiring
 from app.web.workers import create_workers_app
 from tests.conftest import MakeDatabase
-from tests.support.databases import create_database, drop_database
 from tests.support.wiring import WORKERS_URL, client_of, settings_for_test, token_of, wired
-
-
-@pytest.fixture(scope="session")
-async def migrated_url(postgres_server_url: str) -> AsyncGenerator[str]:
-    """A template with the schema and no rows; nobody stays connected to it."""
-    url = create_database(postgres_server_url)
-    await migrations.upgrade(url)
-    yield url
-    drop_database(postgres_server_url, url)
 
 
 @pytest.fixture
