@@ -34,7 +34,7 @@ def deny(
     *,
     is_rest_allowed: bool = False,
 ) -> None:
-    """Forbid this to everybody. is_rest_allowed: and allow all else, which a resource with any rule does not by itself."""
+    """Forbid this to everybody. is_rest_allowed: all else is allowed, as it is not where a resource has any rule."""
 
     def rule(what: AclOperation, permission: AclPermissionType) -> AclBinding:
         return AclBinding(kind, name, ResourcePatternType.LITERAL, "User:*", "*", what, permission)
