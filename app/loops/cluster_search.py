@@ -8,13 +8,14 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from typing import TypeVar
 
 import msgspec
 
 from app.domain.clusters.cluster import Cluster
 from app.domain.errors import FencelineError
-from app.domain.fencing_events.cases import case_of_marker
+from app.domain.fencing_events.cases import case_of_marker, case_of_torn
 from app.domain.fencing_events.evidence import MarkerRecord
 from app.domain.fencing_events.fencing_event import Case
 from app.domain.hanging.accounting import UNACCOUNTED_MS, Accounts, is_followed
@@ -22,6 +23,7 @@ from app.domain.hanging.corroboration import corroborated, is_news
 from app.domain.hanging.hanging_transaction import Ended, Ending, HangingTransaction
 from app.domain.hanging.report import UNCLEAR_SHOWN, SearchReport
 from app.domain.hanging.search import Search
+from app.domain.hanging.torn import Torn, TornSearch
 from app.domain.journals.record_batch import MarkerType
 from app.domain.observing.snapshot import Snapshot
 from app.ports.brokers import TopicPartition
@@ -94,6 +96,8 @@ class ClusterSearch:
         self._over: list[_Over] = []
         self._ended: list[Ended] = []
         self._cases: list[Case] = []
+        self._torn_search = TornSearch()
+        self._torn: list[Torn] = []
 
     async def turn(self) -> None:
         search = self._search
@@ -121,6 +125,7 @@ class ClusterSearch:
         await self._sweep_on(connection, search)
         await self._look(connection, search)
         await self._find_ends(connection)
+        await self._find_foreign_markers(connection)
         self._failures = 0
 
     async def _connect(self) -> SearchConnection:
@@ -175,7 +180,8 @@ class ClusterSearch:
         suspects = search.suspects(for_ms=self._unaccounted_ms, now_ms=now_ms)
         # Of 50,000 ids it takes tens of milliseconds, in which the server has other things to do.
         accounts = await asyncio.to_thread(Accounts, snapshot, suspects, unaccounted_ms=self._unaccounted_ms)
-        due = search.due(accounts, now_ms=now_ms)
+        self._torn_search.note_moved(search.take_moved())
+        due = search.due(accounts, now_ms=now_ms, torn=self._torn_search.due(snapshot))
         if not due:
             return
         looked = await self._in_thread(lambda: connection.look([TopicPartition(*at) for at in due]))
@@ -188,6 +194,7 @@ class ClusterSearch:
             changed = search.note_look(corroborated(facts, snapshot), now_ms=self._now_ms())
             self._found += changed.found
             self._over += [_Over(one, ending) for one, ending in changed.over]
+            self._torn += self._torn_search.note_look(facts, snapshot)
         self._tell(asked=self._report.asked + len(due))
 
     async def _find_ends(self, connection: SearchConnection) -> None:
@@ -203,7 +210,7 @@ class ClusterSearch:
         one, ending = over.transaction, over.ending
         marker = None
         if ending is None:
-            marker = await self._in_thread(lambda: connection.find_marker(one))
+            marker = await self._in_thread(lambda: _marker_behind(connection, one))
             over.looks += 1
             if marker is None and over.looks < _LOOKS_FOR_A_MARKER:
                 return None
@@ -212,6 +219,23 @@ class ClusterSearch:
         await self._note_marker(one, marker)
         ending = Ending.ABORTED if marker.type is MarkerType.ABORT else Ending.COMMITTED
         return Ended(transaction=one, ending=ending, at_ms=marker.at_ms, marker_offset=marker.offset)
+
+    async def _find_foreign_markers(self, connection: SearchConnection) -> None:
+        """The markers of what somebody ended behind the coordinators' backs, as evidence of fencing events."""
+        while self._torn:
+            one = self._torn[-1]
+            marker = await self._in_thread(partial(_foreign_marker, connection, one))
+            self._torn.pop()
+            if marker is None:
+                continue
+            case = case_of_torn(
+                marker,
+                kafka_cluster_id=self.cluster.kafka_cluster_id,
+                transactional_id=one.transactional_id,
+                known=one.known,
+            )
+            if case is not None:
+                self._cases.append(case)
 
     async def _note_marker(self, one: HangingTransaction, marker: MarkerRecord) -> None:
         """The marker as evidence of a fencing event: no coordinator decided it, whoever wrote it."""
@@ -272,6 +296,21 @@ class ClusterSearch:
 def _thread_of(cluster: Cluster) -> ThreadPoolExecutor:
     """Only begun when it is asked for something."""
     return ThreadPoolExecutor(1, thread_name_prefix=f"hanging search of {cluster.name}")
+
+
+def _marker_behind(connection: SearchConnection, one: HangingTransaction) -> MarkerRecord | None:
+    return connection.find_marker(
+        TopicPartition(*one.at), producer_id=one.key.producer_id, from_offset=one.high_watermark
+    )
+
+
+def _foreign_marker(connection: SearchConnection, one: Torn) -> MarkerRecord | None:
+    return connection.find_marker(
+        TopicPartition(one.topic, one.partition),
+        producer_id=one.producer_id,
+        from_offset=one.from_offset,
+        until_offset=one.until_offset,
+    )
 
 
 def _is_read_to(snapshot: Snapshot, at_ms: int) -> bool:

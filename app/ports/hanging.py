@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
 from app.domain.fencing_events.evidence import MarkerRecord
-from app.domain.hanging.hanging_transaction import HangingTransaction
 from app.domain.hanging.search import StableEnd
 from app.domain.stuck.facts import Partition, PartitionFacts
 from app.ports.brokers import TopicPartition
@@ -53,8 +52,11 @@ class SearchConnection(Protocol):
         """Both looks at the leaders with the coordinators' word between them (app/kafka/transactions/looking.py)."""
         ...
 
-    def find_marker(self, of: HangingTransaction) -> MarkerRecord | None:
-        """The marker that ended it, as the log has it; None where it is not to be found in bounded reading."""
+    def find_marker(
+        self, at: TopicPartition, *, producer_id: int, from_offset: int, until_offset: int | None = None
+    ) -> MarkerRecord | None:
+        """The producer's first marker from there on, before `until_offset` or the end of the log; None where it is not
+        to be found in bounded reading."""
         ...
 
 

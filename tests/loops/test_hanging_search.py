@@ -16,7 +16,7 @@ from app.domain.fencing_events.cases import case_of_command
 from app.domain.fencing_events.evidence import CommandVerb, CommandWord, MarkerRecord
 from app.domain.fencing_events.fencing_event import Cause, FencingEvent
 from app.domain.fencing_events.record import FencingFilter
-from app.domain.hanging.hanging_transaction import Ending, HangingTransaction
+from app.domain.hanging.hanging_transaction import Ending
 from app.domain.hanging.report import SearchReport
 from app.domain.hanging.search import StableEnd
 from app.domain.journals.record_batch import MarkerType
@@ -84,13 +84,16 @@ class Brokers:
         ended = msgspec.structs.replace(read_through(facts), ends=LogEnds(0, 20, 20))
         return [ended if self.is_ended else facts]
 
-    def find_marker(self, of: HangingTransaction) -> MarkerRecord | None:
+    def find_marker(
+        self, at: TopicPartition, *, producer_id: int, from_offset: int, until_offset: int | None = None
+    ) -> MarkerRecord | None:
+        del producer_id, from_offset, until_offset
         if self.replicas_are_late:
             self.replicas_are_late = False
             return None
         return MarkerRecord(
-            topic=of.key.topic,
-            partition=of.key.partition,
+            topic=at.topic,
+            partition=at.partition,
             offset=19,
             at_ms=self._clock.now_s * 1000,
             type=MarkerType.ABORT,

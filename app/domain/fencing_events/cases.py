@@ -139,19 +139,52 @@ def case_of_marker(
     live: the id that has this producer id, in a journal that has been read to the time of the marker; None where none
         has. That nobody knows the producer id proves less: its id may have expired.
     """
-    if marker.type is MarkerType.COMMIT:
-        return None
-    known: tuple[CoordinatorRecord, ...] = ()
+    known: CoordinatorRecord | None = None
     if live is not None:
         record = record_beside(marker, producer_id, producer_epoch, live)
         if record is None:
             return None
-        known = (CoordinatorRecord(live.partition, record),)
-    key = FencingKey(
+        known = CoordinatorRecord(live.partition, record)
+    return _case_beside(
+        marker,
+        known,
         kafka_cluster_id=kafka_cluster_id,
         transactional_id="" if live is None else live.transactional_id,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
+    )
+
+
+def case_of_torn(
+    marker: MarkerRecord, *, kafka_cluster_id: str, transactional_id: str, known: CoordinatorRecord
+) -> Case | None:
+    """The case of an ABORT that was written while the coordinator had the transaction open, by its record `known`."""
+    return _case_beside(
+        marker,
+        known,
+        kafka_cluster_id=kafka_cluster_id,
+        transactional_id=transactional_id,
+        producer_id=known.record.producer_id,
+        producer_epoch=known.record.producer_epoch,
+    )
+
+
+def _case_beside(
+    marker: MarkerRecord,
+    known: CoordinatorRecord | None,
+    *,
+    kafka_cluster_id: str,
+    transactional_id: str,
+    producer_id: int,
+    producer_epoch: int,
+) -> Case | None:
+    if marker.type is MarkerType.COMMIT:
+        return None
+    key = FencingKey(
+        kafka_cluster_id=kafka_cluster_id,
+        transactional_id=transactional_id,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
         kind=FencingKind.MARKER,
     )
-    return Case(key, merged([marker], known))
+    return Case(key, merged([marker], () if known is None else [known]))

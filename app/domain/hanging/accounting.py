@@ -29,7 +29,12 @@ LARGEST_TIMEOUT_MS = 900_000
 """What brokers allow at most unless told otherwise (transaction.max.timeout.ms); counts while no timeout was seen."""
 
 
-class _Open(NamedTuple):
+class OpenThere(NamedTuple):
+    """A transaction that the journal has open in a partition; the same as long as nothing of this changes."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
     start_ms: int
     timeout_ms: int
 
@@ -42,9 +47,14 @@ class Accounts:
         self._unaccounted_ms = unaccounted_ms
         transactions = snapshot.transactions.values() if partitions else ()
         open_ones = transactions if self._is_live else ()
-        self._open = _by_partition(open_ones, frozenset(partitions))
+        self._asked_of = frozenset(partitions)
+        self._open = _by_partition(open_ones, self._asked_of)
         timeouts = () if self._is_live else (one.state.timeout_ms for one in transactions)
         self._largest_ms = max(timeouts, default=LARGEST_TIMEOUT_MS)
+
+    def open_in(self, at: Partition) -> tuple[OpenThere, ...] | None:
+        """Those that the journal has open there; None where it was not asked, or is not followed."""
+        return tuple(self._open.get(at, ())) if self._is_live and at in self._asked_of else None
 
     def bound_ms(self, at: Partition, *, since_ms: int) -> int:
         """For how long the readers of a partition that stand still since `since_ms` are not worth a question."""
@@ -68,13 +78,21 @@ def is_followed(snapshot: Snapshot) -> bool:
 
 def _by_partition(
     transactions: Iterable[LiveTransaction], wanted: Collection[Partition]
-) -> Mapping[Partition, list[_Open]]:
-    found: defaultdict[Partition, list[_Open]] = defaultdict(list)
+) -> Mapping[Partition, list[OpenThere]]:
+    found: defaultdict[Partition, list[OpenThere]] = defaultdict(list)
     for live in transactions:
         if not live.is_open:
             continue
-        for topic in live.state.partitions or ():
+        state = live.state
+        for topic in state.partitions or ():
             for number in topic.partitions:
                 if (topic.topic, number) in wanted:
-                    found[topic.topic, number].append(_Open(live.state.start_ms, live.state.timeout_ms))
+                    one = OpenThere(
+                        live.transactional_id,
+                        state.producer_id,
+                        state.producer_epoch,
+                        start_ms=state.start_ms,
+                        timeout_ms=state.timeout_ms,
+                    )
+                    found[topic.topic, number].append(one)
     return found

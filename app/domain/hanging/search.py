@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from app.domain.hanging.accounting import Accounts
+from app.domain.hanging.accounting import Accounts, OpenThere
 from app.domain.hanging.hanging_transaction import Ending, HangingKey, HangingTransaction
 from app.domain.stuck.diagnosis import hanging_sentence, is_hanging
 from app.domain.stuck.ending import marker_epoch
@@ -37,6 +37,7 @@ class StableEnd(NamedTuple):
 class HeldBack(msgspec.Struct):
     """A partition whose readers of committed data stand at `last_stable`: since then, and until then, by our clock.
 
+    high_watermark: as it was at `until_ms`. known_open: what the journal has open there, and when that was known first.
     unclear: why the last look told nothing. is_accounted_for: by a transaction that is well, and only what may hang
     behind it is looked for.
     """
@@ -44,10 +45,16 @@ class HeldBack(msgspec.Struct):
     last_stable: int
     since_ms: int
     until_ms: int
+    high_watermark: int
+    known_open: dict[OpenThere, int] = {}
     ask_at_ms: int = 0
     looks: int = 0
     unclear: str = ""
     is_accounted_for: bool = False
+
+    def note_open(self, there: Collection[OpenThere] | None, *, now_ms: int) -> None:
+        if there is not None:
+            self.known_open = {one: self.known_open.get(one, now_ms) for one in there}
 
 
 class Unclear(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +87,7 @@ class Search:
         self._held: dict[Partition, HeldBack] = {}
         self._found: dict[Partition, dict[tuple[int, int, int], HangingTransaction]] = {}
         self._ask_at_once: dict[Partition, None] = {}
+        self._moved: dict[Partition, HeldBack] = {}
         for one in known:
             self._found.setdefault(one.at, {})[one.identity] = one
             self._ask_at_once[one.at] = None
@@ -109,12 +117,14 @@ class Search:
         for at, end in ends.items():
             held = self._held.get(at)
             if held is not None and held.last_stable == end.last_stable < end.high_watermark:
-                held.until_ms = now_ms
+                held.until_ms, held.high_watermark = now_ms, end.high_watermark
                 continue
+            if held is not None and held.known_open:
+                self._moved[at] = held
             if at in self._found and any(identity[2] < end.last_stable for identity in self._found[at]):
                 self._ask_at_once[at] = None
             if end.last_stable < end.high_watermark:
-                self._held[at] = HeldBack(end.last_stable, now_ms, now_ms)
+                self._held[at] = HeldBack(end.last_stable, now_ms, now_ms, end.high_watermark)
             else:
                 self._held.pop(at, None)
 
@@ -123,6 +133,11 @@ class Search:
         for at in [at for at in self._held if at not in there]:
             del self._held[at]
         self._ask_at_once |= dict.fromkeys(at for at in self._found if at not in there)
+
+    def take_moved(self) -> dict[Partition, HeldBack]:
+        """Those whose readers got on after they had stood still, by how they stood; each is given once."""
+        moved, self._moved = self._moved, {}
+        return moved
 
     def suspects(self, *, for_ms: int, now_ms: int) -> tuple[Partition, ...]:
         """Those that stand still for so long and may be asked about now, or were accounted for: only these are worth an
@@ -133,9 +148,9 @@ class Search:
             if (held.ask_at_ms <= now_ms or held.is_accounted_for) and held.until_ms - held.since_ms >= for_ms
         )
 
-    def due(self, accounts: Accounts, *, now_ms: int) -> list[Partition]:
+    def due(self, accounts: Accounts, *, now_ms: int, torn: Iterable[Partition] = ()) -> list[Partition]:
         """Whom to ask about now: never more than the rate allows, what was found and moved first, then the longest of
-        those that nothing accounts for, then the longest of the others.
+        those that nothing accounts for, where something may be torn, and the longest of the others.
 
         accounts: of the suspects, at least.
         """
@@ -153,6 +168,7 @@ class Search:
         for at, held in self._held.items():
             if at in self._ask_at_once:
                 continue
+            held.note_open(accounts.open_in(at), now_ms=now_ms)
             stood_ms, is_time = held.until_ms - held.since_ms, held.ask_at_ms <= now_ms
             if stood_ms >= accounts.bound_ms(at, since_ms=held.since_ms):
                 if is_time or held.is_accounted_for:
@@ -160,7 +176,7 @@ class Search:
             elif is_time and accounts.behind_ms is not None and stood_ms >= accounts.behind_ms:
                 behind.append((held.since_ms, at))
         overdue, hidden = [at for _, at in sorted(late)], [at for _, at in sorted(behind)]
-        chosen = [*self._ask_at_once, *overdue, *hidden][:limit]
+        chosen = list(dict.fromkeys((*self._ask_at_once, *overdue, *torn, *hidden)))[:limit]
         self._note_why(overdue, hidden)
         self._allowance -= len(chosen)
         return chosen

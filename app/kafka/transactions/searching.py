@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from kafka.protocol.metadata.metadata import MetadataRequest  # pyright: ignore[reportMissingTypeStubs]
 
 from app.domain.fencing_events.evidence import MarkerRecord
-from app.domain.hanging.hanging_transaction import HangingTransaction
 from app.domain.hanging.search import StableEnd
 from app.domain.journals.record_batch import Marker, RecordBatch, UnreadableBatch, read_marker
 from app.domain.stuck.facts import Partition, PartitionFacts
@@ -73,15 +72,17 @@ class SearchClient(TransactionClient):
     def look(self, partitions: Collection[TopicPartition]) -> list[PartitionFacts]:
         return self._asked("tell of open transactions", lambda: look_at_holders(self, partitions), times=2)
 
-    def find_marker(self, of: HangingTransaction) -> MarkerRecord | None:
+    def find_marker(
+        self, at: TopicPartition, *, producer_id: int, from_offset: int, until_offset: int | None = None
+    ) -> MarkerRecord | None:
         def question() -> MarkerRecord | None:
             try:
-                return self._find_marker(of)
+                return self._find_marker(at, producer_id, from_offset, until_offset)
             except (errors.UnknownTopicOrPartitionError, errors.AuthorizationError):
                 # Gone with its topic, or not to be read any more.
                 return None
 
-        return self._asked(f"let {of.name} be read", question)
+        return self._asked(f"let {at.topic}-{at.partition} be read", question)
 
     def _asked(self, what: str, question: Callable[[], T], *, times: int = 1) -> T:
         """Each question has its own time, one of many parts more."""
@@ -137,10 +138,11 @@ class SearchClient(TransactionClient):
                         silent[LIST_OFFSETS.refused(topic.name, error).sentence] = None
         return found
 
-    def _find_marker(self, of: HangingTransaction) -> MarkerRecord | None:
-        at = TopicPartition(of.key.topic, of.key.partition)
-        end = self.list_offsets([at], LATEST)[at]
-        position = of.high_watermark
+    def _find_marker(
+        self, at: TopicPartition, producer_id: int, from_offset: int, until_offset: int | None
+    ) -> MarkerRecord | None:
+        end = self.list_offsets([at], LATEST)[at] if until_offset is None else until_offset
+        position = from_offset
         for _ in range(_ANSWERS_FOR_A_MARKER):
             if position >= end:
                 return None
@@ -148,23 +150,24 @@ class SearchClient(TransactionClient):
             if answer is None:
                 # Its leader moves.
                 continue
-            for batch in answer.batches:
-                if (marker := _marker_of(batch, of)) is not None:
-                    return marker
+            markers = (_marker_of(batch, at, producer_id) for batch in answer.batches)
+            found = next((one for one in markers if one is not None and one.offset >= from_offset), None)
+            if found is not None:
+                return found if until_offset is None or found.offset < until_offset else None
             position = answer.next_offset
         return None
 
 
-def _marker_of(batch: RecordBatch | UnreadableBatch, of: HangingTransaction) -> MarkerRecord | None:
-    """The first one of its producer id behind where it was open: a coordinator's may have the next epoch (KIP-890)."""
-    if not isinstance(batch, RecordBatch) or not batch.is_control or batch.producer_id != of.key.producer_id:
+def _marker_of(batch: RecordBatch | UnreadableBatch, at: TopicPartition, producer_id: int) -> MarkerRecord | None:
+    """By producer id alone: a coordinator's marker may have the next epoch (KIP-890)."""
+    if not isinstance(batch, RecordBatch) or not batch.is_control or batch.producer_id != producer_id:
         return None
     marker = read_marker(batch)
-    if not isinstance(marker, Marker) or batch.base_offset < of.high_watermark:
+    if not isinstance(marker, Marker):
         return None
     return MarkerRecord(
-        topic=of.key.topic,
-        partition=of.key.partition,
+        topic=at.topic,
+        partition=at.partition,
         offset=batch.base_offset,
         at_ms=batch.max_timestamp_ms,
         type=marker.type,

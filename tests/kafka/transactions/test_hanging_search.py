@@ -127,7 +127,7 @@ async def serving(scene: Scene, database: Database, folder: Path) -> AsyncGenera
         await server.observer.close()
 
 
-async def test_hanging_transaction_is_found_without_asking_and_its_end_is_an_event(
+async def test_what_hangs_is_found_without_asking_and_whatever_is_ended_by_hand_is_an_event(
     scene: Scene, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[TopicPartition] = []
@@ -139,7 +139,7 @@ async def test_hanging_transaction_is_found_without_asking_and_its_end_is_an_eve
     monkeypatch.setattr(SearchClient, "look", look)
     late, long_open = scene.topic(), scene.topic()
     at = TopicPartition(late, 0)
-    _, alive = scene.leave_open(long_open, timeout_ms=900_000)
+    living, alive = scene.leave_open(long_open, timeout_ms=900_000)
     owner = unique_name("late")
     await asyncio.to_thread(make_hanging, scene.bootstrap_servers, at, owner)
     async with serving(scene, database, tmp_path / "one") as one, serving(scene, database, tmp_path / "two") as two:
@@ -169,6 +169,23 @@ async def test_hanging_transaction_is_found_without_asking_and_its_end_is_an_eve
             Confidence.CERTAIN,
         )
         assert event.event.verdict.sentence.startswith("Somebody ended the hanging transaction")
+        # What does not hang can be ended so, too: aborted there, while its coordinator goes on with it.
+        assert await one.fencing(of=living) == []
+        await asyncio.to_thread(
+            run_tool,
+            TRANSACTIONS,
+            *("--bootstrap-server", scene.bootstrap_servers, "abort", "--topic", long_open, "--partition", "0"),
+            *("--start-offset", "0"),
+        )
+
+        async def is_told() -> bool:
+            await one.search.turn()
+            return bool(await one.fencing(of=living))
+
+        await wait_for_async(is_told, _WITHIN_S, lambda: f"the foreign marker: {one.report}")
+        (event,) = await one.fencing(of=living)
+        assert (event.event.verdict.cause, event.event.verdict.confidence) == (Cause.OPERATOR_ABORT, Confidence.LIKELY)
+        assert not any(found.at == (long_open, 0) for found in one.report.hanging)
     alive.abort_transaction(20)
 
 
