@@ -13,6 +13,8 @@ from app.domain.errors import InvalidError
 T = TypeVar("T")
 
 MAX_LIMIT = 500
+LONGEST_CURSOR = 50_000
+"""Room for the longest name that Kafka takes: 32,767 bytes, in base64."""
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import re
 from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from typing import NamedTuple
@@ -17,6 +18,8 @@ from app.domain.page import checked_limit, decode_cursor, encode_cursor
 _NEVER_MS = 1 << 60
 _LONG_MS = 1_000
 _Place = tuple[int, str]
+# As many digits as any moment has: what is longer was not made here, and dear to read.
+_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,20}")
 
 
 class Owner(StrEnum):
@@ -162,6 +165,6 @@ def _after(start: _Place | None, places: Iterable[_Place], number: int) -> list[
 
 def _position(after: str, sort: TransactionSort) -> _Place:
     cursor_sort, key, name = decode_cursor(after, keys=3)
-    if cursor_sort != sort or not key.lstrip("-").isascii() or not key.lstrip("-").isdigit():
+    if cursor_sort != sort or _WHOLE_NUMBER.fullmatch(key) is None:
         raise InvalidError("this cursor belongs to another list: take it from next_cursor unchanged", field="after")
     return int(key), name

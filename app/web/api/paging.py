@@ -6,10 +6,10 @@ from typing import Annotated
 
 from fastapi import Query
 
-from app.domain.page import MAX_LIMIT
+from app.domain.page import LONGEST_CURSOR, MAX_LIMIT
 
 After = Annotated[
     str | None,
-    Query(max_length=1000, pattern=r"^[A-Za-z0-9_-]+$", description="`next_cursor` of the page before."),
+    Query(max_length=LONGEST_CURSOR, pattern=r"^[A-Za-z0-9_-]+$", description="`next_cursor` of the page before."),
 ]
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT)]

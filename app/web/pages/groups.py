@@ -15,6 +15,7 @@ from app.domain.fencing_events.fencing_event import FencingKind
 from app.domain.journals.live_groups import Committed, GroupKind, GroupState, LiveGroup
 from app.domain.observing.group_list import GroupQuery, members_of
 from app.domain.observing.snapshot import Snapshot
+from app.domain.page import LONGEST_CURSOR
 from app.ports.unit_of_work import UnitOfWork
 from app.services.defining import clusters
 from app.services.fencing_feed import FencingLine, GroupFencings
@@ -57,7 +58,7 @@ class Wanted:
         state: Annotated[str, Query(pattern="|".join(f"^{value}$" for value, _ in _STATES))] = "",
         kind: Annotated[str, Query(pattern="|".join(f"^{value}$" for value, _ in _KINDS))] = "",
         pending: Annotated[str, Query(pattern=r"^(yes|no)?$")] = "",
-        after: Annotated[str | None, Query(max_length=1000, pattern=r"^[A-Za-z0-9_-]+$")] = None,
+        after: Annotated[str | None, Query(max_length=LONGEST_CURSOR, pattern=r"^[A-Za-z0-9_-]+$")] = None,
     ) -> None:
         self.cluster = cluster
         self.search = search.strip()

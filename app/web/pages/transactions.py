@@ -16,6 +16,7 @@ from app.domain.journals.live_transactions import LiveTransaction
 from app.domain.journals.transaction_state import TransactionStatus
 from app.domain.observing.snapshot import Snapshot
 from app.domain.observing.transaction_list import Owner, TransactionQuery, TransactionSort
+from app.domain.page import LONGEST_CURSOR
 from app.ports.unit_of_work import UnitOfWork
 from app.services.defining import clusters
 from app.services.hanging import HangingLine
@@ -38,7 +39,7 @@ from app.web.pages.frame.tracks import epochs_of, fencing_url, generations_of
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Viewer = Annotated[Principal, may(Verb.VIEW)]
 Cluster = Annotated[str, Query(max_length=100)]
-After = Annotated[str | None, Query(max_length=1000, pattern=r"^[A-Za-z0-9_-]+$")]
+After = Annotated[str | None, Query(max_length=LONGEST_CURSOR, pattern=r"^[A-Za-z0-9_-]+$")]
 Id = Annotated[str, Query(alias="id", max_length=32_767)]
 PAGE_SIZE = 50
 

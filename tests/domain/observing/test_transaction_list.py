@@ -10,6 +10,7 @@ from app.domain.errors import InvalidError
 from app.domain.journals.live_transactions import LiveTransaction
 from app.domain.journals.transaction_state import TransactionStatus
 from app.domain.observing.transaction_list import Owner, TransactionQuery, TransactionSort, select, tally
+from app.domain.page import encode_cursor
 from tests.support.observing import NOW_MS, live_transaction, state_of
 
 S = 1_000
@@ -94,6 +95,13 @@ def test_cursor_of_another_order_is_refused() -> None:
             after=page.next_cursor,
             limit=1,
         )
+
+
+@pytest.mark.parametrize("key", ["", "-", "--5", "5-", "1e3", "٣", "9" * 5_000])
+def test_cursor_with_another_key_than_a_moment_is_refused(key: str) -> None:
+    after = encode_cursor(TransactionSort.OLDEST, key, "streams")
+    with pytest.raises(InvalidError, match="another list"):
+        select(THREE, TransactionQuery(), ours=(), now_ms=NOW_MS, after=after, limit=1)
 
 
 def test_what_is_open_for_long_rises_and_nothing_else_moves() -> None:

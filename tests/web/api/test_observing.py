@@ -93,6 +93,22 @@ async def test_list_is_filtered_and_paged(live: LiveCluster, viewer: httpx.Async
     assert await ids(limit=1, after=page["next_cursor"]) == ["done"]
 
 
+async def test_the_page_after_a_long_name_is_found(
+    wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient
+) -> None:
+    """Kafka takes names of 32,767 bytes; what a list gives for its next page, it takes back."""
+    longest = "漢" * 10_922
+    hear(live, transaction_batch(longest, state_of(), at=2))
+    publish(wiring, live)
+    query = {"search": "漢", "limit": "1", "sort": "id"}
+    hear(live, transaction_batch(longest[:-1] + "龍", state_of(), at=3))
+    publish(wiring, live)
+    first = (await viewer.get(f"{BASE}/transactions", params=query)).json()
+    rest = await viewer.get(f"{BASE}/transactions", params=query | {"after": first["next_cursor"]})
+    assert rest.status_code == 200, rest.text
+    assert [item["transactional_id"][-1] for item in (*first["items"], *rest.json()["items"])] == ["漢", "龍"]
+
+
 async def test_one_id_has_its_steps_and_what_waits_for_it(live: LiveCluster, viewer: httpx.AsyncClient) -> None:
     """Whatever characters are in it."""
     answer = await viewer.get(f"{BASE}/transactional-ids/{quote(ODD, safe='')}")
