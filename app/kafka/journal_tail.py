@@ -87,7 +87,12 @@ class JournalTail(RawFetcher):
         self._cluster.config["allow_auto_create_topics"] = False
         self._wanted = frozenset(topics)
         self._topics |= self._wanted
-        self._manager.run(self._refresh)
+        try:
+            self._manager.run(self._refresh)
+        except BaseException:
+            # Nobody has it yet who would close it, and whoever asked for it tries again.
+            self._client.close()
+            raise
 
     @property
     def kafka_cluster_id(self) -> str:

@@ -204,6 +204,8 @@ class ClusterObserver:
                 answer.next_offset,
             )
             journal.restart(answer.partition)
+            # Until it is read, its coordinator is asked, as at the beginning.
+            live.enter(answer.topic, Phase.CATCHING_UP, now_ms=self._now_ms())
         else:
             journal.read(
                 answer.partition,

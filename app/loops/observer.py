@@ -11,6 +11,7 @@ from app.domain.clusters.cluster import Cluster
 from app.domain.journals.live_transactions import LiveTransaction
 from app.domain.observing.snapshot import Snapshot
 from app.loops.cluster_observer import ClusterObserver
+from app.loops.newest import Newest
 from app.ports.clock import Clock
 from app.ports.journals import FoldStore, Journals
 from app.ports.unit_of_work import UnitOfWorkFactory
@@ -76,9 +77,7 @@ class Observer:
 
     def _begin(self, cluster: Cluster) -> ClusterObserver:
         loop = asyncio.get_running_loop()
-
-        def publish(snapshot: Snapshot) -> None:
-            loop.call_soon_threadsafe(self._observations.publish, snapshot)
+        newest = Newest[Snapshot](loop, lambda snapshot: self._publish(cluster, snapshot))
 
         def on_steps(stepped: Sequence[LiveTransaction]) -> None:
             loop.call_soon_threadsafe(self._on_steps, cluster, stepped)
@@ -87,7 +86,7 @@ class Observer:
             cluster,
             journals=self._journals,
             store=self._store,
-            publish=publish,
+            publish=newest.put,
             on_steps=on_steps,
             is_wanted=self._is_wanted,
             now_ms=lambda: int(self._clock.now().timestamp() * 1000),
@@ -95,6 +94,12 @@ class Observer:
         )
         reader.start()
         return reader
+
+    def _publish(self, cluster: Cluster, snapshot: Snapshot) -> None:
+        reader = self._readers.get(cluster.name)
+        # One that was left behind wakes up some time, and has no say any more.
+        if reader is not None and reader.cluster == cluster:
+            self._observations.publish(snapshot)
 
     def _is_wanted(self, group: str) -> bool:
         return not self._groups or any(fnmatchcase(group, pattern) for pattern in self._groups)

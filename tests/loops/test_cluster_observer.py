@@ -164,6 +164,18 @@ def test_log_that_begins_later_than_we_are_is_read_from_there(watched: Watched, 
     assert found.transaction_journal.complete_since_ms is not None
 
 
+def test_what_a_log_lost_is_not_known_until_it_is_read_again(watched: Watched, script: Script) -> None:
+    """Nor is it said to be from before there were clocks: its coordinator is asked meanwhile."""
+    script.logs[TRANSACTIONS].append(open_id())
+    watched.until(lambda seen: seen.transactions, "the id")
+    script.coordinators = Polled(polled("b"), ())
+    script.silent = frozenset({TRANSACTIONS})
+    script.gone_below = 9
+    found = watched.until(lambda seen: set(seen.transactions) == {"b"}, "what the coordinator says instead")
+    assert found.transaction_journal.phase is Phase.CATCHING_UP
+    assert found.transaction_journal.source is Source.ADMIN_CALLS
+
+
 def test_stop_saves_and_the_next_start_reads_only_the_rest(store: Store, script: Script) -> None:
     script.logs[TRANSACTIONS].append(open_id())
     first = watched_of(script, store)

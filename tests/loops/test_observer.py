@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from datetime import UTC, datetime
 
@@ -11,6 +12,7 @@ from app.db.database import Database
 from app.domain.clusters.cluster import Cluster
 from app.domain.journals.live_transactions import LiveTransaction
 from app.domain.observing.snapshot import Phase
+from app.loops.cluster_observer import ClusterObserver
 from app.loops.observer import Observer
 from app.ports.clock import SystemClock
 from app.services.observing.observations import Observations
@@ -88,6 +90,27 @@ async def test_cluster_is_read_from_its_registration_to_its_removal(loop: Loop) 
     await loop.remove("c")
     await loop.observer.turn()
     assert loop.observations.all() == []
+
+
+async def test_a_reader_that_was_left_behind_has_no_say_any_more(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that is frozen keeps its thread; the cluster may be gone from here when it wakes up."""
+    left: list[ClusterObserver] = []
+
+    def is_left(reader: ClusterObserver) -> bool:
+        left.append(reader)
+        return False
+
+    await loop.register("c")
+    await loop.observer.turn()
+    await loop.until(lambda: loop.phase("c") is Phase.LIVE, "the journal is read")
+    with monkeypatch.context() as patched:
+        patched.setattr(ClusterObserver, "stop", is_left)
+        await loop.remove("c")
+        await loop.observer.turn()
+    loop.script.logs[TRANSACTIONS].append(transaction_batch("a", state_of(), at=0))
+    await loop.until(lambda: loop.stepped, "what it reads then")
+    assert loop.observations.all() == []
+    assert await asyncio.to_thread(left[0].stop)
 
 
 async def test_steps_reach_the_event_loop_with_their_cluster(loop: Loop) -> None:

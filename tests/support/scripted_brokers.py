@@ -27,6 +27,7 @@ class Script:
         self.refused: dict[str, str] = {}
         self.failure: Exception | None = None
         self.gone_below = 0
+        self.silent: frozenset[str] = frozenset()
         self.coordinators: Polled[LiveTransaction] = Polled({}, ())
         self.group_coordinators: Polled[LiveGroup] = Polled({}, ())
         self.coordinators_answer = threading.Event()
@@ -74,7 +75,7 @@ class ScriptTail:
             elif position < script.gone_below:
                 self._positions[topic] = script.gone_below
                 answers.append(LogAnswer(Heard.GONE, topic, 0, (), script.gone_below, -1))
-            else:
+            elif topic not in script.silent:
                 log = script.logs[topic]
                 batches = tuple(batch for batch in log if batch.base_offset >= position)
                 self._positions[topic] = end = log[-1].last_offset + 1 if log else 0

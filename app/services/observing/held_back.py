@@ -87,7 +87,10 @@ class HeldBack:
             return
         before, question.ends = question.ends, ends
         question.held = {
-            at: max(0, before[at].high_watermark - now.last_stable) for at, now in ends.items() if at in before
+            # The end of a topic that was made anew lies before that of the one which had its name.
+            at: max(0, min(before[at].high_watermark, now.high_watermark) - now.last_stable)
+            for at, now in ends.items()
+            if at in before
         }
         question.answered_at = self._monotonic()
         question.next_at = question.answered_at + _ASK_EVERY_S

@@ -68,6 +68,13 @@ async def test_what_is_just_being_written_is_not(asked: Asked) -> None:
         assert await asked.look(ends=(100 * written, 100 * written + 7)) in ({}, {AT: 0})
 
 
+async def test_a_topic_that_was_made_anew_holds_nothing_back_of_the_old_one(asked: Asked) -> None:
+    await asked.look(ends=(5_000, 5_000))
+    assert await asked.look(ends=(0, 0)) == {AT: 0}
+    assert await asked.look(ends=(2, 6)) == {AT: 0}
+    assert await asked.look(ends=(2, 7)) == {AT: 4}
+
+
 async def test_many_looks_in_a_second_ask_once(asked: Asked) -> None:
     for _ in range(10):
         await asked.look(after_s=0.09)
