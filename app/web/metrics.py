@@ -79,13 +79,19 @@ def _journals(registry: CollectorRegistry, snapshots: Sequence[Snapshot], *, now
                 age.labels(*at).set(max(0, now_ms - status.as_of_ms) / 1000)
             for reason, count in status.unreadable.items():
                 unreadable.labels(*at, reason).inc(count)
-        if snapshot.transaction_journal.source is Source.JOURNAL:
+        told = snapshot.transaction_journal
+        if told.source is Source.JOURNAL:
             # Coordinators that are asked instead tell what is so, and not how often it came to be.
             ended.labels(snapshot.cluster, "committed").inc(snapshot.commits)
             ended.labels(snapshot.cluster, "aborted").inc(snapshot.aborts)
+        if told.source is Source.NOTHING:
+            # Nobody knows what is open: a zero would be read as "nothing".
+            continue
         started = [one.state.start_ms for one in snapshot.transactions.values() if one.is_open]
         still_open.labels(snapshot.cluster).set(len(started))
-        oldest.labels(snapshot.cluster).set(max(0, now_ms - min(started)) / 1000 if started else 0)
+        # What is not heard of any more grew no older that we know of; the journal's own age does.
+        seen_ms = told.as_of_ms if told.phase is Phase.LOST else now_ms
+        oldest.labels(snapshot.cluster).set(max(0, seen_ms - min(started)) / 1000 if started else 0)
 
 
 def _hanging(
@@ -109,16 +115,21 @@ def _hanging(
         "fenceline_oldest_pending_offset_seconds", "Age of the oldest undecided offset", ["cluster"], registry=registry
     )
     for snapshot in snapshots:
+        if snapshot.group_journal.source is Source.NOTHING:
+            continue
         holds = pending_holds(snapshot, (), now_ms=now_ms)
         pending.labels(snapshot.cluster).set(max(0, now_ms - holds[0].since_ms) / 1000 if holds else 0)
     for report in reports:
+        # "Never" is longer than any alert's bound; without a number the alert would not see it.
+        never_or_age_s = max(0, now_ms - report.swept_ms) / 1000 if report.swept_ms >= 0 else float("inf")
+        age.labels(report.cluster).set(never_or_age_s)
+        if report.swept_ms < 0 and not report.hanging:
+            continue
         hanging.labels(report.cluster).set(len(report.hanging))
         unclear.labels(report.cluster).set(report.unclear_count)
         held_back.labels(report.cluster).set(report.held_back)
         asked.labels(report.cluster).inc(report.asked)
-        if report.swept_ms >= 0:
-            age.labels(report.cluster).set(max(0, now_ms - report.swept_ms) / 1000)
-            took.labels(report.cluster).set(report.sweep_took_ms / 1000)
+        took.labels(report.cluster).set(report.sweep_took_ms / 1000)
 
 
 def _webhooks(registry: CollectorRegistry, counts: Mapping[str, WebhookCounts], *, now: datetime) -> None:

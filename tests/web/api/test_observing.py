@@ -5,18 +5,21 @@ from __future__ import annotations
 from urllib.parse import quote
 
 import httpx
+import msgspec
 import pytest
 
 from app.domain.access import Role
+from app.domain.hanging.report import SearchReport
 from app.domain.journals.group_values.classic import ClassicGroup
 from app.domain.journals.group_values.offsets import OffsetCommit
 from app.domain.journals.live_groups import Committed, GroupState, LiveGroup
-from app.domain.journals.transaction_state import TransactionStatus
+from app.domain.journals.transaction_state import TOPIC, TransactionStatus
 from app.domain.observing.live_cluster import LiveCluster
 from app.domain.observing.snapshot import Phase
 from app.web.api.schemas.observing.transactions import StateWord
 from app.web.dependencies import Wiring
 from tests.support.observing import (
+    NOW_MS,
     ODD,
     hear,
     live_transaction,
@@ -226,6 +229,42 @@ async def test_metrics_have_lag_age_and_what_is_open(live: LiveCluster, viewer: 
     assert 'fenceline_open_transactions{cluster="c"} 1.0' in text
     (oldest,) = [line for line in text.splitlines() if line.startswith("fenceline_oldest_transaction_seconds{")]
     assert float(oldest.split()[-1]) >= 90
+
+
+async def test_metrics_have_no_zero_for_what_nobody_knows(
+    wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient
+) -> None:
+    wiring.observations.note_search(SearchReport(cluster="c", problem="no broker answers"))
+    wiring.observations.publish(msgspec.structs.replace(wiring.observations.of("nobody"), cluster="c", number=1))
+    text = (await viewer.get("/metrics")).text
+    of_cluster = {line.partition("{")[0] for line in text.splitlines() if '{cluster="c"}' in line}
+    # A search that never got through is older than any bound, so that its alert fires.
+    assert of_cluster & OF_TRANSACTIONS == {"fenceline_hanging_search_age_seconds"}
+    assert 'fenceline_hanging_search_age_seconds{cluster="c"} +Inf' in text
+
+    live.enter(TOPIC, Phase.LOST, problem="no broker answers", now_ms=NOW_MS)
+    lost = live.snapshot(now_ms=NOW_MS)
+    status = lost.transaction_journal
+    an_hour_ago = msgspec.structs.replace(status, as_of_ms=status.as_of_ms - 3_600_000)
+    wiring.observations.publish(msgspec.structs.replace(lost, transaction_journal=an_hour_ago, number=2))
+    text = (await viewer.get("/metrics")).text
+    # It was open for 90 s an hour before it was heard of last: nobody knows that it is open for longer.
+    assert 'fenceline_oldest_transaction_seconds{cluster="c"} 0.0' in text
+
+
+OF_TRANSACTIONS = {
+    f"fenceline_{name}"
+    for name in (
+        "open_transactions",
+        "oldest_transaction_seconds",
+        "oldest_pending_offset_seconds",
+        "hanging_transactions",
+        "hanging_unclear_partitions",
+        "held_back_partitions",
+        "hanging_search_age_seconds",
+        "hanging_sweep_seconds",
+    )
+}
 
 
 def test_every_state_of_kafka_has_its_word() -> None:
