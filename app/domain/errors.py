@@ -73,6 +73,12 @@ class UnavailableError(FencelineError):
     title = "Something that is needed does not answer"
 
 
+class OutcomeUnknownError(UnavailableError):
+    """Somebody was asked to do it, and did not say that it is done: it may be. The way out is to look again first."""
+
+    title = "It may have been done"
+
+
 class BrokerUnreachableError(UnavailableError):
     """No broker of the cluster answered in time. Names the address, the client's error, and how long it was tried."""
 

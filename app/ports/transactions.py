@@ -1,7 +1,8 @@
 """What we ask of brokers about transactions, and how one is ended past its producer.
 
 `connection`, `timeout_s` and the errors are those of app/ports/brokers.py. What a broker refuses about one partition or
-id is a `Refused` at its place; a refused act raises UnavailableError, which names the permission that is missing.
+id is a `Refused` at its place; a refused act raises UnavailableError, which names the permission that is missing, and
+one that nobody answered OutcomeUnknownError.
 """
 
 from __future__ import annotations

@@ -19,11 +19,15 @@ _UNDECIDED_OR_UNWRITTEN = frozenset({ONGOING, "PrepareCommit", "PrepareAbort"})
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """A question without an answer. `error` in Kafka's words; `permission`: the one whose lack explains it."""
+    """A question without an answer. `error` in Kafka's words; `permission`: the one whose lack explains it.
+
+    is_open: nobody said no. Of an act: it may have been done all the same.
+    """
 
     question: str
     error: str
     permission: str | None = None
+    is_open: bool = False
 
     @property
     def is_no_such_partition(self) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from app.domain.errors import NotFoundError
+from app.domain.errors import NotFoundError, OutcomeUnknownError, UnavailableError
 from app.domain.hanging.search import StableEnd
 from app.domain.stuck.ending import marker_epoch
 from app.domain.stuck.facts import GroupFacts, KnownTransaction, OpenTransaction, Partition, PartitionFacts, Refused
@@ -99,7 +99,7 @@ class KafkaTransactions:
         def act(client: TransactionClient, _: Mapping[str, str], attempt: Attempt) -> FencedProducer:
             answer = client.fence(transactional_id)
             if isinstance(answer, Refused):
-                raise attempt.refused(what, answer.sentence)
+                raise _not_done(attempt, what, answer)
             return answer
 
         return await self._ask(connection, timeout_s, what, act)
@@ -122,7 +122,7 @@ class KafkaTransactions:
                 coordinator_epoch=marker_epoch(target),
             )
             if refused is not None:
-                raise attempt.refused(what, refused.sentence)
+                raise _not_done(attempt, what, refused)
 
         await self._ask(connection, timeout_s, what, act)
 
@@ -150,6 +150,15 @@ def _held_back(search: KafkaSearch, connection: Connection, timeout_s: float) ->
             found |= {at: end for at, end in answer.ends.items() if end.last_stable < end.high_watermark}
             silent |= dict.fromkeys(answer.silent)
     return HeldBackPartitions(found, len(there), tuple(silent))
+
+
+def _not_done(attempt: Attempt, what: str, refused: Refused) -> UnavailableError:
+    if not refused.is_open:
+        return attempt.refused(what, refused.sentence)
+    return OutcomeUnknownError(
+        f"the brokers at {attempt.address} were asked to {what} and did not say that it is done ({refused.error}): "
+        "it may be, so look again before you repeat it"
+    )
 
 
 def _answered(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from app.domain.stuck.facts import KnownTransaction, OpenTransaction, Refused
-from app.kafka.raw_client import errors
+from app.kafka.raw_client import errors, is_transient
 
 
 class Question(NamedTuple):
@@ -16,7 +16,13 @@ class Question(NamedTuple):
 
     def refused(self, of: str, error: Exception) -> Refused:
         is_right = isinstance(error, errors.AuthorizationError)
-        return Refused(f"{self.name} of {of}", _kafkas_word(error), self.permission.format(of=of) if is_right else None)
+        return Refused(
+            f"{self.name} of {of}",
+            _kafkas_word(error),
+            self.permission.format(of=of) if is_right else None,
+            # "Not yet" is no refusal either: the coordinator ends what is open before it answers InitProducerId.
+            is_open=is_transient(error) or not isinstance(error, errors.BrokerResponseError),
+        )
 
 
 METADATA = Question("Metadata", "DESCRIBE on the topic {of}")

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from app.domain.errors import ConflictError
-from app.domain.stuck.diagnosis import Diagnosis, diagnose_partition
+from app.domain.errors import ConflictError, UnavailableError
+from app.domain.stuck.diagnosis import Diagnosis, Verdict, diagnose_partition
 from app.domain.stuck.ending import EndPlan, Plan, plan_end, plan_fence
 from app.domain.stuck.facts import KnownTransaction, PartitionFacts, Refused
 from app.ports.brokers import Connection, TopicPartition
 from app.ports.transactions import TransactionBrokers
 from app.services.stuck.explaining import Ask, ids_in
 
+Note = Callable[[Plan], Awaitable[None]]
+
 _SETTLES_WITHIN_S = 5.0
 _LOOK_EVERY_S = 0.1
+
+
+async def _noted_by_nobody(plan: Plan) -> None:
+    """Without a server there is no command log."""
 
 
 class Fenced(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,13 +49,29 @@ async def plan_fencing(brokers: TransactionBrokers, connection: Connection, tran
 
 
 async def fence(
-    brokers: TransactionBrokers, connection: Connection, transactional_id: str, ask: Ask, *, force: bool
+    brokers: TransactionBrokers,
+    connection: Connection,
+    transactional_id: str,
+    ask: Ask,
+    *,
+    force: bool,
+    note: Note = _noted_by_nobody,
 ) -> Fenced:
-    """Read the id's state again and fence it. Raises ConflictError with what speaks against it."""
+    """Read the id's state again and fence it.
+
+    note: called with what is to be done, just before; when it fails, nothing is done.
+
+    Raises ConflictError with what speaks against it, OutcomeUnknownError where nobody said that it is done.
+    """
     plan = await plan_fencing(brokers, connection, transactional_id, ask)
     _raise_if_refused(plan, transactional_id, force=force)
+    await note(plan)
     producer = await brokers.fence(connection, transactional_id)
-    after = await brokers.describe_transaction(connection, transactional_id)
+    try:
+        after = await brokers.describe_transaction(connection, transactional_id)
+    except UnavailableError:
+        # It is done, whoever can be asked about it now.
+        after = None
     return Fenced(
         plan=plan,
         producer_id=producer.producer_id,
@@ -83,10 +106,11 @@ async def end(
     *,
     planned: EndPlan,
     force: bool,
+    note: Note = _noted_by_nobody,
 ) -> Ended:
     """Read the partition again and write the marker, if the transaction is still the one that was planned for.
 
-    Raises ConflictError with what speaks against it.
+    note, and what it raises: as of `fence`.
     """
     at = TopicPartition(topic, partition)
     name = f"{topic}-{partition}"
@@ -96,9 +120,15 @@ async def end(
     _raise_if_refused(plan, name, force=force)
     if plan.target is None or plan.target.identity != planned.target.identity:
         raise ConflictError(f"another transaction is open in {name} now than the one that was looked at: look again")
+    await note(plan)
     await brokers.write_abort_marker(connection, at, plan.target)
-    facts = await _without(brokers, connection, at, plan.target.identity)
-    return Ended(plan=plan, after=diagnose_partition(facts, await ask(ids_in([facts]))))
+    try:
+        facts = await _without(brokers, connection, at, plan.target.identity)
+        after = diagnose_partition(facts, await ask(ids_in([facts])))
+    except UnavailableError as error:
+        headline = f"The marker is written into {name}. How its readers are is not told: {error.message}"
+        after = Diagnosis(subject=name, verdict=Verdict.CANNOT_TELL, headline=headline, links=(), advice="Look again.")
+    return Ended(plan=plan, after=after)
 
 
 async def _without(

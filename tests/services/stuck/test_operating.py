@@ -123,7 +123,7 @@ async def test_fencing_leaves_a_row_with_who_why_and_what(registered: ControlPla
         "olivia",
         Verb.FENCE_TRANSACTION,
         "its host is gone",
-        f"fenced {name} by force",
+        f"asked the brokers to fence {name} by force",
     )
     assert row.details == {"transactional_id": name, "force": True}
     assert (await explained(registered, topic)).verdict is Verdict.FREE
@@ -185,5 +185,5 @@ async def test_only_the_transaction_that_was_seen_is_ended(registered: ControlPl
     assert await log_of(registered) == []
     await end(registered, topic, plan.target.identity, force=True)
     (row,) = await log_of(registered)
-    assert row.outcome == f"ended the transaction of producer {producer_id} in {topic}-0 by force"
+    assert row.outcome == f"asked for an end of the transaction of producer {producer_id} in {topic}-0 by force"
     assert (await explained(registered, topic)).verdict is Verdict.FREE
