@@ -32,8 +32,6 @@ class WorkerStatus(msgspec.Struct, frozen=True):
 
     id: str
     state: str
-    cores: int
-    coresused: int
 
 
 class ApplicationStatus(msgspec.Struct, frozen=True):

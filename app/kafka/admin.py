@@ -252,6 +252,5 @@ def _facts(
         transaction_max_timeout_ms=of_all("transaction.max.timeout.ms", min),
         group_min_session_timeout_ms=of_all("group.min.session.timeout.ms", max),
         group_max_session_timeout_ms=of_all("group.max.session.timeout.ms", min),
-        consumer_group_session_timeout_ms=of_all("group.consumer.session.timeout.ms", max),
         foreign_members=foreign_members,
     )

@@ -93,10 +93,6 @@ class Listener:
         self._bound = bound
         self._server = _Server(config)
 
-    @property
-    def has_started(self) -> bool:
-        return self._server.started
-
     async def serve(self) -> None:
         await self._server.serve(sockets=[self._bound])
 

@@ -32,7 +32,6 @@ async def test_facts_tell_the_brokers_version_and_limits(brokers: KafkaBrokers, 
     assert facts.broker_version >= (4, 0)
     assert facts.offers_consumer_protocol is True
     assert facts.group_min_session_timeout_ms == int(TEST_BROKER_SETTINGS["group.min.session.timeout.ms"])
-    assert facts.consumer_group_session_timeout_ms == int(TEST_BROKER_SETTINGS["group.consumer.session.timeout.ms"])
     assert facts.group_max_session_timeout_ms is not None
     assert facts.group_max_session_timeout_ms > int(TEST_BROKER_SETTINGS["group.min.session.timeout.ms"])
     assert facts.transaction_max_timeout_ms == 900_000

@@ -50,7 +50,6 @@ class ClusterFacts(msgspec.Struct, frozen=True, kw_only=True):
     topics: those of the asked ones that exist; a topic that is not here does not exist (or may not be seen).
     transaction_max_timeout_ms: the broker setting `transaction.max.timeout.ms`.
     group_min_session_timeout_ms, group_max_session_timeout_ms: bounds of a classic member's session timeout.
-    consumer_group_session_timeout_ms: the broker's session timeout for KIP-848 groups.
     foreign_members: for each asked group its members that Fenceline did not start.
     """
 
@@ -61,5 +60,4 @@ class ClusterFacts(msgspec.Struct, frozen=True, kw_only=True):
     transaction_max_timeout_ms: int | None = None
     group_min_session_timeout_ms: int | None = None
     group_max_session_timeout_ms: int | None = None
-    consumer_group_session_timeout_ms: int | None = None
     foreign_members: dict[str, tuple[GroupMember, ...]] = {}
