@@ -124,7 +124,7 @@ def test_application_runs_with_our_interpreter(spark_cluster: SparkCluster, appl
     assert application.finish() == repr([sys.executable, sum(range(50)), sys.executable, sum(range(50, 100))])
 
 
-@pytest.mark.faults
+@pytest.mark.faults(keep=2, of="slow ends of Spark applications")
 def test_master_restart_after_kill_keeps_the_application(spark_cluster: SparkCluster, application: Submitted) -> None:
     runs_both_tasks(spark_cluster, application)
     executors = spark_cluster.executors()
@@ -145,7 +145,7 @@ def test_master_restart_after_kill_keeps_the_application(spark_cluster: SparkClu
     assert str(sum(range(50))) in application.finish()
 
 
-@pytest.mark.faults
+@pytest.mark.faults(keep=2, of="slow ends of Spark applications")
 def test_worker_restart_after_kill_runs_the_application_to_its_end(
     spark_cluster: SparkCluster, application: Submitted
 ) -> None:

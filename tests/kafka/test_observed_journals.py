@@ -179,6 +179,7 @@ def test_frozen_coordinator_is_named_and_the_others_say_what_they_know(kafka_clu
 
 
 @pytest.mark.slow
+@pytest.mark.faults(keep=1, of="brokers that go under the observer")
 def test_leaders_that_move_leave_no_record_out_and_none_twice(kafka_cluster3: KafkaCluster, tmp_path: Path) -> None:
     topic, name = unique_name(), unique_name("mover")
     create_topic(kafka_cluster3.bootstrap_servers, topic, partitions=1)
@@ -206,6 +207,7 @@ def test_leaders_that_move_leave_no_record_out_and_none_twice(kafka_cluster3: Ka
 
 
 @pytest.mark.slow
+@pytest.mark.faults(keep=1, of="brokers that go under the observer")
 def test_only_broker_restarts_and_is_read_on(tmp_path: Path) -> None:
     folder = tmp_path / "kafka"
     with KafkaCluster.start(overrides=TEST_BROKER_SETTINGS, data_dir=folder) as kafka:

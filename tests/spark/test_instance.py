@@ -141,6 +141,7 @@ def test_a_record_that_the_policy_refuses_ends_the_instance_and_names_it(
     assert one.exit_code() == ExitCode.HOPELESS
 
 
+@pytest.mark.faults(keep=2, of="slow ends of Spark applications")
 def test_tasks_that_never_reach_our_code_end_the_instance_with_sparks_reason(
     spark_instances: SparkInstances, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
@@ -155,6 +156,7 @@ def test_tasks_that_never_reach_our_code_end_the_instance_with_sparks_reason(
     assert "No module named" in ended.outcome.message
 
 
+@pytest.mark.faults(keep=2, of="slow ends of Spark applications")
 def test_a_driver_without_executors_ends_by_itself(
     spark_instances: SparkInstances, spark_cluster: SparkCluster, make_topic: MakeTopic
 ) -> None:

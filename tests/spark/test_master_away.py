@@ -38,6 +38,7 @@ def instances(tmp_path: Path, worker_cache: Path) -> Generator[SparkInstances]:
     made.kill_all()
 
 
+@pytest.mark.faults(keep=2, of="slow ends of Spark applications")
 def test_a_master_that_is_away_is_named_in_the_outcome(instances: SparkInstances) -> None:
     started = instances.submit(instances.specification(instances.definition(source="in", sink="out")))
     # Spark itself knocks three times, 20 s apart.

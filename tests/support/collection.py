@@ -14,7 +14,8 @@ _BROKERS = frozenset({"kafka", "kafka_cluster3"})
 def not_drawn(items: Sequence[pytest.Item], rng: random.Random) -> list[pytest.Item]:
     """Of each parametrised test marked `faults(keep=N)`, all but N cases drawn at random.
 
-    And of each other case that a broker is started for, all but one of its variants: group protocols, broker versions.
+    With `of="a name"` the N are kept of all tests together that are marked with this name. And of each other case that
+    a broker is started for, all but one of its variants: group protocols, broker versions.
     """
     families: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     keep: dict[str, int] = {}
@@ -22,7 +23,8 @@ def not_drawn(items: Sequence[pytest.Item], rng: random.Random) -> list[pytest.I
         marker = item.get_closest_marker("faults")
         name = item.nodeid.partition("[")[0]
         if marker is not None and "keep" in marker.kwargs:
-            family, keep[name] = name, int(marker.kwargs["keep"])
+            family = str(marker.kwargs.get("of", name))
+            keep[family] = int(marker.kwargs["keep"])
         elif _BROKERS & fixtures_of(item):
             family = f"{name} {_other_parameters(item)}"
         else:

@@ -18,6 +18,12 @@ def test_on_spark(spark_cluster): ...
 @pytest.mark.parametrize("n", range(10))
 def test_sampled(kafka, n): ...
 
+@pytest.mark.faults(keep=1, of="pool")
+def test_pool_one(kafka): ...
+
+@pytest.mark.faults(keep=1, of="pool")
+def test_pool_two(kafka): ...
+
 @pytest.mark.faults
 @pytest.mark.parametrize("n", range(3))
 def test_whole(kafka, n): ...
@@ -51,7 +57,7 @@ def collected(folder: Path, *arguments: str) -> list[str]:
 
 
 def test_quick_kinds_of_tests_come_first(tmp_path: Path) -> None:
-    names = [re.sub(r"\[.*", "", name) for name in collected(tmp_path, "--seed", "1")]
+    names = [re.sub(r"\[.*|_(one|two)$", "", name) for name in collected(tmp_path, "--seed", "1")]
     assert list(dict.fromkeys(names)) == [
         "test_pure_variants",
         "test_pure",
@@ -59,6 +65,7 @@ def test_quick_kinds_of_tests_come_first(tmp_path: Path) -> None:
         "test_on_broker",
         "test_variants",
         "test_sampled",
+        "test_pool",
         "test_whole",
         "test_on_spark",
         "test_page",
@@ -70,6 +77,7 @@ def test_seed_decides_what_is_drawn(tmp_path: Path) -> None:
     for names in draws.values():
         assert sum(name.startswith("test_sampled") for name in names) == 2
         assert sum(name.startswith("test_whole") for name in names) == 3
+        assert sum(name.startswith("test_pool") for name in names) == 1
         variants = [name for name in names if name.startswith("test_variants")]
         assert sorted(name.partition("[")[2].split("-")[0] for name in variants) == ["fail", "skip"]
         assert sum(name.startswith("test_pure_variants") for name in names) == 2
@@ -81,3 +89,4 @@ def test_all_samples_nothing(tmp_path: Path) -> None:
     names = collected(tmp_path, "--all", "--seed", "1")
     assert sum(name.startswith("test_sampled") for name in names) == 10
     assert sum(name.startswith("test_variants") for name in names) == 4
+    assert sum(name.startswith("test_pool") for name in names) == 2
