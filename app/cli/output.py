@@ -10,15 +10,33 @@ from typing import Annotated, Any
 
 import orjson
 import typer
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.live import Live
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from app.cli.errors import CommandError
 
-console = Console(highlight=False)
-_errors = Console(stderr=True, highlight=False)
+# Whatever moves a terminal's cursor, changes its colours or title, or turns the direction of writing.
+_COMMANDS_TO_TERMINALS = {
+    **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"},
+    0x7F: 0x2421,
+    **dict.fromkeys((*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD),
+}
+
+
+class _Screen(Console):
+    """A console on which what is shown is shown: an id that anybody chose writes nothing over it."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            text = segment.text if segment.control else segment.text.translate(_COMMANDS_TO_TERMINALS)
+            yield segment if text == segment.text else Segment(text, segment.style)
+
+
+console = _Screen(highlight=False)
+_errors = _Screen(stderr=True, highlight=False)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one document.")]
 Watch = Annotated[bool, typer.Option("--watch", "-w", help="Show it anew every second until Ctrl-C.")]
@@ -93,8 +111,9 @@ def table(
 
 
 def _safe(cell: RenderableType | str) -> RenderableType:
-    """Names and errors come from outside: they are text, never markup."""
-    return Text(cell) if isinstance(cell, str) else cell
+    """Names and errors come from outside: they are text, never markup, and one line."""
+    # Before the columns get their widths: what is replaced later may not fit any more, and is cut.
+    return Text(cell.translate(_COMMANDS_TO_TERMINALS | {0x0A: 0x240A})) if isinstance(cell, str) else cell
 
 
 def watch(render: Callable[[], RenderableType], *, until: Callable[[], bool] = lambda: False) -> None:
