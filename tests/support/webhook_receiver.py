@@ -84,6 +84,7 @@ class Receiver:
             while self.drips:
                 writer.write(b" ")
                 await writer.drain()
+                # A receiver that is slow for ever: how long this takes is what the sender is tried with.
                 await asyncio.sleep(0.01)
         except (asyncio.IncompleteReadError, ConnectionError):
             # A sender that gave up, or was killed.

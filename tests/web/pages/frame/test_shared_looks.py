@@ -131,7 +131,7 @@ async def test_however_much_changes_a_look_is_taken_so_often_and_no_oftener(fram
         return replace(await thing.take(), frames_per_s=frames_per_s)
 
     began = time.monotonic()
-    async with watching(looks, take, feed, number=1):
+    async with asyncio.timeout(10 + 3 / frames_per_s), watching(looks, take, feed, number=1):
         while thing.looks < 4:
             feed.tell("pipeline:other")
             await asyncio.sleep(0)
