@@ -8,26 +8,36 @@ from typing import Annotated
 from fastapi import APIRouter, Request, Response
 
 from app.domain.access import Principal, Verb
+from app.domain.observing.wording import Quality, quality_of
 from app.ports.unit_of_work import UnitOfWork
 from app.services import overview
-from app.web.dependencies import WiringDep, may
+from app.web.dependencies import Wiring, WiringDep, may
 from app.web.pages.frame import screen
 from app.web.pages.frame.charts import chart_of
 from app.web.pages.frame.errors import PageRoute
-from app.web.pages.frame.screen import Screen
+from app.web.pages.frame.screen import Look, Screen
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Viewer = Annotated[Principal, may(Verb.VIEW)]
+_UNSEEN = (Quality.STALE, Quality.NOTHING)
 
 
-async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
-    del principal
-    view = await overview.overview(uow, now=now)
-    context = {"view": view, "chart": chart_of(view.series)}
-    return Screen(template="overview/detail", title="Overview", context=context)
+def looking_at(wiring: Wiring) -> Look:
+    async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
+        del principal
+        view = await overview.overview(uow, now=now)
+        unseen = [
+            snapshot.cluster
+            for snapshot in wiring.observations.all()
+            if quality_of(snapshot.transaction_journal, now_ms=int(now.timestamp() * 1000)).quality in _UNSEEN
+        ]
+        context = {"view": view, "chart": chart_of(view.series), "unseen": unseen}
+        return Screen(template="overview/detail", title="Overview", context=context)
+
+    return look
 
 
 @router.get("/")
 @router.get("/stream")
 async def show(request: Request, wiring: WiringDep, by: Viewer) -> Response:
-    return await screen.live(request, wiring, by, look)
+    return await screen.live(request, wiring, by, looking_at(wiring))

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 from app.domain import access
@@ -104,12 +105,28 @@ def test_a_pipeline_that_never_ran_says_what_will_be_seen() -> None:
 
 def test_an_empty_server_says_what_to_do_first() -> None:
     view = samples.overview_view(is_empty=True)
-    html = rendered("overview/_detail", {"view": view, "chart": chart_of([])})
+    html = rendered("overview/_detail", {"view": view, "chart": chart_of([]), "unseen": []})
     assert "Register a cluster" in html
 
 
+def needs_you(*, unseen: list[str], needs: tuple[Need, ...] = (), hangs: bool = False) -> str:
+    view = samples.overview_view(needs=needs)
+    view = view if hangs else msgspec.structs.replace(view, hanging=())
+    html = rendered("overview/_detail", {"view": view, "chart": chart_of([]), "unseen": unseen})
+    found = re.search(r"<dt>Needs you</dt>(.*?)</dl>", html, re.DOTALL)
+    assert found is not None
+    return " ".join(re.sub(r"<[^>]+>", " ", found[1]).split())
+
+
+def test_overview_says_that_all_is_well_only_where_it_is_known() -> None:
+    assert needs_you(unseen=[]) == "nothing everything is as it should be"
+    assert needs_you(unseen=["east", "west"]) == "nothing as far as is known: east, west cannot be seen now"
+    assert needs_you(unseen=[], hangs=True) == "1 see below"
+    assert needs_you(unseen=["east"], needs=(NEED,), hangs=True) == "2 see below"
+
+
 def test_overview_counts_fencings_by_cause_and_leads_to_each() -> None:
-    html = rendered("overview/_detail", {"view": samples.overview_view(), "chart": chart_of([])})
+    html = rendered("overview/_detail", {"view": samples.overview_view(), "chart": chart_of([]), "unseen": []})
     assert 'Fencings, last 24 hours</dt><dd data-glow="fencings">3</dd>' in html
     assert "2 takeover · 1 timeout" in html
     assert 'href="/fencing/0195f3a2-b7c8-4d1e-9a6b-3c5d7e8f9012"' in html
