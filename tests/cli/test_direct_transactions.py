@@ -80,8 +80,12 @@ def test_hanging_transaction_is_shown_then_ended(scene: Scene, fenceline: Comman
     assert "nothing was done; --execute does it" in shown.stdout
     assert "kafka-transactions.sh" in shown.stdout
     assert document(fenceline("stuck", topic, "--json"))["verdict"] == "end"
-    (one,) = document(fenceline("stuck", "--json"))["items"]
-    assert (one["topic"], one["is_corroborated"]) == (topic, True)
+    for found in (
+        document(fenceline("stuck", "--json")),
+        document(fenceline("transactions", "--hanging", "--json"))["hanging"],
+    ):
+        (one,) = found["items"]
+        assert (one["topic"], one["is_corroborated"]) == (topic, True)
     unasked = fenceline("end", topic, "0", "--execute")
     assert "Give --yes to confirm" in unasked.stderr
     done = fenceline("end", topic, "0", "--execute", "--yes")

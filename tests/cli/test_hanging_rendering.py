@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import re
 from datetime import UTC, datetime
 
 import msgspec
-from rich.console import Console
+import pytest
+from rich.console import Console, Group, RenderableType
 
-from app.cli.transactions.hanging import HangingAnswer, Waiting, answer_of, rendered
+from app.cli.transactions.hanging import HangingAnswer, Waiting, answer_of, beside_ids, rendered
 from app.domain.hanging.report import SearchReport
 from app.domain.hanging.search import Unclear
 from tests.support.hanging_samples import hanging_transaction
@@ -32,8 +34,12 @@ WAITING = Waiting(
 
 
 def printed(answer: HangingAnswer) -> str:
+    return written(rendered(answer))
+
+
+def written(what: RenderableType) -> str:
     console = Console(file=io.StringIO(), width=300)
-    console.print(rendered(answer))
+    console.print(what)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -68,3 +74,20 @@ def test_offsets_that_nobody_will_decide_are_printed_with_where_to_end_them() ->
     text = printed(msgspec.structs.replace(answer_of(CALM, "b"), pending_offsets=(WAITING,)))
     assert "billing" in text
     assert "never: end it in __consumer_offsets-12" in text
+
+
+def test_what_hangs_stands_above_the_ids_with_the_line_that_ends_it() -> None:
+    text = written(Group(*beside_ids(answer_of(REPORT, "b1:9092"))))
+    assert "1 transaction hangs" in text
+    assert re.search(r"orders-0 +10 +4015 +2 ", text)
+    assert "fenceline end orders 0 --start-offset 10 --bootstrap-server b1:9092\n" in text
+    assert "not known" not in text
+    assert "Nothing hangs" in written(Group(*beside_ids(answer_of(CALM, "b"))))
+
+
+@pytest.mark.parametrize("found", [CALM, REPORT], ids=["nothing", "one"])
+def test_what_could_not_be_searched_is_not_called_well(found: SearchReport) -> None:
+    silent = msgspec.structs.replace(found, silent=("broker 2 does not answer",))
+    text = written(Group(*beside_ids(answer_of(silent, "b"))))
+    assert "Nothing hangs" not in text
+    assert f"Whether {'more' if found.hanging else 'anything'} hangs is not known" in text

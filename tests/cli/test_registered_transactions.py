@@ -21,7 +21,9 @@ def test_a_transaction_is_explained_and_fenced_by_the_server(
     name, producer = Scene(kafka.bootstrap_servers).leave_open(topic)
 
     def listed() -> list[dict[str, object]]:
-        return json_of(fenceline("transactions", "--match", name, "--open", "--cluster", cluster, "--json"))["items"]
+        found = json_of(fenceline("transactions", "--match", name, "--open", "--cluster", cluster, "--json"))
+        assert found["hanging"]["items"] == []
+        return found["items"]
 
     (one,) = wait_for(listed, 60, "the id in the server's observer")
     assert (one["transactional_id"], one["owner"], one["state"]) == (name, None, "Ongoing")

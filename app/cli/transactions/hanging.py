@@ -1,4 +1,4 @@
-"""`fenceline stuck` without a target: what hangs on a whole cluster, and whose offsets new owners wait for."""
+"""What hangs on a whole cluster, and whose offsets new owners wait for: all of it, and as a part of the list of ids."""
 
 from __future__ import annotations
 
@@ -123,6 +123,38 @@ def rendered(found: HangingAnswer) -> RenderableType:
     remark = f"; {found.pending_problem}" if found.pending_problem else ""
     parts.append(Text(f"{asked}{remark}", style="dim"))
     return Group(*parts)
+
+
+def beside_ids(found: HangingAnswer) -> list[RenderableType]:
+    """What stands above the list of ids: one that hangs is open in a partition, and in no state of its id."""
+    parts: list[RenderableType] = []
+    if found.items:
+        what = f"{count(len(found.items), 'transaction')} {'hangs' if len(found.items) == 1 else 'hang'}"
+        parts.append(Text(f"{what}: nobody will ever end what readers of committed data wait for", style="bold red"))
+        parts.append(
+            table(
+                ("HANGS IN", "FROM OFFSET#", "PRODUCER#", "EPOCH#", "TRANSACTIONAL ID", "FOUND"),
+                (
+                    (
+                        f"{one.topic}-{one.partition}",
+                        number(one.start_offset),
+                        str(one.producer_id),
+                        str(one.producer_epoch),
+                        one.transactional_id,
+                        ago(one.found_at),
+                    )
+                    for one in found.items
+                ),
+                empty="",
+            )
+        )
+        parts += [Text(one.commands[0], style="cyan", no_wrap=True, overflow="ignore") for one in found.items]
+    elif _is_told(found.search):
+        parts.append(Text(_ALL_WELL, style="green"))
+    if not _is_told(found.search):
+        what = "more" if found.items else "anything"
+        parts.append(Text(f"Whether {what} hangs is not known: `fenceline stuck` says why.", style="magenta"))
+    return parts
 
 
 def _is_told(search: Search) -> bool:

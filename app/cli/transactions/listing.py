@@ -15,8 +15,9 @@ from app.cli.client import connect
 from app.cli.direct import BootstrapServer, ClientConfig, answered
 from app.cli.errors import CommandError, ExitCode
 from app.cli.output import AsJson, Watch, ago, number, present, table
-from app.cli.transactions.cluster import DirectCluster, Within, now_ms
-from app.cli.transactions.operations import RegisteredCluster, check_named
+from app.cli.transactions.cluster import DirectCluster, Within, as_document, now_ms
+from app.cli.transactions.hanging import beside_ids
+from app.cli.transactions.operations import DirectOperations, RegisteredCluster, ServerOperations, check_named
 from app.cli.transactions.served import ServedCluster, transaction_detail, transactions_table
 from app.domain.errors import UnavailableError
 from app.domain.journals import transaction_state
@@ -73,6 +74,13 @@ def transactions(
     state: Annotated[str | None, typer.Option(metavar="STATE", help="In Kafka's words, such as Ongoing.")] = None,
     owner: Annotated[Owner | None, typer.Option(help="With --cluster: whose ids.")] = None,
     pipeline: Annotated[str | None, typer.Option(help="With --cluster: only this pipeline's ids.")] = None,
+    hanging: Annotated[
+        bool,
+        typer.Option(
+            "--hanging",
+            help="Search for what no coordinator will ever end, too; with --cluster the server has, and it is shown.",
+        ),
+    ] = False,
     sort: Annotated[TransactionSort, typer.Option(help="In which order.")] = TransactionSort.OLDEST,
     limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 200,
     timeout: Within = 60.0,
@@ -86,6 +94,8 @@ def transactions(
     check_named(bootstrap_server, config, cluster)
     if state is not None and state not in _BY_WORD:
         raise CommandError(f"--state {state}: it is one of {', '.join(_BY_WORD)}", code=ExitCode.USAGE)
+    if hanging and transactional_id is not None:
+        raise CommandError("--hanging is about the whole cluster: leave the ID out", code=ExitCode.USAGE)
     if cluster is not None:
         of_server = ServedCluster(connect(), cluster)
         if transactional_id is not None:
@@ -104,10 +114,17 @@ def transactions(
             pipeline=pipeline,
             sort=sort,
         )
-        present(listed, lambda: transactions_table(listed()), as_json=as_json, watch_it=watch_it)
+        hanging_there = ServerOperations(cluster).hanging
+        present(
+            lambda: {**listed(), "hanging": as_document(hanging_there())},
+            lambda: Group(*beside_ids(hanging_there()), transactions_table(listed())),
+            as_json=as_json,
+            watch_it=watch_it,
+        )
         return
     if owner is not None or pipeline is not None:
         raise CommandError("whose an id is, the server knows: name it with --cluster", code=ExitCode.USAGE)
+    search = DirectOperations(bootstrap_server, config).hanging if hanging else None
     look = Look(DirectCluster(bootstrap_server, config), timeout_s=timeout)
 
     def ids() -> dict[str, LiveTransaction]:
@@ -144,6 +161,7 @@ def transactions(
             "read_at_ms": now_ms(),
             "matching": matching,
             "items": items,
+            "hanging": None if search is None else as_document(search()),
         }
 
     def render() -> RenderableType:
@@ -152,7 +170,9 @@ def transactions(
         found, matching = chosen()
         said = f"{len(found)} of {count(matching, 'id')}, from {look.source}"
         remark = f"; {look.remark}" if look.remark else ""
-        return Group(_table(found, now_ms()), Text(f"{said}{remark}", style="dim"))
+        unsearched = "; what hangs is found with --hanging" if search is None else ""
+        above = [] if search is None else beside_ids(search())
+        return Group(*above, _table(found, now_ms()), Text(f"{said}{remark}{unsearched}", style="dim"))
 
     present(data, render, as_json=as_json, watch_it=watch_it)
 
