@@ -1,4 +1,7 @@
-"""Series as `<rate-chart>` takes them: one row of seconds, then one row of values for each line."""
+"""Series as `<rate-chart>` takes them: one row of seconds, then one row of values for each line.
+
+Where no second is missing, the first stands for all of them: a frame carries several charts, many times a second.
+"""
 
 from __future__ import annotations
 
@@ -27,24 +30,27 @@ _AGE_LINES = ({"label": "oldest, in s", "colour": "--warn"},)
 
 def pace_chart_of(samples: Sequence[PaceSample]) -> str:
     """Commits a second, and when there were aborts."""
-    data = [
-        [sample.second for sample in samples],
-        [sample.commits for sample in samples],
-        [sample.aborts for sample in samples],
-    ]
-    return orjson.dumps({"lines": _PACE_LINES, "data": data}).decode()
+    return _by_second(
+        _PACE_LINES, samples, [sample.commits for sample in samples], [sample.aborts for sample in samples]
+    )
 
 
 def open_chart_of(samples: Sequence[PaceSample]) -> str:
     """How many transactions were open at the end of each second."""
-    data = [[sample.second for sample in samples], [sample.open for sample in samples]]
-    return orjson.dumps({"lines": _OPEN_LINES, "data": data, "unit": ""}).decode()
+    return _by_second(_OPEN_LINES, samples, [sample.open for sample in samples], unit="")
 
 
 def age_chart_of(samples: Sequence[PaceSample]) -> str:
     """How long the oldest open transaction had been open at the end of each second."""
-    data = [[sample.second for sample in samples], [round(sample.oldest_ms / 1000, 1) for sample in samples]]
-    return orjson.dumps({"lines": _AGE_LINES, "data": data, "unit": " s"}).decode()
+    return _by_second(_AGE_LINES, samples, [round(sample.oldest_ms / 1000, 1) for sample in samples], unit=" s")
+
+
+def _by_second(
+    lines: Sequence[object], samples: Sequence[PaceSample], *values: Sequence[float], unit: str = "/s"
+) -> str:
+    """Of samples that follow each other second by second."""
+    first_s = samples[0].second if samples else 0
+    return orjson.dumps({"lines": lines, "first_s": first_s, "data": values, "unit": unit}).decode()
 
 
 def chart_of(samples: Sequence[RunSample]) -> str:
