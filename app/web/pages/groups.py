@@ -27,7 +27,7 @@ from app.web.pages.frame.display import moment
 from app.web.pages.frame.errors import PageRoute
 from app.web.pages.frame.reading import reading_of
 from app.web.pages.frame.screen import Look, Screen
-from app.web.pages.frame.shared_looks import OBSERVED_FRAMES_PER_S
+from app.web.pages.frame.shared_looks import OBSERVED
 from app.web.pages.frame.timeline import Point, Timeline, timeline_of
 from app.web.pages.frame.tracks import epochs_of, generations_of, mark_of
 
@@ -122,7 +122,7 @@ def looking_at_list(wiring: Wiring, wanted: Wanted) -> Look:
             "first_url": wanted.after and wanted.url(cluster, after=None),
             "all_url": screen.url_of("groups", cluster=cluster),
         }
-        return replace(shown, concerns=frozenset({notice_of(cluster)}), frames_per_s=OBSERVED_FRAMES_PER_S)
+        return replace(shown, concerns=frozenset({notice_of(cluster)}), rhythm=OBSERVED)
 
     return look
 
@@ -159,7 +159,7 @@ def looking_at_one(wiring: Wiring, cluster: str, name: str) -> Look:
             title=name or "(an empty name)",
             context=context,
             concerns=frozenset({notice_of(cluster)}),
-            frames_per_s=OBSERVED_FRAMES_PER_S,
+            rhythm=OBSERVED,
         )
         try:
             found = await groups.get_group(uow, wiring.observations, cluster=cluster, group=name)

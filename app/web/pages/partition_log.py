@@ -22,10 +22,12 @@ from app.web.pages.frame import screen
 from app.web.pages.frame.display import moment
 from app.web.pages.frame.errors import PageRoute
 from app.web.pages.frame.screen import Look, Screen
-from app.web.pages.frame.shared_looks import OBSERVED_FRAMES_PER_S
+from app.web.pages.frame.shared_looks import Rhythm
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Viewer = Annotated[Principal, may(Verb.VIEW)]
+# A look asks the broker, so little of the time is spent on it.
+_RHYTHM = Rhythm(frames_per_s=10, share_of_time=0.2)
 # Only transactions are announced; what others write is seen so soon.
 _LOOK_AGAIN_S = 0.5
 LIMITS = (20, 50, 200, MAX_LIMIT)
@@ -120,7 +122,7 @@ def looking_at(wiring: Wiring, wanted: Wanted, *, asked: AskedIds | None = None)
             context=context,
             status=200 if error is None else error.status,
             concerns=frozenset({notice_of(wanted.cluster)}),
-            frames_per_s=OBSERVED_FRAMES_PER_S,
+            rhythm=_RHYTHM,
             look_again_s=_LOOK_AGAIN_S,
         )
 

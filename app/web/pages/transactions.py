@@ -32,7 +32,7 @@ from app.web.pages.frame.display import moment, words
 from app.web.pages.frame.errors import PageRoute
 from app.web.pages.frame.reading import reading_of
 from app.web.pages.frame.screen import Look, Screen
-from app.web.pages.frame.shared_looks import OBSERVED_FRAMES_PER_S
+from app.web.pages.frame.shared_looks import OBSERVED
 from app.web.pages.frame.timeline import Point, Timeline, Tone, timeline_of
 from app.web.pages.frame.tracks import epochs_of, fencing_url, generations_of
 
@@ -166,7 +166,7 @@ def looking_at_list(wiring: Wiring, wanted: Wanted) -> Look:
             title="Transactions",
             context=context,
             concerns=frozenset({notice_of(cluster)}),
-            frames_per_s=OBSERVED_FRAMES_PER_S,
+            rhythm=OBSERVED,
         )
 
     return look
@@ -211,7 +211,7 @@ def looking_at_one(wiring: Wiring, cluster: str, transactional_id: str) -> Look:
             title=transactional_id or "(an empty id)",
             context=context,
             concerns=frozenset({notice_of(cluster)}),
-            frames_per_s=OBSERVED_FRAMES_PER_S,
+            rhythm=OBSERVED,
         )
         try:
             found = await transactions.get_transaction(

@@ -31,7 +31,7 @@ from app.web.pages.frame import display
 from app.web.pages.frame.admission import Admission
 from app.web.pages.frame.assets import STYLESHEETS, asset_integrity, asset_url
 from app.web.pages.frame.said import sentence_of
-from app.web.pages.frame.shared_looks import FRAMES_PER_S, Frame, Seen, SharedLooks, Watching
+from app.web.pages.frame.shared_looks import STORED, Frame, Rhythm, Seen, SharedLooks, Watching
 
 TEMPLATES_DIR = Path(__file__).resolve().parents[4] / "templates"
 
@@ -51,7 +51,7 @@ class Screen:
 
     template: such as `pipelines/detail`; the region is `pipelines/_detail`.
     concerns: the pipelines and runs that are on it, as their changes are announced; None: all of them.
-    frames_per_s: how often its region may be sent anew. look_again_s: as of `Seen`.
+    rhythm: how often its region may be sent anew. look_again_s: as of `Seen`.
     """
 
     template: str
@@ -59,7 +59,7 @@ class Screen:
     context: Mapping[str, Any] = field(default_factory=dict[str, Any])
     status: int = 200
     concerns: frozenset[str] | None = None
-    frames_per_s: int = FRAMES_PER_S
+    rhythm: Rhythm = STORED
     look_again_s: float | None = None
 
 
@@ -245,7 +245,7 @@ async def _seen(request: Request, wiring: Wiring, principal: Principal, look: Lo
     return Seen(
         frame=frame,
         concerns=screen.concerns,
-        frames_per_s=screen.frames_per_s,
+        rhythm=screen.rhythm,
         look_again_s=screen.look_again_s,
     )
 

@@ -17,11 +17,6 @@ from sse_starlette import ServerSentEvent
 
 from app.web.dependencies import Changes, Subscription
 
-FRAMES_PER_S = 5
-# Of what brokers say: a look at it is at memory, and it is there to be watched.
-OBSERVED_FRAMES_PER_S = 10
-# At most this part of the time is spent on one look, so that an expensive one comes less often and starves nobody.
-_SHARE_OF_TIME = 0.2
 # A frame is handed to every viewer. With hundreds of them that takes the event loop longer than the look did, and what
 # else it serves (heartbeats, forms) must still have this part of its time.
 _SHARE_LEFT_TO_OTHERS = 0.5
@@ -29,6 +24,24 @@ _SHARE_LEFT_TO_OTHERS = 0.5
 LOOK_AGAIN_S = 2.0
 _OBSERVED = "observed:"
 _ABOUT_ONE_THING = ("pipeline:", "run:", _OBSERVED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rhythm:
+    """How often a look may be taken anew.
+
+    share_of_time: the part of the time that one look may take, its waits included, so that an expensive one comes less
+    often and starves nobody.
+    """
+
+    frames_per_s: int
+    share_of_time: float
+
+
+STORED = Rhythm(frames_per_s=5, share_of_time=0.2)
+"""Of what the database has."""
+OBSERVED = Rhythm(frames_per_s=10, share_of_time=0.5)
+"""Of what brokers say: a look at it is at memory, and it is there to be watched."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,13 +62,13 @@ class Frame:
 class Seen:
     """A frame, and the notices about single things that can change it; None: any of pipelines and runs.
 
-    frames_per_s: how often a newer one may follow. look_again_s: after so long it is looked at again, whatever was
-    announced; None: LOOK_AGAIN_S.
+    rhythm: how often a newer one may follow. look_again_s: after so long it is looked at again, whatever was announced;
+    None: LOOK_AGAIN_S.
     """
 
     frame: Frame
     concerns: frozenset[str] | None = None
-    frames_per_s: int = FRAMES_PER_S
+    rhythm: Rhythm = STORED
     look_again_s: float | None = None
 
 
@@ -93,7 +106,8 @@ class _Shared:
                     if self.frame is not None and self.frame.is_last:
                         return
                     # Coalesced: however many changes there were meanwhile, the next frame shows them all.
-                    await asyncio.sleep(max(1 / seen.frames_per_s, took_s / _SHARE_OF_TIME) - took_s)
+                    rhythm = seen.rhythm
+                    await asyncio.sleep(max(1 / rhythm.frames_per_s, took_s / rhythm.share_of_time) - took_s)
                     busy_s, passed_s = time.thread_time() - busy_before_s, time.monotonic() - began
                     rest_s = busy_s / (1 - _SHARE_LEFT_TO_OTHERS) - passed_s
                     await asyncio.sleep(min(LOOK_AGAIN_S, max(0.0, rest_s)))

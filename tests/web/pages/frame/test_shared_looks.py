@@ -13,7 +13,16 @@ import pytest
 
 from app.db.changes import Subscription
 from app.web.pages.frame.screen import TEMPLATES_DIR
-from app.web.pages.frame.shared_looks import LOOK_AGAIN_S, Frame, Seen, SharedLooks, TakeLook, Watching
+from app.web.pages.frame.shared_looks import (
+    LOOK_AGAIN_S,
+    OBSERVED,
+    Frame,
+    Rhythm,
+    Seen,
+    SharedLooks,
+    TakeLook,
+    Watching,
+)
 
 SOON_S = LOOK_AGAIN_S / 2
 
@@ -128,7 +137,7 @@ async def test_however_much_changes_a_look_is_taken_so_often_and_no_oftener(fram
     looks, feed, thing = SharedLooks(), Feed(), Thing()
 
     async def take() -> Seen:
-        return replace(await thing.take(), frames_per_s=frames_per_s)
+        return replace(await thing.take(), rhythm=Rhythm(frames_per_s=frames_per_s, share_of_time=0.5))
 
     began = time.monotonic()
     async with asyncio.timeout(10 + 3 / frames_per_s), watching(looks, take, feed, number=1):
@@ -136,6 +145,22 @@ async def test_however_much_changes_a_look_is_taken_so_often_and_no_oftener(fram
             feed.tell("pipeline:other")
             await asyncio.sleep(0)
     assert time.monotonic() - began >= 3 / frames_per_s
+
+
+async def test_a_look_that_takes_long_is_taken_less_often() -> None:
+    looks, feed, thing = SharedLooks(), Feed(), Thing()
+    takes_s, share = 0.05, 0.25
+
+    async def take() -> Seen:
+        await asyncio.sleep(takes_s)
+        return replace(await thing.take(), rhythm=Rhythm(frames_per_s=100, share_of_time=share))
+
+    began = time.monotonic()
+    async with watching(looks, take, feed, number=1):
+        while thing.looks < 4:
+            feed.tell("pipeline:other")
+            await asyncio.sleep(0)
+    assert time.monotonic() - began >= 3 * takes_s / share
 
 
 async def test_handing_a_frame_to_many_viewers_leaves_half_of_the_time_to_others(
@@ -147,7 +172,7 @@ async def test_handing_a_frame_to_many_viewers_leaves_half_of_the_time_to_others
     monkeypatch.setattr("app.web.pages.frame.shared_looks.time.thread_time", lambda: spent_s)
 
     async def take() -> Seen:
-        return replace(await thing.take(), frames_per_s=10)
+        return replace(await thing.take(), rhythm=OBSERVED)
 
     async with watching(looks, take, feed, number=1) as [viewer]:
         began = time.monotonic()
