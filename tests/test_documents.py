@@ -101,6 +101,17 @@ def test_the_page_of_speeds_is_made_of_the_results() -> None:
     assert written == page(), "make it anew: python -m bench.table"
 
 
+def test_every_room_is_on_the_page_of_the_house() -> None:
+    """That each one named is there, the test of all documents' paths says."""
+    files = [
+        path for room in ("app", "workers") for path in (ROOT / room).rglob("*") if path.suffix in (".py", ".json")
+    ]
+    rooms = {str(path.parent.relative_to(ROOT)) for path in files if "static" not in path.parts} - {"app"}
+    named = re.findall(r"^\| `([^`]+)` \|", (ROOT / "docs/architecture.md").read_text("utf-8"), re.MULTILINE)
+    assert rooms - set(named) == set()
+    assert len(named) == len(set(named))
+
+
 def test_decisions_are_numbered_without_gap_or_collision() -> None:
     numbers = [path.name[:4] for path in sorted((ROOT / "docs/adr").glob("*.md"))]
     assert numbers == [f"{number:04}" for number in range(1, len(numbers) + 1)]
