@@ -67,11 +67,11 @@ def problem_of(error: FencelineError, *, headers: Mapping[str, str] | None = Non
     return ProblemResponse(error.status, error.message, title=error.title, problems=problems, headers=headers)
 
 
-async def _on_illegal_transition(_: Request, error: Exception) -> Response:
-    return ProblemResponse(409, f"{error}: its state changed meanwhile; look again and decide anew")
+async def _on_illegal_transition(request: Request, error: Exception) -> Response:
+    return _rendered(request, 409, f"{error}: its state changed meanwhile; look again and decide anew")
 
 
-async def _on_validation_error(_: Request, error: Exception) -> Response:
+async def _on_validation_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for this type
     found: list[dict[str, Any]] = list(error.errors())
     if any(item["type"] == "json_invalid" for item in found):
@@ -82,7 +82,8 @@ async def _on_validation_error(_: Request, error: Exception) -> Response:
     ]
     first = problems[0]
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    return ProblemResponse(422, f"{first['field'] or 'the request'}: {first['message']}{more}", problems=problems)
+    detail = f"{first['field'] or 'the request'}: {first['message']}{more}"
+    return _rendered(request, 422, detail, problems=problems)
 
 
 def field_path(loc: tuple[int | str, ...]) -> str:
@@ -120,10 +121,17 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
     return _rendered(request, error.status_code, detail, headers=headers)
 
 
-def _rendered(request: Request, status: int, detail: str, *, headers: Mapping[str, str]) -> Response:
+def _rendered(
+    request: Request,
+    status: int,
+    detail: str,
+    *,
+    problems: Sequence[Mapping[str, Any]] = (),
+    headers: Mapping[str, str] | None = None,
+) -> Response:
     page: Page | None = request.app.state.error_page
     if page is None or not is_for_a_person(request):
-        return ProblemResponse(status, detail, headers=headers)
+        return ProblemResponse(status, detail, problems=problems, headers=headers)
     return page(request, status=status, title=title_of(status), detail=detail, headers=headers)
 
 

@@ -46,7 +46,7 @@ async (series) => {
     marks: drawn.marks,
     top: chart.plot.scales.y.max,
     places: chart.plot.data[0].map((at) => Math.round(chart.plot.valToPos(at, "x", true))),
-    times: chart.plot.data[0].map((at) => new Date(at * 1000).toTimeString().slice(0, 8)),
+    times: chart.plot.data[0].map((at) => `${new Date(at * 1000).toISOString().slice(11, 19)} UTC`),
   };
 }
 """

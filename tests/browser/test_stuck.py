@@ -38,7 +38,7 @@ def test_a_producer_left_open_is_named_and_fenced(site: Site, page: Page, make_t
     expect(card.get_by_role("heading")).to_contain_text(f"Readers of {topic}-0 see nothing from offset 0 on.")
     expect(card).to_contain_text(f"which is {name}, ongoing for")
     expect(card).to_contain_text("whose owner is none of ours")
-    expect(card.locator(".pill")).to_have_text("fence")
+    expect(card.locator(".pill")).to_have_text("fence it")
     assert_accessible(page, what="the chain")
     site.picture(page, "stuck")
     page.set_viewport_size(NARROW)  # pyright: ignore[reportArgumentType] - a dict of the same two numbers
@@ -72,7 +72,7 @@ def test_the_page_follows_what_brokers_say(site: Site, page: Page, make_topic: M
     _, producer = leave_open(site.bootstrap_servers, topic)
     page.goto(f"/stuck?cluster={site.cluster}&target={topic}:0")
     card = page.locator(f"#stuck-{topic}-0")
-    expect(card.locator(".pill")).to_have_text("fence")
+    expect(card.locator(".pill")).to_have_text("fence it")
     producer.commit_transaction(_DEADLINE_S)
     expect(card.locator(".pill")).to_have_text("free")
     page.goto(f"/stuck?cluster={site.cluster}&target=no-such-name")

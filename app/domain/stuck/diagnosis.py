@@ -161,8 +161,7 @@ def explain_topic(topic: str, facts: Sequence[PartitionFacts], asked: Asked) -> 
     found = worst_first([diagnose_partition(one, asked) for one in facts])
     held = [one for one in found if one.verdict is not Verdict.FREE]
     headline = (
-        f"Readers of {topic} wait in {len(held)} of {count(len(found), 'partition')}: {held[0].verdict} "
-        f"({held[0].subject})."
+        f"Readers of {topic} wait in {len(held)} of {count(len(found), 'partition')}, worst in {held[0].subject}."
         if held
         else f"Nothing waits in {topic}: readers get to the end of {count(len(found), 'partition')}."
     )

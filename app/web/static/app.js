@@ -27,7 +27,9 @@
     if (status) status.textContent = sentence;
   }
 
-  // Relative times. The server writes them once; here they go on.
+  // Times are ages, or moments in UTC for who asks for them. The server writes the age once; here it goes on.
+  const MOMENTS = "fenceline-moments";
+  let asMoments = sessionStorage.getItem(MOMENTS) !== null;
   function relative(seconds) {
     const past = seconds >= 0;
     const s = Math.abs(seconds);
@@ -38,12 +40,28 @@
   }
 
   function tick() {
+    const now = Date.now();
+    const today = new Date(now).toISOString().slice(0, 10);
     for (const time of document.querySelectorAll("time[data-relative]")) {
-      const text = relative((Date.now() - Date.parse(time.dateTime)) / 1000);
+      const text = asMoments
+        ? time.title.startsWith(today) ? time.title.slice(11) : time.title
+        : relative((now - Date.parse(time.dateTime)) / 1000);
       if (time.textContent !== text) time.textContent = text;
     }
   }
   setInterval(tick, 1000);
+
+  function toggleMoments() {
+    asMoments = !asMoments;
+    if (asMoments) sessionStorage.setItem(MOMENTS, "");
+    else sessionStorage.removeItem(MOMENTS);
+    tick();
+    say(asMoments ? "Times are moments in UTC" : "Times are ages");
+  }
+  // A finger cannot hover over a title.
+  document.addEventListener("click", (event) => {
+    if (event.target.closest("time[data-relative], [data-moments]")) toggleMoments();
+  });
 
   // What just changed glows for a second: only where a change matters (data-glow), not every counter.
   const glowed = new Map();
@@ -191,6 +209,11 @@
     setTimeout(() => said.remove(), 10_000);
   }
 
+  // On a phone the places are in one row: the one that is open is brought into sight.
+  const placesRow = document.querySelector(".top nav ul");
+  const here = placesRow?.querySelector("[aria-current]");
+  if (here) placesRow.scrollLeft = here.offsetLeft - (placesRow.clientWidth - here.offsetWidth) / 2;
+
   // Keys. Never while somebody types.
   const typing = (element) => element.closest("input, select, textarea, [contenteditable]") !== null;
   let leader = false;
@@ -204,6 +227,8 @@
       else help.showModal();
     } else if (leader && places[event.key]) {
       location.href = places[event.key];
+    } else if (event.key === "u") {
+      toggleMoments();
     } else if (event.key === "n") {
       document.querySelector("[data-key='n']")?.click();
     } else if (event.key === "e") {
@@ -212,6 +237,8 @@
       const find = document.querySelector("[data-key='/']");
       if (find) {
         event.preventDefault();
+        const folded = find.closest("details");
+        if (folded) folded.open = true;
         find.focus();
       }
     }

@@ -7,7 +7,8 @@
   const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
   const tenths = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
   const figure = (number) => (number > 0 && number < 10 ? tenths : whole).format(number);
-  const clock = (at, withSeconds) => new Date(at * 1000).toTimeString().slice(0, withSeconds ? 8 : 5);
+  // In UTC, as every moment on the pages.
+  const clock = (at, withSeconds) => new Date(at * 1000).toISOString().slice(11, withSeconds ? 19 : 16);
 
   /** The top of the scale: a round figure, so that it seldom moves. A short peak of many times the rest is above it. */
   function roof(lines) {
@@ -81,7 +82,7 @@
             { ...axis, size: 64, values: (_, ticks) => ticks.map((tick) => figure(tick)) },
           ],
           series: [
-            { label: "at", value: (_, at) => (at == null ? "–" : clock(at, true)) },
+            { label: "at", value: (_, at) => (at == null ? "–" : `${clock(at, true)} UTC`) },
             ...lines.map((line) => ({
               label: line.label,
               scale: line.is_mark ? "marks" : "y",
@@ -137,7 +138,7 @@
       const highest = peaks.indexOf(Math.max(...peaks));
       if (highest < 0 || peaks[highest] <= top) return;
       const { ctx, bbox } = plot;
-      const text = `▲ up to ${figure(peaks[highest])}${this.unit} at ${clock(plot.data[0][highest], true)}`;
+      const text = `▲ up to ${figure(peaks[highest])}${this.unit} at ${clock(plot.data[0][highest], true)} UTC`;
       ctx.save();
       ctx.fillStyle = colour("--muted");
       ctx.textAlign = "left"; // uPlot leaves it as its last axis needed it

@@ -150,7 +150,7 @@ def test_a_topic_tells_its_worst_partition_first() -> None:
     free = msgspec.structs.replace(read_through(held(None)), partition=1)
     found = explain_topic("orders", [free, held(None)], asked())
     assert (found.verdict, [one.subject for one in found.partitions]) == (Verdict.END, ["orders-0", "orders-1"])
-    assert found.headline == "Readers of orders wait in 1 of 2 partitions: end (orders-0)."
+    assert found.headline == "Readers of orders wait in 1 of 2 partitions, worst in orders-0."
     assert explain_topic("orders", [free], asked()).headline.startswith("Nothing waits in orders")
 
 

@@ -1,0 +1,177 @@
+"""Pages with the longest names there are, on every width, without a server: rendered, and looked at by a browser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import pytest
+from playwright.sync_api import Browser, Page
+
+from app.domain.access import Principal, Role
+from app.domain.stuck.diagnosis import explain_topic
+from app.domain.stuck.ending import plan_fence
+from app.web.pages import stuck
+from app.web.pages.frame import screen
+from app.web.pages.frame.assets import STATIC_DIR
+from app.web.pages.frame.charts import chart_of
+from tests.domain.stuck.answers import ID, asked, held, known
+from tests.support.browser import NARROW, WIDE, assert_fits, chromium
+from tests.web.pages import samples
+from tests.web.pages.samples import NOW, run
+from tests.web.pages.test_rendering import may_as
+
+# As long as Kafka lets a topic's name be, and without a place to break.
+LONG = "payments-" + "7f3c9b2d" * 30
+TABLET = {"width": 768, "height": 1024}
+
+
+def rendered(template: str, context: Mapping[str, Any], *, path: str = "/") -> str:
+    """A whole page as a browser without a server can show it: its own files from the disk, and no stream."""
+    base: dict[str, Any] = {
+        "path": path,
+        "principal": Principal(name="ada", role=Role.ADMINISTRATOR),
+        "may": may_as(Role.ADMINISTRATOR),
+        "now": NOW,
+        "said": None,
+        "stream_url": None,
+        "refused": None,
+        "title": "a page",
+        "region": re.sub(r"/(?=[^/]+$)", "/_", template),
+    }
+    html = re.sub(r' integrity="[^"]*"', "", screen.render(template, {**base, **context}))
+    return re.sub(r'="/static/([^?"]+)[^"]*"', rf'="{STATIC_DIR.as_uri()}/\1"', html)
+
+
+def pipeline_page() -> str:
+    view = samples.pipeline_view(run())
+    mappings = tuple(
+        msgspec.structs.replace(one, topic=LONG, transactional_id=f"fl.t.{LONG}.{one.partition}")
+        for one in view.mappings
+    )
+    view = msgspec.structs.replace(view, mappings=mappings)
+    context: dict[str, Any] = {
+        "view": view,
+        "pipeline": view.line.pipeline,
+        "run": run(),
+        "is_live": True,
+        "chart": chart_of(view.series),
+        "steps": ["keep if arrival_delay_min ≥ 15"],
+        "beside": {
+            (one.topic, one.partition): {"state": "Ongoing", "opened_at": NOW, "held_back": 7} for one in mappings
+        },
+        "timeline": None,
+        "definition_json": "{}",
+    }
+    return rendered("pipelines/detail", context, path="/pipelines/delayed-flights")
+
+
+def run_page() -> str:
+    view = samples.run_view(run())
+    context: dict[str, Any] = {
+        "view": view,
+        "run": run(),
+        "is_live": True,
+        "chart": chart_of(view.series),
+        "log": None,
+    }
+    return rendered("runs/detail", context)
+
+
+def stuck_page(transactional_id: str = ID) -> str:
+    holder = msgspec.structs.replace(known(timeout_ms=900_000), transactional_id=transactional_id)
+    found = explain_topic("orders", [held(holder)], asked())
+    context: dict[str, Any] = {
+        "clusters": ["demo"],
+        "cluster": "demo",
+        "target": "orders:0",
+        "kind": "",
+        "problem": None,
+        "found": stuck._shown(found),  # pyright: ignore[reportPrivateUsage] - what a look shows
+    }
+    return rendered("stuck/detail", context, path="/stuck")
+
+
+def plan_page() -> str:
+    context: dict[str, Any] = {
+        "verb": "Fence",
+        "subject": LONG,
+        "plan": plan_fence(LONG, None, asked()),
+        "action": "/stuck/fence",
+        "fields": {},
+        "back": "/stuck",
+    }
+    return rendered("stuck/plan", context)
+
+
+PAGES = {"pipeline": pipeline_page, "run": run_page, "stuck": lambda: stuck_page(LONG), "plan": plan_page}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Generator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def page(browser: Browser) -> Generator[Page]:
+    context = browser.new_context()
+    yield context.new_page()
+    context.close()
+
+
+def shown(page: Page, html: str, folder: Path, *, viewport: dict[str, int]) -> Page:
+    file = folder / "page.html"
+    file.write_text(html)
+    page.set_viewport_size(cast(Any, viewport))
+    page.goto(file.as_uri())
+    return page
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_longest_names_make_no_page_wider_than_its_window(page: Page, tmp_path: Path, name: str) -> None:
+    for viewport in (NARROW, TABLET, WIDE):
+        assert_fits(shown(page, PAGES[name](), tmp_path, viewport=viewport), what=name)
+
+
+def test_on_a_phone_the_answer_is_on_the_first_screen_and_the_question_opens_on_demand(
+    page: Page, tmp_path: Path
+) -> None:
+    phone = shown(page, stuck_page(), tmp_path, viewport=NARROW)
+    answer = phone.get_by_role("heading", name="Readers of orders-0 see nothing")
+    box = answer.bounding_box()
+    assert box is not None
+    assert box["y"] + box["height"] < NARROW["height"] * 2 / 3
+    target = phone.get_by_label("Group, topic or topic:partition")
+    assert not target.is_visible()
+    phone.get_by_text("Ask about something else").click()
+    assert target.is_visible()
+    # With room for it, it is there without a click.
+    wide = shown(page, stuck_page(), tmp_path, viewport=WIDE)
+    assert wide.get_by_label("Group, topic or topic:partition").is_visible()
+    assert not wide.get_by_text("Ask about something else").is_visible()
+
+
+def test_the_place_where_one_is_stands_in_sight_of_a_phone(page: Page, tmp_path: Path) -> None:
+    phone = shown(page, stuck_page(), tmp_path, viewport=NARROW)
+    box = phone.locator("nav [aria-current]").bounding_box()
+    assert box is not None
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= NARROW["width"]
+
+
+def test_a_tap_on_a_time_shows_the_moments_and_another_one_the_ages(page: Page, tmp_path: Path) -> None:
+    phone = shown(page, pipeline_page(), tmp_path, viewport=NARROW)
+    started = phone.locator(".facts time")
+    age = started.inner_text()
+    assert age.endswith(" ago")
+    started.click()
+    assert started.inner_text() == samples.ago(300).strftime("%Y-%m-%d %H:%M:%S UTC")
+    # It stays so on the next page of this window.
+    phone.reload()
+    assert started.inner_text().endswith(" UTC")
+    phone.keyboard.press("u")
+    assert started.inner_text() == age
