@@ -1,19 +1,21 @@
-"""Pages with the longest names there are, on every width, without a server: rendered, and looked at by a browser."""
+"""Pages without a server, rendered and looked at by a browser: the longest names, every width, frames that come."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 import msgspec
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, Route, expect
 
 from app.domain.access import Principal, Role
 from app.domain.stuck.diagnosis import explain_topic
 from app.domain.stuck.ending import plan_fence
+from app.domain.transactions.mapping import PartitionMapping
 from app.web.pages import stuck
 from app.web.pages.frame import screen
 from app.web.pages.frame.assets import STATIC_DIR
@@ -29,31 +31,33 @@ LONG = "payments-" + "7f3c9b2d" * 30
 TABLET = {"width": 768, "height": 1024}
 
 
-def rendered(template: str, context: Mapping[str, Any], *, path: str = "/") -> str:
-    """A whole page as a browser without a server can show it: its own files from the disk, and no stream."""
+def whole(template: str, context: Mapping[str, Any], *, path: str = "/", stream_url: str | None = None) -> str:
+    """A page as the server sends it, but for the sums of its files."""
     base: dict[str, Any] = {
         "path": path,
         "principal": Principal(name="ada", role=Role.ADMINISTRATOR),
         "may": may_as(Role.ADMINISTRATOR),
         "now": NOW,
         "said": None,
-        "stream_url": None,
+        "stream_url": stream_url,
         "refused": None,
         "title": "a page",
         "region": re.sub(r"/(?=[^/]+$)", "/_", template),
     }
-    html = re.sub(r' integrity="[^"]*"', "", screen.render(template, {**base, **context}))
-    return re.sub(r'="/static/([^?"]+)[^"]*"', rf'="{STATIC_DIR.as_uri()}/\1"', html)
+    return re.sub(r' integrity="[^"]*"', "", screen.render(template, {**base, **context}))
 
 
-def pipeline_page() -> str:
+def rendered(template: str, context: Mapping[str, Any], *, path: str = "/") -> str:
+    """A page as a browser without a server can show it: its own files from the disk, and no stream."""
+    return re.sub(r'="/static/([^?"]+)[^"]*"', rf'="{STATIC_DIR.as_uri()}/\1"', whole(template, context, path=path))
+
+
+def of_pipeline(mappings: Sequence[PartitionMapping], *, records_in: int = 0) -> dict[str, Any]:
+    """What the page of a pipeline shows."""
     view = samples.pipeline_view(run())
-    mappings = tuple(
-        msgspec.structs.replace(one, topic=LONG, transactional_id=f"fl.t.{LONG}.{one.partition}")
-        for one in view.mappings
-    )
-    view = msgspec.structs.replace(view, mappings=mappings)
-    context: dict[str, Any] = {
+    totals = msgspec.structs.replace(view.totals, records_in=records_in)
+    view = msgspec.structs.replace(view, mappings=tuple(mappings), totals=totals)
+    return {
         "view": view,
         "pipeline": view.line.pipeline,
         "run": run(),
@@ -66,7 +70,14 @@ def pipeline_page() -> str:
         "timeline": None,
         "definition_json": "{}",
     }
-    return rendered("pipelines/detail", context, path="/pipelines/delayed-flights")
+
+
+def pipeline_page() -> str:
+    mappings = [
+        msgspec.structs.replace(samples.mapping(one), topic=LONG, transactional_id=f"fl.t.{LONG}.{one}")
+        for one in range(4)
+    ]
+    return rendered("pipelines/detail", of_pipeline(mappings), path="/pipelines/delayed-flights")
 
 
 def run_page() -> str:
@@ -175,3 +186,71 @@ def test_a_tap_on_a_time_shows_the_moments_and_another_one_the_ages(page: Page, 
     assert started.inner_text().endswith(" UTC")
     phone.keyboard.press("u")
     assert started.inner_text() == age
+
+
+# What a reader has in hand, all at once: a table pushed aside, a link in focus, a word marked, a reason half typed.
+TAKE_IN_HAND = """
+() => {
+  const table = document.querySelector("#mappings");
+  const why = document.querySelector("#why-drain");
+  why.closest("details").open = true;
+  why.value = "half a reas";
+  document.querySelector("#definition-json").open = true;
+  scrollTo(0, 200);
+  table.parentElement.scrollLeft = 60;
+  const link = table.querySelectorAll("tbody a")[3];
+  link.focus({ preventScroll: true });
+  const word = document.querySelector("#task-0-0 td[data-label=State]");
+  getSelection().selectAllChildren(word);
+  window.shifts = [];
+  new PerformanceObserver((list) => shifts.push(...list.getEntries())).observe({ type: "layout-shift" });
+  window.inHand = () => [
+    why.isConnected && why.value,
+    document.querySelector("#act-drain").open,
+    document.querySelector("#definition-json").open,
+    scrollY,
+    table.parentElement.scrollLeft,
+    document.activeElement === link,
+    getSelection().toString(),
+    shifts.filter((shift) => shift.value > 0.001).length,
+  ];
+  return inHand();
+}
+"""
+
+
+def test_what_a_reader_has_in_hand_stays_while_frames_come_and_nothing_jumps(page: Page) -> None:
+    frames = 0
+
+    def serve(route: Route) -> None:
+        nonlocal frames
+        path = urlsplit(route.request.url).path
+        if path.startswith("/static/"):
+            route.fulfill(path=STATIC_DIR / path.removeprefix("/static/"))
+            return
+        if path != "/stream":
+            first = whole(
+                "pipelines/detail", of_pipeline([samples.mapping(one) for one in range(4)]), stream_url="/stream"
+            )
+            route.fulfill(body=first, content_type="text/html")
+            return
+        # One frame an answer: the browser comes back for the next.
+        frames += 1
+        mappings = [
+            msgspec.structs.replace(samples.mapping(one), committed=41_882 + 7 * frames, generation=18 + frames)
+            for one in range(4)
+        ]
+        context = {**of_pipeline(mappings, records_in=frames), "now": NOW, "may": may_as(Role.ADMINISTRATOR)}
+        lines = screen.render("pipelines/_detail", context).splitlines()
+        route.fulfill(body="".join(f"data: {line}\n" for line in lines) + "\n", content_type="text/event-stream")
+
+    page.route("**/*", serve)
+    page.set_viewport_size(cast(Any, TABLET))
+    page.goto("http://fenceline.test/")
+    told = page.locator(".stat.main .more").first
+    expect(told).to_have_text(re.compile("^[1-9][0-9]* in this run"))
+    in_hand = page.evaluate(TAKE_IN_HAND)
+    assert in_hand == ["half a reas", True, True, 200, 60, True, "running", 0]
+    before = frames
+    expect(told).to_have_text(re.compile(f"^{before + 2} in this run"), timeout=20_000)
+    assert page.evaluate("inHand()") == in_hand
