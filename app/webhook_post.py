@@ -10,6 +10,7 @@ import errno
 import socket
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 import httpx
@@ -28,7 +29,11 @@ LookUp = Callable[[str, int], Awaitable[list[str]]]
 
 async def look_up(host: str, port: int) -> list[str]:
     """The network addresses of a host, in the system's order. Raises OSError."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except UnicodeError as error:
+        # Of a name with an empty part, or one of more than 63 characters.
+        raise OSError(errno.EINVAL, f"{host} is no name of a host: {error}") from error
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
@@ -109,7 +114,7 @@ class HttpWebhookPost:
                         raise
                     continue
                 try:
-                    return Answered(response.status_code, await _beginning(response))
+                    return Answered(response.status_code, await _beginning(response), _clock_ahead_s(response, headers))
                 finally:
                     await response.aclose()
         raise OSError(errno.EHOSTUNREACH, f"{host} has no address")
@@ -122,6 +127,15 @@ async def _beginning(response: httpx.Response) -> str:
         if len(read) >= ANSWER_BYTES:
             break
     return read[:ANSWER_BYTES].decode("utf-8", "replace")
+
+
+def _clock_ahead_s(response: httpx.Response, headers: Mapping[str, str]) -> int:
+    """The receiver's clock against the time that the delivery was signed with."""
+    try:
+        theirs = parsedate_to_datetime(response.headers["date"])
+        return round(theirs.timestamp()) - int(headers["webhook-timestamp"])
+    except (KeyError, ValueError, OverflowError):
+        return 0
 
 
 class KeysByReference:

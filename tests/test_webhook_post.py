@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,20 @@ async def test_answer_comes_back_with_the_beginning_of_its_text() -> None:
     async with receiving(Receiver(answer=lambda _: answer_with(200, "x" * 100_000))) as receiver:
         answered = await send(post_to(), receiver.url)
     assert (answered.status, answered.text) == (200, "x" * ANSWER_BYTES)
+
+
+async def test_clock_of_the_receiver_is_held_against_the_time_of_the_signature() -> None:
+    headers = {"webhook-id": "1", "webhook-timestamp": str(int(datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()))}
+    for date, ahead_s in (("Sat, 21 Nov 2026 12:06:52 GMT", 412), ("tomorrow", 0)):
+        async with receiving(Receiver(answer=lambda _, date=date: answer_with(401, date=date))) as receiver:
+            answered = await post_to()(receiver.url, headers=headers, body=b"{}")
+        assert answered.clock_ahead_s == ahead_s
+
+
+async def test_name_that_cannot_be_looked_up_is_named() -> None:
+    host = "x" * 64 + ".example.com"
+    with pytest.raises(UnavailableError, match="is no name of a host"):
+        await send(post_to("*"), f"https://{host}/")
 
 
 async def test_name_is_looked_up_once_and_connected_to_as_it_was_judged() -> None:

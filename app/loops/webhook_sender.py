@@ -118,7 +118,7 @@ class WebhookSender:
         return await self._post(webhook.url, headers=headers, body=body)
 
     async def _note_answer(self, webhook: Webhook, attempt: Attempt, answered: Answered) -> None:
-        answered = Answered(answered.status, storable_text(answered.text))
+        answered = msgspec.structs.replace(answered, text=storable_text(answered.text))
         if not answered.is_taken:
             await self._note_failed(webhook, attempt, answered.problem, answered)
             return

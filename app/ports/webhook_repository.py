@@ -87,6 +87,10 @@ class DeliveryRepository(Protocol):
         """To be tried again after `pause_s`; nothing happens when another attempt has begun meanwhile."""
         ...
 
+    async def hurry(self, webhook: str, *, lease_s: float) -> None:
+        """Try at once what waits for its next attempt; what may be on its way now, when its lease ends."""
+        ...
+
     async def give_up(self, *, older_than: timedelta) -> dict[str, int]:
         """Give up what was written longer ago and is not being sent now; how many, by webhook."""
         ...

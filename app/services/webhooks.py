@@ -12,6 +12,7 @@ from app.domain.alerts.alert import AlertKind
 from app.domain.alerts.told import trial_alert
 from app.domain.errors import ConflictError, InvalidError
 from app.domain.page import Page, checked_limit
+from app.domain.webhooks.retry import Pace
 from app.domain.webhooks.webhook import MAX_WEBHOOKS, Delivery, Webhook, WebhookCounts, check_webhook
 from app.ports.unit_of_work import UnitOfWork
 from app.services import alerts
@@ -70,7 +71,7 @@ async def change_webhook(
     why: str | None,
     now: datetime,
 ) -> Webhook:
-    """Change what is given. What is on its way already goes to the new address, signed with the new secrets."""
+    """Change what is given. What is on its way already goes to the new address at once, signed with the new secrets."""
     require(by, Verb.CHANGE_WEBHOOK)
     before = await uow.webhooks.get(name, for_update=True)
     after = msgspec.structs.replace(
@@ -83,6 +84,7 @@ async def change_webhook(
     changed = [field for field in ("url", "secrets", "kinds") if getattr(before, field) != getattr(after, field)]
     if changed:
         await uow.webhooks.save(after)
+        await uow.deliveries.hurry(name, lease_s=Pace().lease_s)
         await _log(uow, after, Verb.CHANGE_WEBHOOK, by=by, why=why, now=now, outcome=f"changed: {', '.join(changed)}")
     return after
 
@@ -109,23 +111,28 @@ async def pause_webhook(uow: UnitOfWork, name: str, *, by: Principal, why: str |
 
 
 async def resume_webhook(uow: UnitOfWork, name: str, *, by: Principal, why: str | None, now: datetime) -> Webhook:
-    """Send again, what has waited first."""
+    """Send again, at once, what has waited first."""
     require(by, Verb.RESUME_WEBHOOK)
     webhook = await uow.webhooks.get(name, for_update=True)
     if webhook.paused_at is None:
         return webhook
     webhook = msgspec.structs.replace(webhook, paused_at=None, pause_reason=None)
     await uow.webhooks.save(webhook)
+    await uow.deliveries.hurry(name, lease_s=Pace().lease_s)
     await _log(uow, webhook, Verb.RESUME_WEBHOOK, by=by, why=why, now=now, outcome="sends again")
     return webhook
 
 
 async def send_test(uow: UnitOfWork, name: str, *, by: Principal, why: str | None, now: datetime) -> Webhook:
-    """Write a test delivery, sent as any other. Raises ConflictError while the webhook is paused."""
+    """Write a test delivery, sent as any other; what waits before it is tried at once.
+
+    Raises ConflictError while the webhook is paused.
+    """
     require(by, Verb.TEST_WEBHOOK)
     webhook = await uow.webhooks.get(name)
     if webhook.paused_at is not None:
         raise ConflictError(f"the webhook {name} is paused, so a test would wait: resume it first")
+    await uow.deliveries.hurry(name, lease_s=Pace().lease_s)
     await alerts.tell_one(uow, trial_alert(name, by=by.name, now=now), webhook=name)
     await _log(uow, webhook, Verb.TEST_WEBHOOK, by=by, why=why, now=now, outcome="a test is on its way")
     return webhook

@@ -12,12 +12,23 @@ import pytest
 
 from app.embedded.kafka import KafkaCluster
 from tests.support.serving import Serving
+from tests.support.webhook_receiver import OTHER_SECRET, SECRET
+
+WEBHOOK_SECRETS = {"ONE": SECRET, "TWO": OTHER_SECRET}
+"""By their names, which the server knows as env:FENCELINE_SECRET_…"""
 
 
 @pytest.fixture(scope="session")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Generator[Serving]:
     """A server with its own Postgres; its reconciler is as in production: who starts a run ends it."""
-    with Serving.start(tmp_path_factory.mktemp("cli"), settings={"python_transforms": "true"}) as server:
+    settings = {
+        "python_transforms": "true",
+        "allowed_webhook_hosts": "127.0.0.1",
+        "allowed_webhook_networks": "127.0.0.1",
+        "alert_transaction_open_s": "1",
+        **{f"secret_{name}": secret for name, secret in WEBHOOK_SECRETS.items()},
+    }
+    with Serving.start(tmp_path_factory.mktemp("cli"), settings=settings) as server:
         server.wait_until_announced()
         yield server
 

@@ -15,6 +15,7 @@ from typing import NoReturn
 
 import msgspec
 import pytest
+import sqlalchemy as sa
 
 from app.db.database import Database
 from app.domain.access import COMMAND_LINE
@@ -235,6 +236,47 @@ async def test_receiver_that_is_down_gets_everything_when_it_is_back(database: D
             await receiver.wait_for(2)
             await until(database, all_are(DeliveryState.DELIVERED), "all delivered")
     assert [one.sentence for one in receiver.received] == ["a", "b"]
+
+
+@pytest.mark.parametrize("how", ["test", "change"])
+async def test_who_mends_the_receiver_need_not_wait_for_the_next_attempt(database: Database, how: str) -> None:
+    patient = Pace(first_s=600)
+    async with receiving(Receiver(answer=one_after_the_other([answer_with(503)]))) as receiver:
+        await add(database, receiver.url)
+        await tell(database, "It failed.")
+        async with running(sender_of(database, pace=patient)):
+            await until(database, lambda found: found[0].error is not None, "a failed attempt")
+            async with database.unit_of_work() as uow:
+                now = datetime.now(UTC)
+                # Its lease has ended: nobody can be sending it any more.
+                await uow.connection.execute(
+                    sa.text("UPDATE webhook_deliveries SET last_attempt_at = last_attempt_at - interval '1 minute'")
+                )
+                if how == "test":
+                    await webhooks.send_test(uow, NAME, by=COMMAND_LINE, why=None, now=now)
+                else:
+                    await webhooks.change_webhook(
+                        uow,
+                        NAME,
+                        secrets=["env:FENCELINE_SECRET_TWO"],
+                        allowed_hosts=("127.0.0.1",),
+                        by=COMMAND_LINE,
+                        why=None,
+                        now=now,
+                    )
+                await uow.commit()
+            await until(database, all_are(DeliveryState.DELIVERED), "delivered, the one that waited first")
+    assert [one.type for one in receiver.received][:2] == ["run_failed.happened"] * 2
+
+
+async def test_what_is_being_sent_keeps_its_lease_when_others_are_hurried(database: Database) -> None:
+    await add(database, "http://127.0.0.1:1/")
+    await tell(database, "It failed.")
+    async with database.unit_of_work() as uow:
+        assert await uow.deliveries.begin(NAME, lease_s=30) is not None
+        await uow.deliveries.hurry(NAME, lease_s=30)
+        assert await uow.deliveries.begin(NAME, lease_s=30) is None
+        await uow.commit()
 
 
 async def test_slow_receiver_is_given_up_on_in_time_and_holds_up_no_other_webhook(database: Database) -> None:

@@ -158,6 +158,15 @@ class SqlDeliveries:
             )
         )
 
+    async def hurry(self, webhook: str, *, lease_s: float) -> None:
+        lease_ends = _D.last_attempt_at + timedelta(seconds=lease_s)
+        at_once = sa.func.least(_D.next_attempt_at, sa.func.greatest(sa.func.clock_timestamp(), lease_ends))
+        await self._db.execute(
+            sa.update(webhook_deliveries)
+            .where(_D.webhook == webhook, _D.state == DeliveryState.PENDING, _D.attempts > 0)
+            .values(next_attempt_at=at_once)
+        )
+
     async def give_up(self, *, older_than: timedelta) -> dict[str, int]:
         gone = (
             sa.update(webhook_deliveries)

@@ -10,6 +10,8 @@ _GONE = 410
 # Not a word about the message: the receiver was too slow, not ready, or asked too often.
 _TEMPORARY = frozenset({408, 425, 429})
 
+_CLOCKS_AGREE_S = 60
+
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
     """How patient a sender is.
@@ -33,10 +35,14 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """What the receiver said; text is the beginning of its body."""
+    """What the receiver said; text is the beginning of its body.
+
+    clock_ahead_s: its clock against ours, by the Date of its answer; 0 when it gave none.
+    """
 
     status: int
     text: str
+    clock_ahead_s: int = 0
 
     @property
     def is_taken(self) -> bool:
@@ -60,5 +66,13 @@ class Answered(msgspec.Struct, frozen=True):
         if self.is_gone:
             return "the receiver answers 410: it wants no more, so the webhook is paused"
         if self.is_refusal:
-            return f"the receiver refuses it with {self.status}"
+            return f"the receiver refuses it with {self.status}{self._clocks}"
         return f"the receiver answers {self.status}"
+
+    @property
+    def _clocks(self) -> str:
+        """A signature carries our time, and receivers refuse one that is five minutes off."""
+        if abs(self.clock_ahead_s) < _CLOCKS_AGREE_S:
+            return ""
+        way = "ahead of" if self.clock_ahead_s > 0 else "behind"
+        return f"; its clock is {abs(self.clock_ahead_s)} s {way} ours, and a receiver may refuse a signature for that"

@@ -26,6 +26,21 @@ def test_lease_outlives_every_attempt() -> None:
 
 
 @pytest.mark.parametrize(
+    ("status", "clock_ahead_s", "said"),
+    [
+        (401, 412, "refuses it with 401; its clock is 412 s ahead of ours"),
+        (400, -70, "its clock is 70 s behind ours"),
+        (401, 59, "the receiver refuses it with 401"),
+        (503, 412, "the receiver answers 503"),
+    ],
+)
+def test_refusal_by_a_receiver_whose_clock_is_off_says_so(status: int, clock_ahead_s: int, said: str) -> None:
+    problem = Answered(status, "", clock_ahead_s).problem
+    assert said in problem
+    assert ("clock" in problem) is ("clock" in said)
+
+
+@pytest.mark.parametrize(
     ("status", "is_taken", "is_refusal", "said"),
     [
         (200, True, False, ""),

@@ -24,7 +24,9 @@ Secrets = Annotated[
         description="One reference, or two while the receiver changes: `env:FENCELINE_SECRET_…`, `file:…`.",
     ),
 ]
-Kinds = Annotated[list[AlertKind], Field(description="What it is told; empty: everything.")]
+Kinds = Annotated[
+    list[Annotated[AlertKind, Field(strict=False)]], Field(description="What it is told; empty: everything.")
+]
 
 
 class WebhookGiven(Body):
