@@ -1,0 +1,59 @@
+"""What pages ask for many times a second takes the index that is there for it, in a table of a real size."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import sqlalchemy as sa
+
+from app.db.database import Database
+from app.db.unit_of_work import SqlUnitOfWork
+from app.domain.fencing_events.fencing_event import Cause
+from app.domain.fencing_events.record import FencingFilter
+
+NOW = datetime(2026, 1, 31, 9, tzinfo=UTC)
+_RESTARTS_AND_A_FEW_FENCINGS = sa.text(
+    """
+    INSERT INTO fencing_events (id, kafka_cluster_id, transactional_id, producer_id, producer_epoch, kind, cause,
+        confidence, is_fencing, at, verdict, evidence, corrections, partitions, told_at, changed_at)
+    SELECT gen_random_uuid(), 'kafka-1', 'tx-' || n, n, 0, 'epoch',
+        CASE WHEN n % 1000 = 0 THEN 'takeover' ELSE 'clean_restart' END, 'likely', n % 1000 = 0,
+        :now - n * interval '10 seconds',
+        '{"cause": "takeover", "confidence": "likely", "at_ms": 0, "sentence": "made up"}', '[]', '[]', '{}', :now, :now
+    FROM generate_series(1, 8000) AS n
+    """
+)
+_TIMES_USED = sa.text("SELECT idx_scan FROM pg_stat_user_indexes WHERE indexrelname = 'ix_fencing_events_is_fencing'")
+_SINCE_A_DAY = FencingFilter(since=NOW - timedelta(days=1))
+
+
+async def feed(uow: SqlUnitOfWork) -> int:
+    return len((await uow.fencing.list(FencingFilter(), after=None, limit=50)).items)
+
+
+async def feed_of_a_cluster(uow: SqlUnitOfWork) -> int:
+    wanted = FencingFilter(kafka_cluster_id="kafka-1", cause=Cause.TAKEOVER)
+    return len((await uow.fencing.list(wanted, after=None, limit=50)).items)
+
+
+async def counts(uow: SqlUnitOfWork) -> int:
+    return (await uow.fencing.count_by_cause(_SINCE_A_DAY))[Cause.TAKEOVER]
+
+
+@pytest.mark.parametrize("question", [feed, feed_of_a_cluster, counts])
+async def test_fencings_are_found_without_a_walk_through_restarts(
+    database: Database, question: Callable[[SqlUnitOfWork], Awaitable[int]]
+) -> None:
+    async with database.unit_of_work() as uow:
+        await uow.connection.execute(_RESTARTS_AND_A_FEW_FENCINGS, {"now": NOW})
+        await uow.connection.execute(sa.text("ANALYZE fencing_events"))
+        await uow.commit()
+    async with database.unit_of_work() as uow:
+        assert await question(uow) == 8
+        await uow.connection.execute(sa.text("SELECT pg_stat_force_next_flush()"))
+        await uow.commit()
+    async with database.unit_of_work() as uow:
+        (used,) = await uow.connection.rows(_TIMES_USED)
+    assert used.idx_scan > 0
