@@ -21,6 +21,7 @@ from app.services.access import tokens
 from app.services.observing.observations import Observations
 from app.services.observing.surveys import Surveys
 from app.settings import Settings
+from app.web.application import create_users_app
 from app.web.dependencies import PartHealth, Wiring
 from app.web.security.login_limit import LoginLimit
 
@@ -81,3 +82,13 @@ def client_of(
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     transport = httpx.ASGITransport(app=app, client=(client, 40_000))  # pyright: ignore[reportArgumentType] - any ASGI application
     return httpx.AsyncClient(transport=transport, base_url=url, headers=headers)
+
+
+@asynccontextmanager
+async def browser_of(wiring: Wiring, role: Role | None) -> AsyncGenerator[httpx.AsyncClient]:
+    """A browser, logged in as somebody of that role; None: as nobody."""
+    async with client_of(create_users_app(wiring)) as browser:
+        browser.headers.update({"accept": "text/html", "origin": USERS_URL})
+        if role is not None:
+            await browser.post("/login", data={"token": await token_of(wiring, role)})
+        yield browser

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from pathlib import Path
 
 import httpx
 import pytest
@@ -11,25 +10,16 @@ import pytest
 from app.db.database import Database
 from app.domain.access import Role
 from app.embedded.kafka import KafkaCluster
-from app.web.application import create_users_app
 from app.web.dependencies import Wiring
 from tests.support.control_plane import ControlPlane
 from tests.support.fencing import register
-from tests.support.wiring import USERS_URL, client_of, settings_for_test, token_of, wired
-
-
-@pytest.fixture
-async def wiring(database: Database, tmp_path: Path) -> AsyncGenerator[Wiring]:
-    async with wired(database.url, settings_for_test(tmp_path)) as made:
-        yield made
+from tests.support.wiring import browser_of
 
 
 @pytest.fixture
 async def browser(wiring: Wiring) -> AsyncGenerator[httpx.AsyncClient]:
     """An administrator's."""
-    async with client_of(create_users_app(wiring)) as made:
-        made.headers.update({"accept": "text/html", "origin": USERS_URL})
-        await made.post("/login", data={"token": await token_of(wiring, Role.ADMINISTRATOR)})
+    async with browser_of(wiring, Role.ADMINISTRATOR) as made:
         yield made
 
 

@@ -5,36 +5,25 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator
 from datetime import datetime, timedelta
-from pathlib import Path
 
 import httpx
 import pytest
 
-from app.db.database import Database
 from app.domain.access import Role
 from app.domain.fencing_events.story import Story, story_of
-from app.web.application import create_users_app
 from app.web.dependencies import Wiring
 from app.web.pages.frame.incarnations import drawing_of
 from app.web.pages.frame.timeline import Tone
 from tests.domain.fencing_events.coordinator import CLUSTER, ID, Coordinator
 from tests.domain.fencing_events.scenes import epoch_event, felt, word
 from tests.support.fencing import RUN_ID, clean_restart, put_down, refusal, register, takeover, timeout
-from tests.support.wiring import USERS_URL, client_of, settings_for_test, token_of, wired
-
-
-@pytest.fixture
-async def wiring(database: Database, tmp_path: Path) -> AsyncGenerator[Wiring]:
-    async with wired(database.url, settings_for_test(tmp_path)) as made:
-        yield made
+from tests.support.wiring import browser_of
 
 
 @pytest.fixture
 async def browser(wiring: Wiring) -> AsyncGenerator[httpx.AsyncClient]:
     """A viewer's."""
-    async with client_of(create_users_app(wiring)) as made:
-        made.headers.update({"accept": "text/html", "origin": USERS_URL})
-        await made.post("/login", data={"token": await token_of(wiring, Role.VIEWER)})
+    async with browser_of(wiring, Role.VIEWER) as made:
         yield made
 
 

@@ -8,7 +8,6 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
@@ -16,25 +15,14 @@ import pytest
 
 from app.domain.access import COMMAND_LINE, Principal, Role
 from app.services.access import tokens
-from app.web.application import create_users_app
 from app.web.dependencies import Changes, Subscription, Wiring
-from tests.conftest import MakeDatabase
-from tests.support.wiring import USERS_URL, client_of, settings_for_test, token_of, wired
-
-HTML = {"accept": "text/html", "origin": USERS_URL}
-
-
-@pytest.fixture
-async def wiring(migrated_url: str, make_database: MakeDatabase, tmp_path: Path) -> AsyncGenerator[Wiring]:
-    async with wired(make_database(template=migrated_url), settings_for_test(tmp_path)) as made:
-        yield made
+from tests.support.wiring import browser_of, token_of
 
 
 @pytest.fixture
 async def browser(wiring: Wiring) -> AsyncGenerator[httpx.AsyncClient]:
-    async with client_of(create_users_app(wiring)) as client:
-        client.headers.update(HTML)
-        yield client
+    async with browser_of(wiring, None) as stranger:
+        yield stranger
 
 
 async def link_of(wiring: Wiring) -> str:
@@ -151,8 +139,7 @@ class AnnouncedChanges:
 async def test_a_stream_ends_with_a_word_when_the_session_is_revoked(wiring: Wiring) -> None:
     changes = AnnouncedChanges(wiring.changes)
     token = await token_of(wiring, Role.VIEWER, name="reader")
-    async with asyncio.timeout(20), client_of(create_users_app(replace(wiring, changes=changes))) as browser:
-        browser.headers.update(HTML)
+    async with asyncio.timeout(20), browser_of(replace(wiring, changes=changes), None) as browser:
         await browser.post("/login", data={"token": token})
         streaming = asyncio.create_task(browser.get("/stream", headers={"accept": "text/event-stream"}))
         await changes.has_subscriber.wait()

@@ -7,7 +7,6 @@ import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import httpx
 import msgspec
@@ -44,13 +43,7 @@ from tests.support.observing import (
     state_of,
     transaction_batch,
 )
-from tests.support.wiring import client_of, settings_for_test, token_of, wired
-
-
-@pytest.fixture
-async def wiring(database: Database, tmp_path: Path) -> AsyncGenerator[Wiring]:
-    async with wired(database.url, settings_for_test(tmp_path)) as made:
-        yield made
+from tests.support.wiring import client_of, token_of
 
 
 @pytest.fixture

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, cast
 
 import msgspec
-import pytest
 
-from app.db.database import Database
 from app.domain.journals import group_records
 from app.domain.journals.transaction_state import TransactionStatus
 from app.ports.brokers import Brokers, PartitionOffsets, TopicPartition
@@ -19,7 +16,6 @@ from app.services.observing.held_back import HeldBack
 from app.web.dependencies import Wiring
 from app.web.pages.pipelines import beside, timeline_beside
 from tests.support.observing import NOW_MS, cluster, generation_batch, hear, state_of, transaction_batch
-from tests.support.wiring import settings_for_test, wired
 from tests.web.pages import samples
 
 
@@ -30,12 +26,6 @@ class Ends:
         self, connection: Mapping[str, str], partitions: Collection[TopicPartition], **_: Any
     ) -> dict[TopicPartition, PartitionOffsets]:
         return {at: PartitionOffsets(earliest=0, last_stable=10, high_watermark=1_214) for at in partitions}
-
-
-@pytest.fixture
-async def wiring(database: Database, tmp_path: Path) -> AsyncGenerator[Wiring]:
-    async with wired(database.url, settings_for_test(tmp_path)) as made:
-        yield made
 
 
 async def test_a_partition_has_the_transaction_of_its_id_and_what_is_held_back(wiring: Wiring) -> None:

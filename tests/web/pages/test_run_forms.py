@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from pathlib import Path
 
 import httpx
 import pytest
 
 from app.db.database import Database
 from app.domain.access import Role
-from app.web.application import create_users_app
 from app.web.dependencies import Wiring
 from tests.support.control_plane import ControlPlane
-from tests.support.wiring import USERS_URL, client_of, settings_for_test, token_of, wired
-
-HTML = {"accept": "text/html", "origin": USERS_URL}
+from tests.support.wiring import browser_of
 
 
 @pytest.fixture
-async def wiring(database: Database, tmp_path: Path) -> AsyncGenerator[Wiring]:
-    async with wired(database.url, settings_for_test(tmp_path)) as made:
+async def browser(wiring: Wiring) -> AsyncGenerator[httpx.AsyncClient]:
+    """An operator's."""
+    async with browser_of(wiring, Role.OPERATOR) as made:
         yield made
 
 
-async def browser_as(wiring: Wiring, role: Role) -> httpx.AsyncClient:
-    browser = client_of(create_users_app(wiring))
-    browser.headers.update(HTML)
-    await browser.post("/login", data={"token": await token_of(wiring, role)})
-    return browser
+@pytest.fixture
+async def viewer(wiring: Wiring) -> AsyncGenerator[httpx.AsyncClient]:
+    async with browser_of(wiring, Role.VIEWER) as made:
+        yield made
 
 
 @pytest.mark.parametrize(
@@ -36,28 +32,24 @@ async def browser_as(wiring: Wiring, role: Role) -> httpx.AsyncClient:
     [("pause", "pause", "pausing"), ("drain", "drain", "draining"), ("kill", "kill", "killing")],
 )
 async def test_a_form_asks_it_of_the_run_and_leads_to_the_pipeline(
-    wiring: Wiring, database: Database, word: str, desired: str, said: str
+    wiring: Wiring, database: Database, browser: httpx.AsyncClient, word: str, desired: str, said: str
 ) -> None:
     run = await ControlPlane(database).running("flights")
-    browser = await browser_as(wiring, Role.OPERATOR)
     answer = await browser.post(f"/runs/{run.id}/{word}", data={"why": "because"})
     assert (answer.status_code, answer.headers["location"]) == (303, f"/pipelines/flights?said={said}")
     async with wiring.unit_of_work() as uow:
         assert (await uow.runs.get(run.id)).desired == desired
         commands = await uow.commands.list(target=None, after=None, limit=5)
     assert commands.items[0].why == "because"
-    await browser.aclose()
 
 
-async def test_a_paused_run_is_resumed(wiring: Wiring, database: Database) -> None:
+async def test_a_paused_run_is_resumed(wiring: Wiring, database: Database, browser: httpx.AsyncClient) -> None:
     run = await ControlPlane(database).running("flights")
-    browser = await browser_as(wiring, Role.OPERATOR)
     await browser.post(f"/runs/{run.id}/pause")
     answer = await browser.post(f"/runs/{run.id}/resume")
     assert answer.headers["location"].endswith("said=resuming")
     async with wiring.unit_of_work() as uow:
         assert (await uow.runs.get(run.id)).desired == "run"
-    await browser.aclose()
 
 
 @pytest.mark.parametrize(
@@ -65,10 +57,15 @@ async def test_a_paused_run_is_resumed(wiring: Wiring, database: Database) -> No
     [("rolling", "rolling", "run", False), ("whole", "restarting", "drain", True)],
 )
 async def test_a_restart_is_one_at_a_time_or_as_a_whole(
-    wiring: Wiring, database: Database, how: str, said: str, desired: str, starts_again: bool
+    wiring: Wiring,
+    database: Database,
+    browser: httpx.AsyncClient,
+    how: str,
+    said: str,
+    desired: str,
+    starts_again: bool,
 ) -> None:
     run = await ControlPlane(database).running("flights", instances=2)
-    browser = await browser_as(wiring, Role.OPERATOR)
     answer = await browser.post(f"/runs/{run.id}/restart", data={"how": how, "why": "new hosts"})
     assert answer.headers["location"] == f"/pipelines/flights?said={said}"
     async with wiring.unit_of_work() as uow:
@@ -77,42 +74,39 @@ async def test_a_restart_is_one_at_a_time_or_as_a_whole(
     assert (now.state == "bouncing") is (how == "rolling")
     shown = (await browser.get("/pipelines/flights")).text
     assert f">{now.state}</span>" in shown
-    await browser.aclose()
 
 
-async def test_a_drain_cannot_be_taken_back_and_the_page_says_why(wiring: Wiring, database: Database) -> None:
+async def test_a_drain_cannot_be_taken_back_and_the_page_says_why(
+    wiring: Wiring, database: Database, browser: httpx.AsyncClient
+) -> None:
     run = await ControlPlane(database).running("flights")
-    browser = await browser_as(wiring, Role.OPERATOR)
     await browser.post(f"/runs/{run.id}/drain")
     refused = await browser.post(f"/runs/{run.id}/resume")
     assert refused.status_code == 409
     assert 'role="alert"' in refused.text
     # It is the run's own page, which goes on being live at its own address.
     assert f'hx-sse:connect="/runs/{run.id}/stream"' in refused.text
-    await browser.aclose()
 
 
 @pytest.mark.parametrize("word", ["pause", "resume", "drain", "kill", "restart"])
-async def test_a_viewer_changes_nothing(wiring: Wiring, database: Database, word: str) -> None:
+async def test_a_viewer_changes_nothing(
+    wiring: Wiring, database: Database, viewer: httpx.AsyncClient, word: str
+) -> None:
     run = await ControlPlane(database).running("flights")
-    browser = await browser_as(wiring, Role.VIEWER)
-    refused = await browser.post(f"/runs/{run.id}/{word}")
+    refused = await viewer.post(f"/runs/{run.id}/{word}")
     assert refused.status_code == 403
     assert "operator" in refused.text
     async with wiring.unit_of_work() as uow:
         assert (await uow.runs.get(run.id)).desired == "run"
-    await browser.aclose()
 
 
-async def test_opening_a_log_leaves_a_line_in_the_command_log(wiring: Wiring, database: Database) -> None:
+async def test_opening_a_log_leaves_a_line_in_the_command_log(
+    wiring: Wiring, database: Database, browser: httpx.AsyncClient, viewer: httpx.AsyncClient
+) -> None:
     run = await ControlPlane(database).running("flights")
-    browser = await browser_as(wiring, Role.OPERATOR)
     shown = await browser.get(f"/runs/{run.id}?log=0.1")
     assert shown.status_code == 200
     async with wiring.unit_of_work() as uow:
         newest = (await uow.commands.list(target=f"run:{run.id}", after=None, limit=1)).items[0]
     assert (newest.verb, newest.who) == ("read_log", "a-operator")
-    viewer = await browser_as(wiring, Role.VIEWER)
     assert (await viewer.get(f"/runs/{run.id}?log=0.1")).status_code == 403
-    await browser.aclose()
-    await viewer.aclose()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
@@ -14,7 +13,7 @@ from app.domain.access import Role
 from app.web.application import create_users_app
 from app.web.dependencies import Wiring
 from app.web.metrics import exposition
-from tests.support.wiring import USERS_URL, client_of, settings_for_test, token_of, wired
+from tests.support.wiring import browser_of, client_of, settings_for_test, token_of, wired
 
 URL = "https://hooks.example.com/services/a-secret-path"
 FORM = {"name": "pager", "url": URL, "secrets": "env:FENCELINE_SECRET_PAGER", "kinds": ["fencing"], "why": "on call"}
@@ -25,14 +24,6 @@ API = "/api/v1/webhooks"
 async def wiring(database: Database, tmp_path: Path) -> AsyncGenerator[Wiring]:
     settings = settings_for_test(tmp_path, allowed_webhook_hosts="hooks.example.com")
     async with wired(database.url, settings) as made:
-        yield made
-
-
-@asynccontextmanager
-async def browser_of(wiring: Wiring, role: Role) -> AsyncGenerator[httpx.AsyncClient]:
-    async with client_of(create_users_app(wiring)) as made:
-        made.headers.update({"accept": "text/html", "origin": USERS_URL})
-        await made.post("/login", data={"token": await token_of(wiring, role)})
         yield made
 
 
