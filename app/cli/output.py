@@ -17,13 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from app.cli.errors import CommandError
-
-# Whatever moves a terminal's cursor, changes its colours or title, or turns the direction of writing.
-_COMMANDS_TO_TERMINALS = {
-    **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"},
-    0x7F: 0x2421,
-    **dict.fromkeys((*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD),
-}
+from app.domain.printable import harmless, one_line
 
 
 class _Screen(Console):
@@ -31,7 +25,7 @@ class _Screen(Console):
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
-            text = segment.text if segment.control else segment.text.translate(_COMMANDS_TO_TERMINALS)
+            text = segment.text if segment.control else harmless(segment.text)
             yield segment if text == segment.text else Segment(text, segment.style)
 
 
@@ -113,7 +107,7 @@ def table(
 def _safe(cell: RenderableType | str) -> RenderableType:
     """Names and errors come from outside: they are text, never markup, and one line."""
     # Before the columns get their widths: what is replaced later may not fit any more, and is cut.
-    return Text(cell.translate(_COMMANDS_TO_TERMINALS | {0x0A: 0x240A})) if isinstance(cell, str) else cell
+    return Text(one_line(cell)) if isinstance(cell, str) else cell
 
 
 def watch(render: Callable[[], RenderableType], *, until: Callable[[], bool] = lambda: False) -> None:

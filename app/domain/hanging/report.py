@@ -35,6 +35,8 @@ class SearchReport(msgspec.Struct, frozen=True, kw_only=True):
         """What cannot be told of hanging transactions, as a sentence; empty when all is told."""
         if self.problem:
             return f"Hanging transactions are not searched for now: {self.problem}."
+        if self.swept_ms < 0:
+            return "Hanging transactions are being searched for: not all partitions have been asked about yet."
         if self.unclear:
             first = self.unclear[0]
             more = f" and {self.unclear_count - 1} more" if self.unclear_count > 1 else ""
