@@ -83,8 +83,6 @@ class JournalTail(RawFetcher):
         self._heard_at = time.monotonic()
         self._leaders_asked_at = self._heard_at
         self._cluster = self._manager.cluster
-        # To look for a journal must not create it.
-        self._cluster.config["allow_auto_create_topics"] = False
         self._wanted = frozenset(topics)
         self._topics |= self._wanted
         try:

@@ -58,6 +58,8 @@ class RawClient:
                 raise
             raise errors.KafkaTimeoutError(str(seen) or type(seen).__name__) from error
         self._manager: Any = self._client._manager  # noqa: SLF001 - no public way to a broker of one's choice
+        # To look for a topic must not create it, nor one anew that is deleted while it is looked at.
+        self._manager.cluster.config["allow_auto_create_topics"] = False
         self._attempt = attempt
 
     def __enter__(self) -> Self:

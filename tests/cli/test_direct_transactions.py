@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from app.embedded.kafka import KafkaCluster
 from app.ports.brokers import TopicPartition
@@ -27,7 +28,9 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(scope="module")
 def scene() -> Generator[Scene]:
-    with KafkaCluster.start(overrides={**TEST_BROKER_SETTINGS, **UNVERIFIED}) as cluster:
+    # As Kafka does it unless told otherwise: whoever asks for a topic makes it.
+    settings = {**TEST_BROKER_SETTINGS, **UNVERIFIED, "auto.create.topics.enable": "true"}
+    with KafkaCluster.start(overrides=settings) as cluster:
         yield Scene(cluster.bootstrap_servers)
 
 
@@ -163,3 +166,9 @@ def test_what_cannot_be_asked_is_said(fenceline: Command) -> None:
     assert "no Kafka broker answers at 127.0.0.1:9" in away.stderr
     nothing = fenceline("stuck", "no-such-name")
     assert "neither a group nor a topic" in nothing.stderr
+
+
+def test_looking_for_a_topic_does_not_create_it(scene: Scene, fenceline: Command) -> None:
+    before = set(AdminClient(scene.connection).list_topics(timeout=20).topics)
+    assert "has no topic no-such-topic" in fenceline("log", "no-such-topic", "0").stderr
+    assert set(AdminClient(scene.connection).list_topics(timeout=20).topics) == before

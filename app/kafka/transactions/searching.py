@@ -29,6 +29,7 @@ T = TypeVar("T")
 
 # Each is at most a megabyte: a marker that lies further behind is not worth the reading.
 _ANSWERS_FOR_A_MARKER = 32
+_GONE_AGAIN_MS = 1_000
 
 _Metadata: Any = MetadataRequest
 
@@ -56,6 +57,8 @@ class SearchClient(TransactionClient):
 
     def __init__(self, resolved: Mapping[str, str], attempt: Attempt, *, timeout_s: float) -> None:
         super().__init__(resolved, attempt)
+        # A topic that was read and is gone is asked for by the library from then on, ten times a second if it may.
+        self._manager.cluster.config["retry_backoff_ms"] = _GONE_AGAIN_MS
         self._timeout_s = timeout_s
         self._led_by: dict[TopicPartition, int] = {}
 
