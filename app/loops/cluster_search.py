@@ -264,11 +264,13 @@ class ClusterSearch:
         async with self._unit_of_work() as uow:
             found = await record_found(uow, self._found, now=now)
             ended = await record_ended(uow, self._ended, now=now)
-            await record_cases(uow, self._cases, now=now)
+            events = await record_cases(uow, self._cases, now=now)
             await uow.commit()
         self._found, self._ended, self._cases = [], [], []
         for one in found:
             log.warning("%s: %s", self.cluster.name, one.sentence)
+        for verdict in (event.verdict for event in events):
+            log.info("fencing, %s, %s: %s", verdict.cause, verdict.confidence, verdict.sentence)
         for one in ended:
             log.info("%s: the hanging transaction in %s ended: %s", self.cluster.name, one.transaction.name, one.ending)
 

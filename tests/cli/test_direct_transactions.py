@@ -169,6 +169,6 @@ def test_what_cannot_be_asked_is_said(fenceline: Command) -> None:
 
 
 def test_looking_for_a_topic_does_not_create_it(scene: Scene, fenceline: Command) -> None:
-    before = set(AdminClient(scene.connection).list_topics(timeout=20).topics)
+    before = set(AdminClient(dict(scene.connection)).list_topics(timeout=20).topics)
     assert "has no topic no-such-topic" in fenceline("log", "no-such-topic", "0").stderr
-    assert set(AdminClient(scene.connection).list_topics(timeout=20).topics) == before
+    assert set(AdminClient(dict(scene.connection)).list_topics(timeout=20).topics) == before
