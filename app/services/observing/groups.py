@@ -59,12 +59,14 @@ async def get_group(uow: UnitOfWork, observations: Observations, *, cluster: str
         why = f"; {snapshot.group_journal.problem}" if snapshot.group_journal.problem else ""
         raise NotFoundError(f"no group {group} is known on {cluster}{why}")
     producers = {one.producer_id for one in (*live.pending.values(), *live.offsets.values()) if one.producer_id >= 0}
-    names = {
-        one.state.producer_id: name
-        for name, one in snapshot.transactions.items()
-        if producers and one.state.producer_id in producers
-    }
-    return GroupDetail(group=live, transactional_ids=names, journal=snapshot.group_journal)
+
+    def names() -> dict[int, str]:
+        ids = snapshot.transactions.items()
+        return {one.state.producer_id: name for name, one in ids if one.state.producer_id in producers}
+
+    # Of 50,000 ids it takes milliseconds, many times a second while somebody looks.
+    found = await asyncio.to_thread(names) if producers else {}
+    return GroupDetail(group=live, transactional_ids=found, journal=snapshot.group_journal)
 
 
 def generations(observations: Observations, cluster: str, group: str) -> tuple[GroupRecord, ...]:
