@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from app.domain.errors import InvalidError
+from app.domain.errors import BrokerUnreachableError, InvalidError
+from app.kafka import handshake
 from app.kafka.attempt import Attempt
 from app.kafka.connections import BOOTSTRAP
 
@@ -41,9 +42,6 @@ class _LastFailure:
         # "All brokers are down" follows the error that says why.
         if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - librdkafka's public name begins so
             self.at, self.reason = time.monotonic(), error.str()
-            if "certificate verify failed" in self.reason:
-                # librdkafka suspects the authority, whatever is wrong.
-                self.reason += "; or the certificate is not for the host of this address"
 
 
 class Admin:
@@ -137,6 +135,11 @@ class AdminClients:
         admin.client.poll(0)
         try:
             yield admin
+        except BrokerUnreachableError as error:
+            if "certificate" not in error.error:
+                raise
+            why = await asyncio.to_thread(handshake.problem, resolved, seen=error.error)
+            raise BrokerUnreachableError(error.address, why or error.error, error.tried_s) from error
         finally:
             admin.users -= 1
             admin.idle_since = time.monotonic()

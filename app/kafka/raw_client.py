@@ -16,9 +16,10 @@ from kafka.admin import KafkaAdminClient  # pyright: ignore[reportMissingTypeStu
 from kafka.future import Future  # pyright: ignore[reportMissingTypeStubs]
 
 from app.domain.errors import FencelineError
+from app.kafka import handshake
 from app.kafka.attempt import Attempt
 from app.kafka.connections import to_kafka_python
-from app.kafka.raw_connections import is_about_settings, open_network
+from app.kafka.raw_connections import UntrustedError, is_about_settings, open_network
 
 errors: Any = library_errors
 
@@ -56,6 +57,9 @@ class RawClient:
             seen = opened[0]._manager.last_failure if opened else None  # noqa: SLF001 - our own
             if seen is None or is_about_settings(error):
                 raise
+            refused = handshake.problem(resolved) if handshake.uses_tls(resolved) else None
+            if refused is not None:
+                raise UntrustedError(refused) from error
             raise errors.KafkaTimeoutError(str(seen) or type(seen).__name__) from error
         self._manager: Any = self._client._manager  # noqa: SLF001 - no public way to a broker of one's choice
         # To look for a topic must not create it, nor one anew that is deleted while it is looked at.

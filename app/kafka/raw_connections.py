@@ -17,6 +17,8 @@ from kafka.net.compat import KafkaNetClient  # pyright: ignore[reportMissingType
 from kafka.net.manager import KafkaConnectionManager  # pyright: ignore[reportMissingTypeStubs]
 from kafka.net.selector import NetworkSelector  # pyright: ignore[reportMissingTypeStubs]
 
+from app.kafka.handshake import refusal_of_broker
+
 errors: Any = library_errors
 
 _Manager: Any = KafkaConnectionManager
@@ -24,8 +26,8 @@ _Manager: Any = KafkaConnectionManager
 _CLOSED = "disconnected"
 
 
-class UntrustedBrokerError(library_errors.KafkaError):
-    """The broker's certificate is not accepted: its authority, its host name or its time."""
+class UntrustedError(library_errors.KafkaError):
+    """A certificate is not accepted, the broker's or ours: its authority, its host name or its time."""
 
 
 class ClosedAtLoginError(library_errors.KafkaError):
@@ -62,7 +64,7 @@ class Connections(_Manager):
     def _note(self, node_id: Any, error: Exception) -> None:
         handshake = error.__cause__ or error.__context__
         if isinstance(handshake, ssl.SSLCertVerificationError):
-            error = UntrustedBrokerError(f"the broker's certificate is not accepted: {handshake.verify_message}")
+            error = UntrustedError(refusal_of_broker(handshake))
         elif isinstance(error, errors.KafkaConnectionError) and _CLOSED in str(error) and self._logs_in:
             error = ClosedAtLoginError(
                 "the broker closed the connection while we logged in: it may not take this user, password or mechanism"
@@ -84,5 +86,5 @@ def open_network(**settings: Any) -> Any:
 
 def is_about_settings(error: Exception) -> bool:
     """Whether the same settings will meet the same failure: who we are, or whether the broker is to be trusted."""
-    about = (UntrustedBrokerError, errors.SaslAuthenticationFailedError, errors.UnsupportedSaslMechanismError)
+    about = (UntrustedError, errors.SaslAuthenticationFailedError, errors.UnsupportedSaslMechanismError)
     return isinstance(error, about)

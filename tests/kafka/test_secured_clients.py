@@ -7,7 +7,7 @@ import logging
 import os
 import subprocess
 from collections.abc import Awaitable, Callable, Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from app.kafka.journal_tail import KafkaJournals
 from app.kafka.transactions.brokers import KafkaTransactions
 from app.ports.brokers import Connection, TopicPartition
 from tests.support.pipelines import TestPipeline
-from tests.support.secured import OTHER_HOST, WAYS, SecuredKafka, User, Way, executor, secured_kafka
+from tests.support.secured import EXPIRED_BROKER, OTHER_HOST, WAYS, SecuredKafka, User, Way, executor, secured_kafka
 from tests.support.serving import FENCELINE
 from tests.support.tasks import TaskProcess
 from tests.support.topics import unique_name
@@ -204,12 +204,12 @@ async def test_command_line_comes_by_every_way(way: Way, door_of: Callable[..., 
 
 
 MISTAKES = ("password", "authority", "host")
-# What either library says of it.
+# What is said of it, whichever library met it.
 _SAID = {
     # The broker's words, or that it hung up: whether they are read with the end of the connection is a matter of luck.
     "password": ("Authentication failed", "closed the connection while we logged in"),
-    "authority": ("certificate verify failed", "certificate is not accepted: unable to get local issuer"),
-    "host": ("certificate is not for the host", "certificate is not valid for '127.0.0.1'"),
+    "authority": ("the broker's certificate is not accepted: unable to get local issuer",),
+    "host": ("certificate is not accepted: IP address mismatch, certificate is not valid for '127.0.0.1'",),
 }
 
 
@@ -265,6 +265,43 @@ async def test_worker_says_what_is_wrong(mistake: str, secured: SecuredKafka, do
     finally:
         worker.close()
     _assert_hidden(door, worker.said())
+
+
+@pytest.mark.parametrize("whose", ["broker", "client"])
+async def test_expired_certificate_is_named_by_every_client(
+    whose: str, secured: SecuredKafka, door_of: Callable[..., Door]
+) -> None:
+    """All of them at once: each waits for a broker that it will not reach."""
+    door = door_of(EXPIRED_BROKER if whose == "broker" else WAYS[-1], timeout_s=3)
+    said, of_librdkafka = (
+        "the broker's certificate is not accepted: certificate has expired",
+        "certificate verify failed",
+    )
+    if whose == "client":
+        file = str(secured.certificates.expired_client)
+        own = {"ssl.certificate.location": file, "ssl.key.location": file}
+        kept = {name: value for name, value in door.connection.items() if name != "ssl.key.password"}
+        door = replace(door, connection={**kept, **own})
+        said, of_librdkafka = f"our certificate, {file}: certificate has expired", "alert certificate unknown"
+    worker = worker_of(door)
+    try:
+        *refused, ended, _ = await asyncio.gather(
+            through_the_brokers_port(door),
+            through_the_transactions_port(door),
+            through_the_observer(door),
+            asyncio.to_thread(_command, door, "transactions", "--timeout", "3"),
+            asyncio.to_thread(worker.wait_until, lambda: of_librdkafka in worker.said(), "the reason"),
+            return_exceptions=True,
+        )
+        assert of_librdkafka in worker.said()
+    finally:
+        worker.close()
+    for error in refused:
+        assert isinstance(error, BrokerUnreachableError), error
+        assert said in error.error
+    assert isinstance(ended, subprocess.CompletedProcess)
+    assert ended.returncode == 3
+    assert said in " ".join(ended.stderr.split())
 
 
 async def test_observer_names_a_password_that_has_changed_and_goes_on_with_the_new_one(

@@ -13,8 +13,9 @@ import secrets
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import trustme
 from confluent_kafka.admin import (
@@ -38,7 +39,13 @@ from tests.support.pipelines import TestPipeline
 from tests.support.tasks import TaskProcess
 
 _TIMEOUT_S = 30.0
-_LISTENERS = {"ENCRYPTED": "SASL_SSL", "OPEN": "SASL_PLAINTEXT", "ELSEWHERE": "SASL_SSL", "CERTIFIED": "SSL"}
+_LISTENERS = {
+    "ENCRYPTED": "SASL_SSL",
+    "OPEN": "SASL_PLAINTEXT",
+    "ELSEWHERE": "SASL_SSL",
+    "EXPIRED": "SASL_SSL",
+    "CERTIFIED": "SSL",
+}
 _SCRAM = {"SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256, "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512}
 _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -69,6 +76,18 @@ OTHER_HOST = Way("ELSEWHERE", "SCRAM-SHA-512")
 """The listener whose certificate is somebody else's, from the same authority."""
 
 
+EXPIRED_BROKER = Way("EXPIRED", "SCRAM-SHA-512")
+"""The listener whose certificate was good until yesterday."""
+
+
+class Validity(TypedDict):
+    not_before: datetime
+    not_after: datetime
+
+
+EXPIRED = Validity(not_before=datetime.now(UTC) - timedelta(days=30), not_after=datetime.now(UTC) - timedelta(days=1))
+
+
 class Acl(NamedTuple):
     """One permission; `name` may end in a star for everything that begins so."""
 
@@ -78,7 +97,7 @@ class Acl(NamedTuple):
 
 
 class Certificates:
-    """Files in a folder: two authorities, the broker's certificate, one of another host, one of a client."""
+    """Files in a folder: two authorities, certificates of the broker, of another host, of a client; expired ones."""
 
     def __init__(self, folder: Path, client_name: str) -> None:
         ours, others = trustme.CA(), trustme.CA()
@@ -87,6 +106,9 @@ class Certificates:
         others.cert_pem.write_to_path(self.other_authority)
         self.broker = _written(ours.issue_cert("127.0.0.1"), folder / "broker.pem")
         self.other_host = _written(ours.issue_cert("elsewhere.invalid"), folder / "elsewhere.pem")
+        self.expired_broker = _written(ours.issue_cert("127.0.0.1", **EXPIRED), folder / "expired.pem")
+        expired = ours.issue_cert("client.invalid", common_name=client_name, **EXPIRED)
+        self.expired_client = _written(expired, folder / "expired-client.pem")
         client = ours.issue_cert("client.invalid", common_name=client_name)
         self.client = folder / "client.pem"
         self.client.write_bytes(b"".join(blob.bytes() for blob in client.cert_chain_pems))
@@ -226,6 +248,8 @@ def secured_kafka(folder: Path) -> Generator[SecuredKafka]:
         "ssl.principal.mapping.rules": "RULE:^CN=([^,]*).*$/$1/",
         "listener.name.elsewhere.ssl.keystore.type": "PEM",
         "listener.name.elsewhere.ssl.keystore.location": str(certificates.other_host),
+        "listener.name.expired.ssl.keystore.type": "PEM",
+        "listener.name.expired.ssl.keystore.location": str(certificates.expired_broker),
         "listener.name.certified.ssl.client.auth": "required",
     }
     for name, protocol in _LISTENERS.items():
