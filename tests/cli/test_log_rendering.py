@@ -9,30 +9,11 @@ from typer.testing import CliRunner
 
 from app.cli import build, log
 from app.cli.errors import CommandError, ExitCode
-from app.domain.journals.record_batch import MarkerType
 from app.domain.partition_log.content import Content, LogRecord
-from app.domain.partition_log.entries import entries_of, named
 from app.services.partition_log import PartitionLog
-from tests.domain.partition_log.logs import WrittenLog
+from tests.domain.partition_log.logs import WrittenLog, taken_over
 
 BOOTSTRAP = ("--bootstrap-server", "127.0.0.1:9092")
-
-
-def taken_over() -> PartitionLog:
-    written = WrittenLog()
-    written.data(7, epoch=5)
-    written.mark(7, MarkerType.ABORT, epoch=6)
-    written.data(7, epoch=7, records=2)
-    look = written.look()
-    return PartitionLog(
-        topic="t",
-        partition=0,
-        bounds=look.bounds,
-        start=0,
-        next_offset=look.next_offset,
-        is_at_end=True,
-        entries=named(entries_of(look), {7: "payments"}),
-    )
 
 
 def printed(monkeypatch: pytest.MonkeyPatch, found: PartitionLog, *arguments: str) -> str:
@@ -47,7 +28,7 @@ def printed(monkeypatch: pytest.MonkeyPatch, found: PartitionLog, *arguments: st
 
 
 def test_every_batch_is_a_line_with_its_producer_and_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = printed(monkeypatch, taken_over()).splitlines()
+    said = printed(monkeypatch, taken_over("t")).splitlines()
     assert said[0] == "t-0 has offsets 0 to 3; readers of committed data wait at 2, 2 offsets before the end"
     lines = [" ".join(line.split()) for line in said]
     assert lines[2].startswith("0 aborted 7 5 0 1 payments by the marker at 1")
@@ -56,19 +37,19 @@ def test_every_batch_is_a_line_with_its_producer_and_outcome(monkeypatch: pytest
 
 
 def test_json_is_the_whole_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = taken_over()
+    found = taken_over("t")
     assert msgspec.convert(orjson.loads(printed(monkeypatch, found, "--json")), PartitionLog) == found
 
 
 def test_what_is_not_known_and_where_to_go_on_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = msgspec.structs.replace(taken_over(), is_at_end=False, ids_note="nobody may read the journal")
+    found = msgspec.structs.replace(taken_over("t"), is_at_end=False, ids_note="nobody may read the journal")
     said = printed(monkeypatch, found)
     assert "nobody may read the journal" in said
     assert "more: --from 4" in said
 
 
 def test_record_cannot_draw_on_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = taken_over()
+    found = taken_over("t")
     value = Content(text="\x1b[2J\nhidden", size_bytes=11)
     record = LogRecord(offset=0, timestamp_ms=0, key=Content(text="[red]k", size_bytes=6), value=value)
     entries = (msgspec.structs.replace(found.entries[0], records=(record,)), *found.entries[1:])

@@ -23,6 +23,14 @@ async def epoch_of(database: Database) -> str:
     return epoch
 
 
+async def answers(database: Database) -> bool:
+    try:
+        await database.ping()
+    except UnavailableError:
+        return False
+    return True
+
+
 @pytest.mark.parametrize(
     "url",
     [
@@ -86,14 +94,7 @@ async def test_postgres_goes_and_comes_back_and_the_sentence_says_which_and_how_
             assert time.monotonic() - begun < 8
             postgres.restart()
 
-            async def answers() -> bool:
-                try:
-                    await database.ping()
-                except UnavailableError:
-                    return False
-                return True
-
-            await wait_for_async(answers, 10.0, "the pool finds the new server")
+            await wait_for_async(lambda: answers(database), 10.0, "the pool finds the new server")
             assert await epoch_of(database) == before, "a crash is not a restore"
             async with plane.uow() as uow:
                 assert (await uow.pipelines.get("flights")).current_revision == 1
@@ -129,13 +130,6 @@ async def test_a_frozen_postgres_is_given_up_in_time(monkeypatch: pytest.MonkeyP
             finally:
                 postgres.resume()
 
-            async def answers() -> bool:
-                try:
-                    await database.ping()
-                except UnavailableError:
-                    return False
-                return True
-
-            await wait_for_async(answers, 15.0, "the pool works again after the thaw")
+            await wait_for_async(lambda: answers(database), 15.0, "the pool works again after the thaw")
         finally:
             await database.close()

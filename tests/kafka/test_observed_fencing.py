@@ -13,17 +13,14 @@ from app.db.database import Database
 from app.domain.clusters.cluster import Cluster
 from app.domain.fencing_events.fencing_event import Cause
 from app.domain.fencing_events.record import FencingFilter
-from app.domain.observing.live_cluster import JOURNALS
 from app.embedded.kafka import KafkaCluster
-from app.fold_files import FoldFiles
-from app.kafka.journal_tail import KafkaJournals
 from app.loops.fencing_recorder import FencingRecorder
-from app.loops.observer import Observer
 from app.ports.clock import SystemClock
 from app.services.observing.observations import Observations
 from tests.support.brokers import TEST_BROKER_SETTINGS
 from tests.support.journal_recording import VERSIONS, Stage, Version, play
 from tests.support.waiting import wait_for_async
+from tests.support.watched import observer_of
 
 # taken-0 was taken over and then restarted with nothing open; late-0 timed out. Nothing else is of the kind: not the
 # epochs of the KIP-890 client, not the aborts of loop-0.
@@ -43,15 +40,7 @@ class Watching:
         self.observations = Observations(is_on=True)
         clock = SystemClock()
         self.recorder = FencingRecorder(unit_of_work=database.unit_of_work, clock=clock, where=str(folder))
-        self.observer = Observer(
-            unit_of_work=database.unit_of_work,
-            journals=KafkaJournals(environment={}, secrets_dir=None, topics=JOURNALS),
-            store=FoldFiles(folder, groups=()),
-            observations=self.observations,
-            on_steps=self.recorder.take,
-            clock=clock,
-            where=str(folder),
-        )
+        self.observer = observer_of(database, folder, self.observations, on_steps=self.recorder.take)
 
     async def has_seen(self, transactional_id: str) -> bool:
         return transactional_id in self.observations.of("prod").transactions

@@ -10,20 +10,16 @@ import pytest
 from app.db.database import Database
 from app.domain.fencing_events.fencing_event import Cause
 from app.domain.fencing_events.record import FencingFilter, FencingRecord
-from app.domain.observing.live_cluster import JOURNALS
 from app.domain.observing.snapshot import Phase
 from app.embedded.kafka import KafkaCluster
-from app.fold_files import FoldFiles
-from app.kafka.journal_tail import KafkaJournals
 from app.loops.fencing_recorder import FencingRecorder
-from app.loops.observer import Observer
 from app.ports.clock import SystemClock
 from app.services.observing.observations import Observations
 from tests.conftest import MakeTopic
 from tests.kafka.test_raw_fetch import produce
 from tests.support.topics import unique_name
 from tests.support.waiting import wait_for_async
-from tests.support.watched import cluster_at
+from tests.support.watched import cluster_at, observer_of
 
 _TIMEOUT_S = 30.0
 
@@ -34,15 +30,7 @@ async def test_takeover_of_a_stranger_is_a_fencing_event_and_its_commits_are_non
 ) -> None:
     observations, clock = Observations(is_on=True), SystemClock()
     recorder = FencingRecorder(unit_of_work=database.unit_of_work, clock=clock, where="here")
-    observer = Observer(
-        unit_of_work=database.unit_of_work,
-        journals=KafkaJournals(environment={}, secrets_dir=None, topics=JOURNALS),
-        store=FoldFiles(tmp_path, groups=()),
-        observations=observations,
-        clock=clock,
-        where="here",
-        on_steps=recorder.take,
-    )
+    observer = observer_of(database, tmp_path, observations, on_steps=recorder.take)
     async with database.unit_of_work() as uow:
         await uow.clusters.add(cluster_at(kafka.bootstrap_servers, kafka.cluster_id))
         await uow.commit()

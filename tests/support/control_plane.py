@@ -22,6 +22,8 @@ from app.domain.pipelines.revision import definition_sha256
 from app.domain.runs.instance import InstanceState
 from app.domain.runs.run import Run
 from app.domain.runs.task import Counters, PartitionProgress, TaskState
+from app.ports.brokers import Brokers
+from app.services.defining import clusters
 from app.services.fencing_events import record_cases
 from app.services.running import heartbeats, instances
 from app.services.running.run_endings import begin_run
@@ -77,6 +79,23 @@ class ControlPlane:
         )
         async with self.uow() as uow:
             await uow.clusters.add(cluster)
+            await uow.commit()
+        return cluster
+
+    async def registered(self, brokers: Brokers, bootstrap_servers: str, *, name: str = "real") -> Cluster:
+        """A cluster that its brokers were asked about, as an administrator registers it."""
+        async with self.uow() as uow:
+            cluster = await clusters.register_cluster(
+                uow,
+                brokers,
+                name=name,
+                bootstrap_servers=bootstrap_servers,
+                client_config={},
+                allowed_addresses=(),
+                by=ANNA,
+                why=None,
+                now=self.now,
+            )
             await uow.commit()
         return cluster
 

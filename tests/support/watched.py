@@ -7,7 +7,9 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+from app.db.database import Database
 from app.domain.clusters.cluster import Cluster
 from app.domain.observing.live_cluster import JOURNALS
 from app.domain.observing.snapshot import Phase, Snapshot
@@ -15,7 +17,10 @@ from app.embedded.kafka import KafkaCluster
 from app.fold_files import FoldFiles
 from app.kafka.journal_tail import KafkaJournals
 from app.loops.cluster_observer import ClusterObserver
+from app.loops.observer import Observer
+from app.ports.clock import SystemClock
 from app.ports.journals import FoldStore, Journals
+from app.services.observing.observations import Observations
 from tests.support.waiting import wait_for
 
 DEADLINE_S = 60.0
@@ -83,3 +88,16 @@ def watching(kafka: KafkaCluster, folder: Path, *, save_every_s: float = 60.0) -
         yield watched
     finally:
         assert watched.observer.stop(timeout_s=30)
+
+
+def observer_of(database: Database, folder: Path, observations: Observations, **more: Any) -> Observer:
+    """A server's observer, as app/main/server.py puts it together."""
+    return Observer(
+        unit_of_work=database.unit_of_work,
+        journals=KafkaJournals(environment={}, secrets_dir=None, topics=JOURNALS),
+        store=FoldFiles(folder, groups=()),
+        observations=observations,
+        clock=SystemClock(),
+        where=str(folder),
+        **more,
+    )

@@ -135,18 +135,7 @@ class SqlFencing:
                 "producer_epoch": key.producer_epoch,
             },
         )
-        if row is None:
-            return FencingPlace()
-        return FencingPlace(
-            pipeline=row.pipeline,
-            group_id=row.group_id,
-            run_id=row.run_id,
-            ordinal=row.ordinal,
-            lease=row.lease,
-            task=row.task,
-            attempt=row.attempt,
-            host=row.host,
-        )
+        return FencingPlace() if row is None else _place(row)
 
 
 def _matching(wanted: FencingFilter) -> list[sa.ColumnElement[bool]]:
@@ -191,6 +180,20 @@ def _key(row: sa.Row[Any]) -> FencingKey:
     )
 
 
+def _place(row: sa.Row[Any]) -> FencingPlace:
+    """Without the partitions, which only what is kept has."""
+    return FencingPlace(
+        pipeline=row.pipeline,
+        group_id=row.group_id,
+        run_id=row.run_id,
+        ordinal=row.ordinal,
+        lease=row.lease,
+        task=row.task,
+        attempt=row.attempt,
+        host=row.host,
+    )
+
+
 def _evidence(row: sa.Row[Any]) -> tuple[Evidence, ...]:
     return msgspec.convert(row.evidence, tuple[Evidence, ...])
 
@@ -199,17 +202,7 @@ def _record(row: sa.Row[Any]) -> FencingRecord:
     return FencingRecord(
         id=row.id,
         event=FencingEvent(key=_key(row), verdict=msgspec.convert(row.verdict, Verdict), evidence=_evidence(row)),
-        place=FencingPlace(
-            pipeline=row.pipeline,
-            group_id=row.group_id,
-            run_id=row.run_id,
-            ordinal=row.ordinal,
-            lease=row.lease,
-            task=row.task,
-            attempt=row.attempt,
-            host=row.host,
-            partitions=tuple(row.partitions),
-        ),
+        place=msgspec.structs.replace(_place(row), partitions=tuple(row.partitions)),
         corrections=msgspec.convert(row.corrections, tuple[Correction, ...]),
         told_at=row.told_at,
         changed_at=row.changed_at,

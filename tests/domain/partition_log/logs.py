@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from app.domain.journals.record_batch import MarkerType, RecordBatch
-from app.domain.partition_log.entries import EntryState
+from app.domain.partition_log.entries import EntryState, entries_of, named
 from app.domain.partition_log.look import AbortedTransaction, LogBounds, Look
+from app.services.partition_log import PartitionLog
 from tests.domain.journals.batches import batch_of, marker
 
 
@@ -72,3 +73,21 @@ class WrittenLog:
             ),
             decided_until=decided_until,
         )
+
+
+def taken_over(topic: str) -> PartitionLog:
+    """A producer's batch, the marker of its takeover, and two records of the one who took its id; the last are open."""
+    written = WrittenLog()
+    written.data(7, epoch=5)
+    written.mark(7, MarkerType.ABORT, epoch=6)
+    written.data(7, epoch=7, records=2)
+    look = written.look()
+    return PartitionLog(
+        topic=topic,
+        partition=0,
+        bounds=look.bounds,
+        start=0,
+        next_offset=look.next_offset,
+        is_at_end=True,
+        entries=named(entries_of(look), {7: "payments"}),
+    )

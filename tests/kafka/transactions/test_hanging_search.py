@@ -18,15 +18,11 @@ from app.domain.hanging.hanging_transaction import Ending, HangingTransaction
 from app.domain.hanging.pending import PendingHold
 from app.domain.hanging.record import HangingRecord
 from app.domain.hanging.report import SearchReport
-from app.domain.observing.live_cluster import JOURNALS
 from app.domain.observing.snapshot import Phase
 from app.domain.stuck.facts import PartitionFacts
-from app.fold_files import FoldFiles
-from app.kafka.journal_tail import KafkaJournals
 from app.kafka.transactions.looking import look_at_holders
 from app.kafka.transactions.searching import KafkaSearch, SearchClient
 from app.loops.hanging_search import HangingSearch
-from app.loops.observer import Observer
 from app.ports.brokers import TopicPartition
 from app.ports.clock import SystemClock
 from app.services import hanging
@@ -38,6 +34,7 @@ from tests.support.kafka_clients import Writer
 from tests.support.kafka_tools import run_tool
 from tests.support.topics import unique_name
 from tests.support.waiting import wait_for_async
+from tests.support.watched import observer_of
 
 SEARCH = KafkaSearch(environment={}, secrets_dir=None)
 _WITHIN_S = 30.0
@@ -50,14 +47,7 @@ class Server:
         self.database = database
         self.observations = Observations(is_on=True)
         clock = SystemClock()
-        self.observer = Observer(
-            unit_of_work=database.unit_of_work,
-            journals=KafkaJournals(environment={}, secrets_dir=None, topics=JOURNALS),
-            store=FoldFiles(folder, groups=()),
-            observations=self.observations,
-            clock=clock,
-            where=str(folder),
-        )
+        self.observer = observer_of(database, folder, self.observations)
         self.search = HangingSearch(
             unit_of_work=database.unit_of_work,
             brokers=SEARCH,

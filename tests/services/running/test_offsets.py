@@ -13,7 +13,6 @@ from app.domain.runs.offset_reset import OffsetChange, OffsetTarget, OffsetTarge
 from app.embedded.kafka import KafkaCluster
 from app.kafka.admin import KafkaBrokers
 from app.ports import brokers
-from app.services.defining import clusters
 from app.services.running import offsets
 from tests.conftest import MakeTopic
 from tests.support.control_plane import ANNA, ControlPlane
@@ -35,19 +34,7 @@ async def source(plane: ControlPlane, kafka: KafkaCluster, make_topic: MakeTopic
     producer.flush(10)
     connection = {"bootstrap.servers": kafka.bootstrap_servers}
     await BROKERS.alter_offsets(connection, group, {brokers.TopicPartition(topic, 0): 4})
-    async with plane.uow() as uow:
-        await clusters.register_cluster(
-            uow,
-            BROKERS,
-            name="real",
-            bootstrap_servers=kafka.bootstrap_servers,
-            client_config={},
-            allowed_addresses=(),
-            by=ANNA,
-            why=None,
-            now=plane.now,
-        )
-        await uow.commit()
+    await plane.registered(BROKERS, kafka.bootstrap_servers)
     await plane.pipeline(cluster="real", source_topics=(topic,), group_id=group)
     return topic
 

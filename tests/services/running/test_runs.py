@@ -15,7 +15,7 @@ from app.domain.runs.run import DesiredRunState, Run, RunState
 from app.domain.runs.task import OutcomeKind
 from app.embedded.kafka import KafkaCluster
 from app.kafka.admin import KafkaBrokers
-from app.services.defining import clusters, pipelines
+from app.services.defining import pipelines
 from app.services.running import runs
 from tests.conftest import MakeTopic
 from tests.support.control_plane import ANNA, ControlPlane, definition, task_heartbeat
@@ -49,19 +49,7 @@ async def on_broker(
 ) -> ControlPlane:
     """A pipeline `flights` whose topics are on the real broker, made by the services themselves."""
     source, sink = make_topic(partitions=4), make_topic(partitions=1)
-    async with plane.uow() as uow:
-        await clusters.register_cluster(
-            uow,
-            brokers,
-            name="real",
-            bootstrap_servers=kafka.bootstrap_servers,
-            client_config={},
-            allowed_addresses=(),
-            by=ANNA,
-            why=None,
-            now=plane.now,
-        )
-        await uow.commit()
+    await plane.registered(brokers, kafka.bootstrap_servers)
     async with plane.uow() as uow:
         await pipelines.create_pipeline(
             uow,

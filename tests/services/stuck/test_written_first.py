@@ -7,7 +7,6 @@ from typing import Any, cast
 import pytest
 
 from app.domain.access import Principal, Role
-from app.domain.clusters.cluster import Cluster
 from app.domain.command import Command
 from app.domain.errors import BrokerUnreachableError, OutcomeUnknownError
 from app.domain.stuck.diagnosis import Verdict
@@ -16,7 +15,7 @@ from app.ports.transactions import FencedProducer, TransactionBrokers
 from app.services.access import command_log
 from app.services.stuck import operating
 from app.services.stuck.ending import Ended, Fenced
-from tests.support.control_plane import CLUSTER, KAFKA_CLUSTER_ID, ControlPlane, PlaneClock
+from tests.support.control_plane import CLUSTER, ControlPlane, PlaneClock
 
 OLIVIA = Principal(name="olivia", role=Role.OPERATOR)
 KNOWN = KnownTransaction("tx", 1, "Ongoing", 7, 3, 600_000, 0, frozenset({("orders", 0)}))
@@ -59,17 +58,7 @@ class DeafAfterTheAct:
 
 @pytest.fixture
 async def registered(plane: ControlPlane) -> ControlPlane:
-    async with plane.uow() as uow:
-        await uow.clusters.add(
-            Cluster(
-                name=CLUSTER,
-                kafka_cluster_id=KAFKA_CLUSTER_ID,
-                bootstrap_servers="127.0.0.1:1",
-                created_at=plane.now,
-                created_by="anna",
-            )
-        )
-        await uow.commit()
+    await plane.cluster()
     return plane
 
 

@@ -19,36 +19,19 @@ from app.domain.access import Role
 from app.domain.errors import InvalidError
 from app.domain.journals.record_batch import MarkerType
 from app.domain.partition_log.content import Content, LogRecord
-from app.domain.partition_log.entries import EntryState, entries_of, named
+from app.domain.partition_log.entries import EntryState
 from app.domain.partition_log.look import Look
 from app.ports.brokers import Brokers, TopicPartition, TransactionalIds
 from app.services.partition_log import PartitionLog
 from app.web.application import create_users_app
 from app.web.dependencies import Wiring
 from app.web.pages.frame import display, screen
-from tests.domain.partition_log.logs import WrittenLog
+from tests.domain.partition_log.logs import WrittenLog, taken_over
 from tests.support.event_streams import streamed
 from tests.support.fencing import register
 from tests.support.topics import unique_name
 from tests.support.wiring import client_of, settings_for_test, token_of, wired
 from tests.web.pages.samples import NOW
-
-
-def look() -> PartitionLog:
-    written = WrittenLog()
-    written.data(7, epoch=5)
-    written.mark(7, MarkerType.ABORT, epoch=6)
-    written.data(7, epoch=7, records=2)
-    found = written.look()
-    return PartitionLog(
-        topic="flights",
-        partition=0,
-        bounds=found.bounds,
-        start=0,
-        next_offset=found.next_offset,
-        is_at_end=True,
-        entries=named(entries_of(found), {7: "payments"}),
-    )
 
 
 def shown(found: PartitionLog | None, *, role: Role = Role.OPERATOR, **more: Any) -> str:
@@ -114,26 +97,29 @@ async def page_of(wiring: Wiring, role: Role, **query: str) -> httpx.Response:
 
 @pytest.mark.parametrize("state", [state for state in EntryState if state is not EntryState.MARKER])
 def test_every_state_of_a_batch_is_a_colour_and_a_word(state: EntryState) -> None:
-    found = look()
+    found = taken_over("flights")
     entries = (msgspec.structs.replace(found.entries[0], state=state),)
     html = shown(msgspec.structs.replace(found, entries=entries))
     assert f">{state.value}</span>" in html
 
 
 def test_marker_points_at_what_it_decides_and_back() -> None:
-    html = shown(look())
+    html = shown(taken_over("flights"))
     assert 'id="at-1" class="is-marker" data-lights="7"' in html
     assert 'decides 1 record from <a href="#at-0">0</a>' in html
     assert 'by the marker at <a href="#at-1">1</a>' in html
 
 
 def test_jumps_lead_to_the_first_open_transaction_and_the_last_abort() -> None:
-    html = shown(look())
+    html = shown(taken_over("flights"))
     assert "/clusters/demo/log/flights/0?from=lso&amp;limit=50" in html
     assert 'href="#at-1">Last abort here' in html
     assert "First open" not in shown(
         msgspec.structs.replace(
-            look(), bounds=msgspec.structs.replace(look().bounds, last_stable_offset=look().bounds.high_watermark)
+            taken_over("flights"),
+            bounds=msgspec.structs.replace(
+                taken_over("flights").bounds, last_stable_offset=taken_over("flights").bounds.high_watermark
+            ),
         )
     )
 
@@ -145,7 +131,7 @@ def test_records_are_text_whatever_is_in_them() -> None:
         key=Content(text="<img src=x onerror=alert(1)>", size_bytes=28),
         value=Content(text="/w==", is_base64=True, size_bytes=9_999, is_cut=True),
     )
-    found = look()
+    found = taken_over("flights")
     entries = (msgspec.structs.replace(found.entries[0], records=(record,), transactional_id="<b>"),)
     html = shown(msgspec.structs.replace(found, entries=entries), keys=True, values=True)
     assert "<img" not in html
@@ -210,6 +196,6 @@ def test_empty_partition_says_what_would_appear() -> None:
 
 @pytest.mark.parametrize("timestamp_ms", [None, -1, 2**62])
 def test_time_that_no_calendar_has_is_a_dash(timestamp_ms: int | None) -> None:
-    found = look()
+    found = taken_over("flights")
     entries = (msgspec.structs.replace(found.entries[0], timestamp_ms=timestamp_ms),)
     assert "<time" not in shown(msgspec.structs.replace(found, entries=entries))
