@@ -13,6 +13,9 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from app.domain.access import Principal, Role
+from app.domain.journals.group_records import ClassicGroup
+from app.domain.journals.live_groups import LiveGroup
+from app.domain.observing.snapshot import Phase
 from app.domain.stuck.diagnosis import explain_topic
 from app.domain.stuck.ending import plan_fence
 from app.domain.transactions.mapping import PartitionMapping
@@ -20,8 +23,13 @@ from app.web.pages import stuck
 from app.web.pages.frame import screen
 from app.web.pages.frame.assets import STATIC_DIR
 from app.web.pages.frame.charts import chart_of
+from app.web.pages.frame.reading import reading_of
+from app.web.pages.frame.timeline import Point, Track, timeline_of
+from app.web.pages.frame.tracks import mark_of
+from app.web.pages.groups import row_of
 from tests.domain.stuck.answers import ID, asked, held, known
 from tests.support.browser import NARROW, WIDE, assert_fits, chromium
+from tests.support.observing import cluster
 from tests.web.pages import samples
 from tests.web.pages.samples import NOW, run
 from tests.web.pages.test_rendering import may_as
@@ -118,7 +126,42 @@ def plan_page() -> str:
     return rendered("stuck/plan", context)
 
 
-PAGES = {"pipeline": pipeline_page, "run": run_page, "stuck": lambda: stuck_page(LONG), "plan": plan_page}
+def group_page() -> str:
+    """One that is fenced at this moment, at the end of its line of time."""
+    live = LiveGroup("", classic=ClassicGroup("consumer", 17))
+    now_ms = int(NOW.timestamp() * 1000)
+    made = cluster()
+    made.enter(made.groups.topic, Phase.LIVE, now_ms=now_ms)
+    snapshot = made.snapshot(now_ms=now_ms)
+    line = samples.fencing_line()
+    verdict = msgspec.structs.replace(line.record.event.verdict, at_ms=now_ms)
+    record = msgspec.structs.replace(line.record, event=msgspec.structs.replace(line.record.event, verdict=verdict))
+    generations = [Point(samples.ago(60 * number), str(17 - number), "members 1") for number in range(3)]
+    context: dict[str, Any] = {
+        "cluster": "demo",
+        "name": LONG,
+        "reading": reading_of(snapshot, snapshot.group_journal, now=NOW),
+        "row": {**row_of(live), "group": LONG},
+        "protocol": "range",
+        "leader": "",
+        "members": (),
+        "offsets": [],
+        "rebalances": [],
+        "offsets_aborted": 0,
+        "is_from_journal": True,
+        "fencings": [msgspec.structs.replace(line, record=record)],
+        "timeline": timeline_of("epochs", [Track(LONG, generations, [mark_of(record)], "/groups")], now=NOW),
+    }
+    return rendered("groups/detail", context, path="/groups")
+
+
+PAGES = {
+    "pipeline": pipeline_page,
+    "group": group_page,
+    "run": run_page,
+    "stuck": lambda: stuck_page(LONG),
+    "plan": plan_page,
+}
 
 
 @pytest.fixture(scope="module")
@@ -146,6 +189,20 @@ def shown(page: Page, html: str, folder: Path, *, viewport: dict[str, int]) -> P
 def test_the_longest_names_make_no_page_wider_than_its_window(page: Page, tmp_path: Path, name: str) -> None:
     for viewport in (NARROW, TABLET, WIDE):
         assert_fits(shown(page, PAGES[name](), tmp_path, viewport=viewport), what=name)
+
+
+def test_a_finger_that_is_near_a_fencing_on_the_line_of_time_is_led_to_its_event(page: Page, tmp_path: Path) -> None:
+    phone = shown(page, group_page(), tmp_path, viewport=NARROW)
+    mark = phone.locator(".timeline a[href^='/fencing/']")
+    mark.scroll_into_view_if_needed()
+    box = mark.locator("circle").last.bounding_box()
+    assert box is not None
+    beside: str = phone.evaluate(
+        "([x, y]) => document.elementFromPoint(x, y)?.closest('a')?.getAttribute('href')",
+        [box["x"] + box["width"] / 2 - 12, box["y"] + box["height"] / 2],
+    )
+    assert beside == mark.get_attribute("href")
+    expect(phone.locator("#fencing tbody tr")).to_have_count(1)
 
 
 def test_on_a_phone_the_answer_is_on_the_first_screen_and_the_question_opens_on_demand(
