@@ -51,6 +51,8 @@ ROWS = (
         "added_by_ids_mb",
         "MB",
     ),
+    Row("the same at the worst moment", "at most 200 MB", "server_memory", "added_at_the_peak_mb", "MB"),
+    Row("the same of ids without a takeover", "", "server_memory", "without_takeovers.added_by_ids_mb", "MB"),
     Row(
         "append to a reader of snapshots, 99th percentile, of every id",
         "",
