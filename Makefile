@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 UV := $(or $(shell command -v uv 2>/dev/null),$(CURDIR)/build/uv/bin/uv)
 export UV_PROJECT_ENVIRONMENT := $(VENV)
 
-.PHONY: help setup demo serve test test-all lint format lock bench doctor clean
+.PHONY: help setup demo serve test test-all lint format pictures lock bench doctor clean
 
 help: ## List the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -61,6 +61,9 @@ format: $(STAMP) ## Let ruff write the files as it likes them
 
 bench: $(STAMP) ## The identity loop inside a Spark task, records per second
 	$(BIN)/python -m bench.identity_loop
+
+pictures: $(STAMP) ## The pictures of the documents, anew, of what real pipelines and brokers do
+	FENCELINE_TEST_SCREENSHOTS=docs/images $(BIN)/pytest -q -p no:cacheprovider tests/browser/test_story.py tests/browser/test_stuck.py::test_a_producer_left_open_is_named_and_fenced
 
 lock: | $(UV) ## Resolve the dependencies anew (hashes, no registry host in the files)
 	$(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml --group dev -o requirements/dev.lock
