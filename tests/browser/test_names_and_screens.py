@@ -164,6 +164,12 @@ PAGES = {
 }
 
 
+WIDEST_NAME = """
+() => Math.max(0, ...[...document.querySelectorAll(".table-wrap th[scope=row]")].map(
+  (head) => head.offsetWidth / head.closest(".table-wrap").clientWidth))
+"""
+
+
 @pytest.fixture(scope="module")
 def browser() -> Generator[Browser]:
     with chromium() as found:
@@ -189,6 +195,8 @@ def shown(page: Page, html: str, folder: Path, *, viewport: dict[str, int]) -> P
 def test_the_longest_names_make_no_page_wider_than_its_window(page: Page, tmp_path: Path, name: str) -> None:
     for viewport in (NARROW, TABLET, WIDE):
         assert_fits(shown(page, PAGES[name](), tmp_path, viewport=viewport), what=name)
+    # Nor does whose row it is push the other columns out of sight.
+    assert page.evaluate(WIDEST_NAME) < 0.4
 
 
 def test_a_finger_that_is_near_a_fencing_on_the_line_of_time_is_led_to_its_event(page: Page, tmp_path: Path) -> None:
