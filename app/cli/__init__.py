@@ -21,6 +21,7 @@ _COMMANDS = {
     "groups": "transactions.groups:groups",
     "fencing": "transactions.fencing:fencing",
     "stuck": "transactions.stuck:stuck",
+    "conformance": "conformance:conformance",
     "fence": "transactions.ending:fence",
     "end": "transactions.ending:end",
     "webhooks": "webhooks:app",

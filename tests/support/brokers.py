@@ -3,6 +3,8 @@
 TEST_BROKER_SETTINGS = {
     # Who looks for timed-out transactions; 10 s by default.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+    # How often the log cleaner looks for something to compact; 15 s by default.
+    "log.cleaner.backoff.ms": "1000",
     # `__transaction_state` keeps its 50 partitions: decoders hash with that number.
     "offsets.topic.num.partitions": "10",
     # In classic groups a client asks for its session; in those of KIP-848 and of Streams the broker says it (45 s by

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
@@ -11,12 +10,11 @@ from confluent_kafka import Producer
 from kafka.protocol.metadata.find_coordinator import (  # pyright: ignore[reportMissingTypeStubs]
     FindCoordinatorRequest,
 )
-from kafka.protocol.producer.produce import ProduceRequest  # pyright: ignore[reportMissingTypeStubs]
 from kafka.protocol.producer.transaction import TxnOffsetCommitRequest  # pyright: ignore[reportMissingTypeStubs]
-from kafka.record.default_records import DefaultRecordBatchBuilder  # pyright: ignore[reportMissingTypeStubs]
 
 from app.domain.stuck.facts import KnownTransaction
 from app.kafka.attempt import Attempt
+from app.kafka.conformance.repeating import produce_request
 from app.kafka.transactions.client import TransactionClient
 from app.ports.brokers import TopicPartition
 from tests.support.kafka_clients import QUIET, initialise
@@ -24,8 +22,6 @@ from tests.support.kafka_clients import QUIET, initialise
 UNVERIFIED = {"transaction.partition.verification.enable": "false"}
 """The setting of a broker that takes such records, as all did before 3.6."""
 _DEADLINE_S = 20.0
-_Produce: Any = ProduceRequest
-_Builder: Any = DefaultRecordBatchBuilder
 _Find: Any = FindCoordinatorRequest
 _CommitOffsets: Any = TxnOffsetCommitRequest
 
@@ -33,7 +29,15 @@ _CommitOffsets: Any = TxnOffsetCommitRequest
 def make_hanging(bootstrap_servers: str, at: TopicPartition, transactional_id: str, *, records: int = 3) -> None:
     """Commit a record under the id, then send more at its producer id and epoch, as a delayed request would."""
     with _after_commit(bootstrap_servers, at, transactional_id) as (client, known):
-        answer = client.send(_late(at, known, base_sequence=1, records=records), client.leaders([at])[at])
+        late = produce_request(
+            at,
+            [b"late"] * records,
+            transactional_id=known.transactional_id,
+            producer_id=known.producer_id,
+            producer_epoch=known.producer_epoch,
+            base_sequence=1,
+        )
+        answer = client.send(late, client.leaders([at])[at])
     (part,) = answer.responses[0].partition_responses
     assert part.error_code == 0, part
 
@@ -83,35 +87,6 @@ def _late_offset(at: TopicPartition, known: KnownTransaction, group: str, offset
         topics=[topic(name=at.topic, partitions=[part])],
         min_version=3,
         max_version=3,
-    )
-
-
-def _late(at: TopicPartition, known: KnownTransaction, *, base_sequence: int, records: int) -> Any:
-    builder = _Builder(
-        magic=2,
-        compression_type=0,
-        is_transactional=True,
-        producer_id=known.producer_id,
-        producer_epoch=known.producer_epoch,
-        base_sequence=base_sequence,
-        batch_size=2**20,
-    )
-    for offset in range(records):
-        builder.append(offset, timestamp=time.time_ns() // 1_000_000, key=None, value=b"late", headers=[])
-    topic = _Produce.TopicProduceData
-    # Version 8 is of a client without KIP-890: it adds no partition to a transaction by itself.
-    return _Produce(
-        transactional_id=known.transactional_id,
-        acks=-1,
-        timeout_ms=10_000,
-        topic_data=[
-            topic(
-                name=at.topic,
-                partition_data=[topic.PartitionProduceData(index=at.partition, records=bytes(builder.build()))],
-            )
-        ],
-        min_version=8,
-        max_version=8,
     )
 
 

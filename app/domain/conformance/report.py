@@ -1,0 +1,128 @@
+"""What a cluster was seen to keep of Kafka's transactional promises: the report that an operator hands on.
+
+The JSON of `fenceline conformance --json` is `Report`; docs/conformance.schema.json is its schema. Within one
+`schema_version` fields are added, and never taken away or given another meaning.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+
+SCHEMA_VERSION = 1
+
+
+class Promise(StrEnum):
+    """The five promises of the proposal that Kafka's transactions began with, and what it says around them."""
+
+    ATOMICITY = "atomicity"
+    DURABILITY = "durability"
+    ORDERING = "ordering"
+    INTERLEAVING = "interleaving"
+    NO_DUPLICATES = "no_duplicates"
+    FAILURES = "failures"
+    FENCING = "fencing"
+    COMPACTION = "compaction"
+
+
+class Verdict(StrEnum):
+    """What a check came to.
+
+    kept: it was done and seen. broken: the opposite was seen. at_risk: the cluster's settings allow it to be broken.
+    not_shown: it cannot be seen from outside, or did not happen in time. not_checked: it could not be tried.
+    """
+
+    KEPT = "kept"
+    BROKEN = "broken"
+    AT_RISK = "at_risk"
+    NOT_SHOWN = "not_shown"
+    NOT_CHECKED = "not_checked"
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """A verdict and the sentence that says what was seen, or why nothing was."""
+
+    verdict: Verdict
+    said: str
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """One check. `check` is its name, which stays; `claim` is what it holds against the cluster."""
+
+    check: str
+    promise: Promise
+    claim: str
+    verdict: Verdict
+    said: str
+    took_s: float
+
+
+class Broker(msgspec.Struct, frozen=True, kw_only=True):
+    """version: by the API versions that it offers, such as `4.3`; None: it did not say."""
+
+    id: int
+    version: str | None
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """A setting that matters for transactions. values: one where all brokers have the same; empty: none told it."""
+
+    name: str
+    values: tuple[str, ...]
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that was seen in one run.
+
+    client: librdkafka, by which the checks were made. features: their finalized levels, such as transaction.version.
+    replication_factor: of the topics that were made. left_behind: topics and groups that could not be deleted.
+    is_complete: False where the run was stopped before its end.
+    """
+
+    at: datetime
+    fenceline_version: str
+    client_version: str
+    bootstrap_servers: str
+    cluster_id: str
+    brokers: tuple[Broker, ...]
+    features: dict[str, int]
+    settings: tuple[Setting, ...]
+    replication_factor: int
+    results: tuple[Result, ...]
+    left_behind: tuple[str, ...]
+    is_complete: bool
+    schema_version: int = SCHEMA_VERSION
+
+
+def kept(said: str) -> Finding:
+    return Finding(Verdict.KEPT, said)
+
+
+def broken(said: str) -> Finding:
+    return Finding(Verdict.BROKEN, said)
+
+
+def at_risk(said: str) -> Finding:
+    return Finding(Verdict.AT_RISK, said)
+
+
+def not_shown(said: str) -> Finding:
+    return Finding(Verdict.NOT_SHOWN, said)
+
+
+def not_checked(said: str) -> Finding:
+    return Finding(Verdict.NOT_CHECKED, said)
+
+
+def summary(results: Sequence[Result]) -> str:
+    """`9 kept, 1 at risk, 2 not shown`: every verdict that occurs, in their order."""
+    counts = Counter(one.verdict for one in results)
+    return ", ".join(f"{counts[verdict]} {words(verdict)}" for verdict in Verdict if counts[verdict])
+
+
+def words(verdict: Verdict) -> str:
+    return verdict.replace("_", " ")

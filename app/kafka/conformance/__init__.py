@@ -1,0 +1,1 @@
+"""Checks of Kafka's transactional promises on a real cluster, made from outside with ordinary clients."""

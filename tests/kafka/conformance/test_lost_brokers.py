@@ -1,0 +1,74 @@
+"""What no client can see from outside: transactions outlive the broker that took and coordinates them."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import pytest
+from confluent_kafka import KafkaException
+
+from app.domain.conformance.comparing import judge
+from app.domain.conformance.report import Verdict
+from app.domain.journals.transaction_state import TOPIC as TRANSACTION_STATE
+from app.domain.transactions.transactional_id import transaction_log_partition
+from app.embedded.kafka import KafkaCluster
+from app.kafka.conformance.bench import Bench, Place
+from app.kafka.conformance.clients import Writer
+from tests.support.topics import unique_name
+from tests.support.waiting import wait_for
+
+pytestmark = [pytest.mark.slow]
+_MOVED_WITHIN_S = 60.0
+
+
+@pytest.fixture
+def bench(kafka_cluster3: KafkaCluster) -> Generator[Bench]:
+    place = Place(
+        {"bootstrap.servers": kafka_cluster3.bootstrap_servers},
+        prefix=unique_name("lost-brokers"),
+        replication_factor=3,
+        brokers={},
+        patience_s=_MOVED_WITHIN_S,
+    )
+    with Bench(place, "durability") as made:
+        yield made
+        kafka_cluster3.wait_until_complete()
+    assert place.left_behind == []
+    place.close()
+
+
+def leader_of(bench: Bench, topic: str, partition: int) -> int:
+    return bench.place.admin.list_topics(topic, timeout=20).topics[topic].partitions[partition].leader
+
+
+def test_transactions_outlive_the_broker_that_coordinates_them(kafka_cluster3: KafkaCluster, bench: Bench) -> None:
+    # A partition for each broker, so that the coordinator also leads some of what was written.
+    topic = bench.topic(partitions=3, min_insync_replicas="2")
+    committed, still_open = bench.writer("committed"), bench.writer("open")
+    for writer, value in ((committed, "committed before"), (still_open, "committed after")):
+        writer.begin()
+        for partition in range(3):
+            writer.send(topic, value, partition=partition)
+    committed.commit()
+    coordinator = leader_of(bench, TRANSACTION_STATE, transaction_log_partition(still_open.transactional_id or ""))
+    assert coordinator in {leader_of(bench, topic, partition) for partition in range(3)}
+    broker = kafka_cluster3.broker(coordinator)
+    broker.kill()
+    try:
+        wait_for(lambda: is_committed(still_open), _MOVED_WITHIN_S, "the commit by the next coordinator")
+        seen = bench.reader(topic).read(6, within_s=_MOVED_WITHIN_S)
+    finally:
+        broker.restart()
+    expected = {partition: ["committed before", "committed after"] for partition in range(3)}
+    finding = judge(seen, expected, "all")
+    assert finding.verdict is Verdict.KEPT, finding.said
+
+
+def is_committed(writer: Writer) -> bool:
+    try:
+        writer.commit()
+    except KafkaException as error:
+        if not error.args[0].retriable():
+            raise
+        return False
+    return True
