@@ -11,6 +11,7 @@ from app.domain.journals.live_groups import GroupKind, GroupState
 from app.domain.observing.group_list import GroupQuery
 from app.domain.observing.transaction_list import Owner, TransactionQuery, TransactionSort
 from app.services.observing import groups, transactions
+from app.web.api.any_name import ANY_NAME
 from app.web.api.documented import refusals
 from app.web.api.paging import After, Limit
 from app.web.api.schemas.observing.groups import Group, GroupDetail, GroupList
@@ -89,7 +90,7 @@ async def list_transactions(
 
 
 # Not below /transactions: an id may be called like a command there.
-@router.get("/transactional-ids/{transactional_id:path}", responses=refusals(404))
+@router.get(f"/transactional-ids/{{transactional_id:{ANY_NAME}}}", responses=refusals(404))
 async def get_transaction(
     name: NameInPath, transactional_id: IdPath, uow: Uow, wiring: WiringDep, _: Annotated[Principal, may(Verb.VIEW)]
 ) -> TransactionDetail:
@@ -135,7 +136,7 @@ async def list_groups(
     )
 
 
-@router.get("/groups/{group:path}", responses=refusals(404))
+@router.get(f"/groups/{{group:{ANY_NAME}}}", responses=refusals(404))
 async def get_group(
     name: NameInPath, group: IdPath, uow: Uow, wiring: WiringDep, _: Annotated[Principal, may(Verb.VIEW)]
 ) -> GroupDetail:
