@@ -32,7 +32,7 @@ MAX_TASKS = 1_000
 MAX_NAME_LENGTH = 80
 MIN_EXECUTOR_MEMORY_MB = 450
 """Spark refuses to start an executor with less."""
-RESERVED_NAMES = frozenset({"new", "validate"})
+RESERVED_NAMES = frozenset({"new", "stream", "validate"})
 """Words that stand where a pipeline's name does in the addresses of pages and API."""
 
 _NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_-]{{0,{MAX_NAME_LENGTH - 1}}}", re.ASCII)

@@ -15,6 +15,8 @@ from app.domain.pipelines.pipeline import Problem
 from app.domain.webhooks.target import origin_of, problem_of_url
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
+RESERVED_NAMES = frozenset({"stream"})
+"""Words that stand where a webhook's name does in the addresses of pages."""
 MAX_WEBHOOKS = 50
 """Every alert is written down once for each of them."""
 MAX_SECRETS = 2
@@ -89,7 +91,10 @@ def check_webhook(
 ) -> list[Problem]:
     """Everything that is wrong with it, without asking anybody."""
     problems: list[Problem] = []
-    if not _NAME.fullmatch(name):
+    if name in RESERVED_NAMES:
+        message = f"`{name}` is a word of Fenceline's own addresses; choose another name"
+        problems.append(Problem(field="name", message=message))
+    elif not _NAME.fullmatch(name):
         problems.append(
             Problem(field="name", message="a webhook's name has 1 to 63 of a-z, 0-9 and -, and begins with a letter")
         )

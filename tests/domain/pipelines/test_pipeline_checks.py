@@ -80,7 +80,7 @@ def test_another_name_is_refused(name: str) -> None:
     assert "1 to 80 letters, digits" in problem.message
 
 
-@pytest.mark.parametrize("name", ["new", "validate"])
+@pytest.mark.parametrize("name", ["new", "stream", "validate"])
 def test_words_of_our_own_addresses_are_no_names(name: str) -> None:
     assert f"`{name}` is a word of Fenceline's own addresses" in only(problems(a_definition(), name=name)).message
 
