@@ -53,6 +53,16 @@ ROWS = (
     ),
     Row("the same at the worst moment", "at most 200 MB", "server_memory", "added_at_the_peak_mb", "MB"),
     Row("the same of ids without a takeover", "", "server_memory", "without_takeovers.added_by_ids_mb", "MB"),
+    *(
+        Row(f"append to DOM, {page}, {stage}, 99th percentile", wanted, "append_to_dom", f"{key}.{at}.p99_ms", "ms")
+        for page, key in (("list of ids", "list_of_ids"), ("one id", "one_id"))
+        for stage, at, wanted in (
+            ("append to tail", "append_to_tail", ""),
+            ("tail to stream", "tail_to_stream", ""),
+            ("stream to DOM", "stream_to_dom", ""),
+            ("all of it", "append_to_dom", "at most 250 ms"),
+        )
+    ),
     Row(
         "append to a reader of snapshots, 99th percentile, of every id",
         "",
