@@ -103,11 +103,12 @@ def measure(seconds: float) -> dict[str, object]:
             time.sleep(WARM_UP_S)
             for name, paths in _PAGES.items():
                 watched[name] = watch(server, browser, *paths, seconds)
-            written = int(load.communicate(timeout=60)[0])
+            written, committed = (int(count) for count in load.communicate(timeout=60)[0].split())
         appended = appended_ms(server.bootstrap_servers)
         tail = seen_at(server.stop().published, appended)
     figures: dict[str, object] = {
         "transactions_per_second": round(written / load_s),
+        "real_transactions_per_second": round(committed / load_s, 1),
         "journal_records_per_transaction": RECORDS_PER_TRANSACTION,
     }
     for name, (streamed, shown) in watched.items():

@@ -1,9 +1,9 @@
 """What benchmarks of the observer are measured under: 2,000 transactions a second in a broker's own journal.
 
-`python -m bench.journal_load SERVERS SECONDS [--beside]` writes for so long, prints how many transactions it were and
-ends. What is written are the records of whole transactions, as coordinators write them, and some of a probe: an id
-whose every record carries another time, so that it can be told which of them a reader has seen. `--beside`: a
-transactional producer writes real ones too, a commit every 100 ms.
+`python -m bench.journal_load SERVERS SECONDS [--beside]` writes for so long, prints how many transactions it were, and
+how many real ones, and ends. What is written are the records of whole transactions, as coordinators write them, and
+some of a probe: an id whose every record carries another time, so that it can be told which of them a reader has seen.
+`--beside`: a transactional producer writes real ones too, a commit every 100 ms.
 """
 
 # confluent_kafka.admin exports these without saying so, and types its futures incompletely.
@@ -14,14 +14,14 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as At
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from app.domain.journals.transaction_state import (
     TOPIC,
@@ -42,6 +42,7 @@ _PROBE_EVERY_S = 0.037
 _TICK_S = 0.005
 _COMMIT_EVERY_S = 0.1
 _RECORDS_PER_COMMIT = 500
+_BESIDE = "beside"
 _LIFE = (
     TransactionStatus.ONGOING,
     TransactionStatus.ONGOING,
@@ -51,7 +52,7 @@ _LIFE = (
 
 
 def prepare(bootstrap_servers: str) -> None:
-    """The journal exists, and the broker stamps what is appended to it with the moment of its append."""
+    """The journal and the topic of the real transactions exist; the broker stamps the journal at each append."""
     # A first transaction makes the journal.
     first = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": "first"})
     first.init_transactions(30)
@@ -59,8 +60,9 @@ def prepare(bootstrap_servers: str) -> None:
     setting = ConfigEntry("message.timestamp.type", "LogAppendTime", incremental_operation=AlterConfigOpType.SET)
     topic.add_incremental_config(setting)
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    for altered in admin.incremental_alter_configs([topic]).values():
-        altered.result(30)
+    done = admin.incremental_alter_configs([topic]) | admin.create_topics([NewTopic(_BESIDE, 4, 1)])
+    for one in done.values():
+        one.result(30)
 
 
 @contextmanager
@@ -128,18 +130,21 @@ def _state(number: int, status: TransactionStatus) -> TransactionState:
     return TransactionState(number, 0, 60_000, status, partitions, now_ms, now_ms, client_transaction_version=2)
 
 
-def commit_beside(bootstrap_servers: str, seconds: float) -> None:
-    """A producer that commits every 100 ms, as a pipeline's task does."""
-    producer = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": "beside"})
+def commit_beside(bootstrap_servers: str, seconds: float) -> int:
+    """A producer that commits every 100 ms, as a pipeline's task does; how often it did."""
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": _BESIDE})
     producer.init_transactions(30)
     until = time.monotonic() + seconds
+    committed = 0
     while time.monotonic() < until:
         next_at = time.monotonic() + _COMMIT_EVERY_S
         producer.begin_transaction()
         for _ in range(_RECORDS_PER_COMMIT):
-            producer.produce("beside", value=b"x" * 100)
+            producer.produce(_BESIDE, value=b"x" * 100)
         producer.commit_transaction(30)
+        committed += 1
         time.sleep(max(0.0, next_at - time.monotonic()))
+    return committed
 
 
 def main() -> None:
@@ -148,10 +153,10 @@ def main() -> None:
     parser.add_argument("seconds", type=float)
     parser.add_argument("--beside", action="store_true")
     said = parser.parse_args()
-    if said.beside:
-        # A daemon: what is measured ends with the journal's load, whatever this one waits for.
-        threading.Thread(target=commit_beside, args=(said.servers, said.seconds), daemon=True).start()
-    print(write(said.servers, said.seconds))
+    with ThreadPoolExecutor() as threads:
+        beside = threads.submit(commit_beside, said.servers, said.seconds) if said.beside else None
+        written = write(said.servers, said.seconds)
+    print(written, beside.result() if beside else 0)
 
 
 if __name__ == "__main__":

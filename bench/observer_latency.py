@@ -53,7 +53,7 @@ async def measure(kafka: KafkaCluster, folder: Path) -> dict[str, object]:
         snapshot = await observations.newer("c", than=snapshot.number, timeout_s=30)
     with journal_load(kafka.bootstrap_servers, SECONDS + WARM_UP_S, beside=False) as load:
         latencies, snapshots, cores, snapshot = await _read(observations, snapshot)
-        written = int((await asyncio.to_thread(load.communicate))[0])
+        written = int((await asyncio.to_thread(load.communicate))[0].split()[0])
     assert await asyncio.to_thread(observer.stop)
     latencies.sort()
     status = snapshot.transaction_journal
