@@ -30,7 +30,8 @@ from bench.stamped_server import CLUSTER, Observed, observed
 from bench.stream_readers import Reader, Shown, at_part, opened, seen_at, sessions, took_ms
 from tests.support.browser import chromium
 
-WARM_UP_S = 4.0
+# A broker, a server and a browser that have just been started still compile what they run.
+WARM_UP_S = 20.0
 _SETTLE_S = 2.0
 _TO_OPEN_S = 4.0
 _PAGES = {
