@@ -23,7 +23,7 @@ from app.domain.errors import UnavailableError
 from app.domain.journals import transaction_state
 from app.domain.journals.live_transactions import LiveTransaction, LiveTransactions
 from app.domain.journals.transaction_state import TopicPartitions, TransactionState, TransactionStatus
-from app.domain.observing.transaction_list import Owner, TransactionQuery, TransactionSort, select
+from app.domain.observing.transaction_list import Owner, TransactionQuery, TransactionSort, counted, select
 from app.domain.page import MAX_LIMIT
 from app.domain.stuck.facts import KnownTransaction
 from app.domain.stuck.wording import count, span
@@ -144,7 +144,7 @@ def transactions(
         known, found, after = ids(), list[LiveTransaction](), None
         while True:
             at_most = min(limit - len(found), MAX_LIMIT)
-            page = select(known, query, ours=(), now_ms=now_ms(), after=after, limit=at_most)
+            page = select(counted(known), query, ours=(), now_ms=now_ms(), after=after, limit=at_most)
             found += page.items
             after = page.next_cursor
             if after is None or len(found) >= limit:

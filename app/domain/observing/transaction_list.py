@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -69,8 +69,24 @@ class Tally(NamedTuple):
     oldest: LiveTransaction | None
 
 
+class Counted(NamedTuple):
+    """All ids, looked through once for those with an open transaction."""
+
+    transactions: Mapping[str, LiveTransaction]
+    still_open: Sequence[LiveTransaction]
+
+    @property
+    def tally(self) -> Tally:
+        oldest = min(self.still_open, key=lambda live: live.state.start_ms, default=None)
+        return Tally(len(self.transactions), len(self.still_open), oldest)
+
+
+def counted(transactions: Mapping[str, LiveTransaction]) -> Counted:
+    return Counted(transactions, _open_of(transactions.values()))
+
+
 def select(
-    transactions: Mapping[str, LiveTransaction],
+    ids: Counted,
     query: TransactionQuery,
     *,
     ours: Collection[str],
@@ -81,27 +97,20 @@ def select(
     """One page. `ours` is looked at only when the query asks for an owner. Raises InvalidError."""
     checked_limit(limit)
     start = None if after is None else _position(after, query.sort)
-    matching = _matching(transactions.values(), query, ours, now_ms)
-    found = _first(matching, query.sort, now_ms, start, limit + 1)
+    matching = _matching(ids, query, ours, now_ms)
+    is_all = len(matching) == len(ids.transactions)
+    found = _first(matching, ids.still_open if is_all else None, query.sort, now_ms, start, limit + 1)
     more = len(found) > limit
     page = found[:limit]
     cursor = encode_cursor(query.sort, str(page[-1][0]), page[-1][1]) if more else None
-    return TransactionPage(tuple(transactions[name] for _, name in page), cursor, len(matching))
-
-
-def tally(transactions: Mapping[str, LiveTransaction]) -> Tally:
-    still_open = [live for live in transactions.values() if IS_OPEN[live.state.status]]
-    oldest = min(still_open, key=lambda live: live.state.start_ms, default=None)
-    return Tally(len(transactions), len(still_open), oldest)
+    return TransactionPage(tuple(ids.transactions[name] for _, name in page), cursor, len(matching))
 
 
 # One comprehension a condition: with 50,000 ids, and many looks a second, a test that is not asked for costs too.
-def _matching(
-    transactions: Collection[LiveTransaction], query: TransactionQuery, ours: Collection[str], now_ms: int
-) -> Collection[LiveTransaction]:
-    found = transactions
+def _matching(ids: Counted, query: TransactionQuery, ours: Collection[str], now_ms: int) -> Collection[LiveTransaction]:
+    found: Collection[LiveTransaction] = ids.transactions.values()
     if query.min_open_ms > 0 or query.is_open:
-        found = [live for live in found if IS_OPEN[live.state.status]]
+        found = ids.still_open
     elif query.is_open is False:
         found = [live for live in found if not IS_OPEN[live.state.status]]
     if query.min_open_ms > 0:
@@ -120,10 +129,19 @@ def _matching(
     return found
 
 
+def _open_of(found: Iterable[LiveTransaction]) -> Sequence[LiveTransaction]:
+    return [live for live in found if IS_OPEN[live.state.status]]
+
+
 def _first(
-    found: Collection[LiveTransaction], sort: TransactionSort, now_ms: int, start: _Place | None, number: int
+    found: Collection[LiveTransaction],
+    still_open: Sequence[LiveTransaction] | None,
+    sort: TransactionSort,
+    now_ms: int,
+    start: _Place | None,
+    number: int,
 ) -> list[_Place]:
-    """The first of them in their order that come after `start`."""
+    """The first of them in their order that come after `start`. still_open: those of them, if that is known already."""
     match sort:
         case TransactionSort.ID:
             return _first_by_id((live.transactional_id for live in found), 0, start, number)
@@ -131,8 +149,8 @@ def _first(
             long_ago = now_ms - _LONG_MS
             long_open = {
                 live.transactional_id: live.state.start_ms
-                for live in found
-                if IS_OPEN[live.state.status] and live.state.start_ms <= long_ago
+                for live in (_open_of(found) if still_open is None else still_open)
+                if live.state.start_ms <= long_ago
             }
             first = _after(start, ((start_ms, name) for name, start_ms in long_open.items()), number)
             others = (live.transactional_id for live in found if live.transactional_id not in long_open)

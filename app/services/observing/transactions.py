@@ -82,8 +82,9 @@ async def list_transactions(
 
     def choose() -> tuple[transaction_list.TransactionPage, Tally, tuple[PaceSample, ...]]:
         now_ms = int(now.timestamp() * 1000)
-        page = transaction_list.select(snapshot.transactions, query, ours=ours, now_ms=now_ms, after=after, limit=limit)
-        tally = transaction_list.tally(snapshot.transactions)
+        ids = transaction_list.counted(snapshot.transactions)
+        page = transaction_list.select(ids, query, ours=ours, now_ms=now_ms, after=after, limit=limit)
+        tally = ids.tally
         return page, tally, _pace_of(snapshot, tally, now=now)
 
     # Of 50,000 ids it takes tens of milliseconds, in which the server has other things to do.
@@ -116,7 +117,7 @@ async def get_pace(uow: UnitOfWork, observations: Observations, *, cluster: str,
     """How many transactions are open, how old the oldest is, commits and aborts a second. Raises NotFoundError."""
     await uow.clusters.get(cluster)
     snapshot = observations.of(cluster)
-    tally = await asyncio.to_thread(transaction_list.tally, snapshot.transactions)
+    tally = (await asyncio.to_thread(transaction_list.counted, snapshot.transactions)).tally
     return Pace(tally=tally, samples=_pace_of(snapshot, tally, now=now), journal=snapshot.transaction_journal)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from app.domain.errors import InvalidError
 from app.domain.journals.live_transactions import LiveTransaction
 from app.domain.journals.transaction_state import TransactionStatus
-from app.domain.observing.transaction_list import Owner, TransactionQuery, TransactionSort, select, tally
+from app.domain.observing.transaction_list import Owner, TransactionQuery, TransactionSort, counted, select
 from app.domain.page import encode_cursor
 from tests.support.observing import NOW_MS, live_transaction, state_of
 
@@ -32,7 +32,7 @@ THREE = some(
 
 
 def names(query: TransactionQuery, *, ours: set[str] | None = None) -> list[str]:
-    page = select(THREE, query, ours=ours or set(), now_ms=NOW_MS, after=None, limit=50)
+    page = select(counted(THREE), query, ours=ours or set(), now_ms=NOW_MS, after=None, limit=50)
     assert page.matching == len(page.items)
     return [one.transactional_id for one in page.items]
 
@@ -70,11 +70,11 @@ def test_pages_have_each_id_once_and_in_order(
 ) -> None:
     ids = some(*((f"id-{number}", status, age) for number, (status, age) in enumerate(ages)))
     query = TransactionQuery(sort=sort)
-    whole = select(ids, query, ours=(), now_ms=NOW_MS, after=None, limit=500).items
+    whole = select(counted(ids), query, ours=(), now_ms=NOW_MS, after=None, limit=500).items
     found: list[LiveTransaction] = []
     after: str | None = None
     while True:
-        page = select(ids, query, ours=(), now_ms=NOW_MS, after=after, limit=limit)
+        page = select(counted(ids), query, ours=(), now_ms=NOW_MS, after=after, limit=limit)
         assert page.matching == len(ids)
         found += page.items
         after = page.next_cursor
@@ -85,10 +85,10 @@ def test_pages_have_each_id_once_and_in_order(
 
 
 def test_cursor_of_another_order_is_refused() -> None:
-    page = select(THREE, TransactionQuery(), ours=(), now_ms=NOW_MS, after=None, limit=1)
+    page = select(counted(THREE), TransactionQuery(), ours=(), now_ms=NOW_MS, after=None, limit=1)
     with pytest.raises(InvalidError, match="another list"):
         select(
-            THREE,
+            counted(THREE),
             TransactionQuery(sort=TransactionSort.CHANGED),
             ours=(),
             now_ms=NOW_MS,
@@ -101,7 +101,7 @@ def test_cursor_of_another_order_is_refused() -> None:
 def test_cursor_with_another_key_than_a_moment_is_refused(key: str) -> None:
     after = encode_cursor(TransactionSort.OLDEST, key, "streams")
     with pytest.raises(InvalidError, match="another list"):
-        select(THREE, TransactionQuery(), ours=(), now_ms=NOW_MS, after=after, limit=1)
+        select(counted(THREE), TransactionQuery(), ours=(), now_ms=NOW_MS, after=after, limit=1)
 
 
 def test_what_is_open_for_long_rises_and_nothing_else_moves() -> None:
@@ -120,10 +120,10 @@ def test_what_is_open_for_long_rises_and_nothing_else_moves() -> None:
 
 
 def test_tally_counts_all_and_names_the_oldest() -> None:
-    found = tally(THREE)
+    found = counted(THREE).tally
     assert (found.ids, found.open) == (3, 2)
     assert found.oldest is THREE["connect-sink"]
-    assert tally({}) == (0, 0, None)
+    assert counted({}).tally == (0, 0, None)
 
 
 def names_of(transactions: dict[str, LiveTransaction], query: TransactionQuery) -> list[str]:
@@ -131,7 +131,7 @@ def names_of(transactions: dict[str, LiveTransaction], query: TransactionQuery) 
     found: list[str] = []
     after: str | None = None
     while True:
-        page = select(transactions, query, ours=(), now_ms=NOW_MS, after=after, limit=1)
+        page = select(counted(transactions), query, ours=(), now_ms=NOW_MS, after=after, limit=1)
         found += [one.transactional_id for one in page.items]
         after = page.next_cursor
         if after is None:
