@@ -108,12 +108,13 @@ def _run(place: Place, checks: Sequence[Check], results: list[Result], *, is_sho
 
 @contextmanager
 def _terminated_as_interrupted() -> Generator[None]:
-    """SIGTERM ends it as Ctrl-C does: nothing stays on the cluster."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    """SIGTERM ends it as Ctrl-C does, which background jobs begin with ignored: nothing stays on the cluster."""
+    before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class _Progress:

@@ -49,7 +49,7 @@ def test_a_transaction_is_seen_opening_and_committing(site: Site, watched: Page,
     page.get_by_role("link", name="Transactions", exact=True).click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Transactions")
     page.get_by_label("Search").fill(name)
-    page.get_by_role("button", name="Show").click()
+    page.get_by_role("button", name="Show", exact=True).click()
     expect(page.get_by_text("No id is like that")).to_be_visible()
     expect(page.locator("html")).to_have_attribute("data-stream", "up")
     page.evaluate("window.untouched = true")
