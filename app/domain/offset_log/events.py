@@ -89,7 +89,9 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, tag="checkpoint"):
 
     begins: the client's position before the first poll whose records are in it, whatever became of the poll before;
         None where it had not read yet. Not the end of the checkpoint before, which is what it is compared with.
-    first, last: offsets of the records in it; None if it holds none and only passes markers and aborted records.
+    first, last: offsets of the records in it; None if it holds none and only passes markers and aborted records, or if
+        telling them apart from those of other partitions would have cost the loop too much.
+    records: how many it holds; None likewise.
     next: the offset that was, or would have been, committed.
     number: under which the first of its records was polled.
     """
@@ -100,7 +102,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, tag="checkpoint"):
     first: int | None
     last: int | None
     next: int
-    records: int
+    records: int | None
     outcome: Outcome
     checkpoints: int = 1
 

@@ -138,6 +138,9 @@ class _Reader:
     def _end_checkpoint(self, event: Checkpoint) -> None:
         start = next((at for at in (event.begins, self._expected, event.first) if at is not None), event.next)
         self._heard_again(start)
+        if event.begins is None and self._expected is None and start > self._reached:
+            # From where it has read is not known: perhaps from the end of the owner before.
+            self.reading.unheard.append(Stretch(self._reached, start))
         self._count(event, start)
         if event.outcome is Outcome.UNKNOWN:
             self.reading.undecided.append(Stretch(start, max(start, event.next)))
@@ -190,7 +193,7 @@ class _Reader:
                 f"it processed {event.last} and committed {event.next}, from where it is read again",
             )
         span = event.last + 1 - event.first
-        if event.records > span:
+        if event.records is not None and event.records > span:
             self._contradict(
                 Kind.OVERLAP,
                 Stretch(event.first, event.last + 1),
@@ -198,16 +201,16 @@ class _Reader:
             )
 
     def _count(self, event: Checkpoint, start: int) -> None:
-        figures = self.reading.figures
-        count, outcome = event.checkpoints, event.outcome
-        is_committed = outcome is Outcome.COMMITTED
+        figures, count, outcome = self.reading.figures, event.checkpoints, event.outcome
+        is_counted = outcome is Outcome.COMMITTED and event.records is not None
+        records = event.records or 0
         self.reading.figures = Figures(
-            records=figures.records + (event.records if is_committed else 0),
-            committed=figures.committed + (count if is_committed else 0),
+            records=figures.records + (records if is_counted else 0),
+            committed=figures.committed + (count if outcome is Outcome.COMMITTED else 0),
             aborted=figures.aborted + (count if outcome is Outcome.ABORTED else 0),
             unknown=figures.unknown + (count if outcome is Outcome.UNKNOWN else 0),
             offsets_without_record=figures.offsets_without_record
-            + (max(0, event.next - start - event.records) if is_committed else 0),
+            + (max(0, event.next - start - records) if is_counted else 0),
         )
 
     def _contradict(self, kind: Kind, stretch: Stretch, message: str) -> None:

@@ -50,8 +50,11 @@ class Standing(StrEnum):
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """offsets_without_record: committed with their neighbours, and no record came of them: markers, aborted records,
-    what compaction or retention took. The workers cannot tell these from each other; the partition's log can."""
+    """records: of checkpoints that say how many they hold.
+
+    offsets_without_record: of these, committed with their neighbours though no record came of them: markers, aborted
+        records, what compaction or retention took. The workers cannot tell them apart; the partition's log can.
+    """
 
     records: int = 0
     committed: int = 0

@@ -180,6 +180,22 @@ def test_offsets_without_a_record_are_counted_and_no_gap() -> None:
     assert (verdict.standing, verdict.figures.offsets_without_record) == (Standing.CONSISTENT, 3)
 
 
+def test_where_a_checkpoint_begins_that_nobody_knows_is_no_gap() -> None:
+    """The client reads by itself from what is committed; its position is not known before something was delivered."""
+    first = telling(assigned(1), at(0), checkpoint(0, 10), given_up())
+    vague = msgspec.structs.replace(checkpoint(12, 20), begins=None)
+    assert found(replay([first, telling(assigned(2), at(10), vague, teller=SECOND)])) == []
+    verdict = replay([first, telling(assigned(2), vague, teller=SECOND)])
+    assert (verdict.standing, found(verdict)) == (Standing.CANNOT_TELL, [])
+
+
+def test_checkpoint_that_does_not_say_which_records_it_holds_is_not_judged_by_them() -> None:
+    blank = msgspec.structs.replace(checkpoint(0, 10), first=None, last=None, records=None)
+    verdict = replay([telling(assigned(), at(0), blank)])
+    assert verdict.standing is Standing.CONSISTENT
+    assert verdict.figures == Figures(committed=1)
+
+
 def test_checkpoint_with_more_records_than_offsets_has_processed_one_twice() -> None:
     twice = msgspec.structs.replace(checkpoint(0, 10), records=11)
     assert found(replay([telling(assigned(), at(0), twice)])) == [(Kind.OVERLAP, Stretch(0, 10))]
