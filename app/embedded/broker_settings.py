@@ -12,14 +12,24 @@ PLAINTEXT = "PLAINTEXT"
 
 
 class Listener(NamedTuple):
-    """Where clients are heard besides the plain listener. protocol: as in Kafka's `security.protocol`."""
+    """Where clients are heard besides the plain listener.
+
+    protocol: as in Kafka's `security.protocol`. advertised_port: the one that clients are told, where something stands
+    in front of the broker.
+    """
 
     port: int
     protocol: str
+    advertised_port: int | None = None
+
+    @property
+    def bound(self) -> str:
+        return f"{LOOPBACK}:{self.port}"
 
     @property
     def address(self) -> str:
-        return f"{LOOPBACK}:{self.port}"
+        """host:port for clients."""
+        return f"{LOOPBACK}:{self.advertised_port or self.port}"
 
 
 SETTINGS_FOR_ONE_MACHINE = {
@@ -49,6 +59,7 @@ def broker_settings(
     replicas = min(brokers, 3)
     in_sync = 2 if replicas == 3 else 1
     for_clients = {PLAINTEXT: Listener(port, PLAINTEXT), **(listeners or {})}
+    bound = ",".join(f"{name}://{one.bound}" for name, one in for_clients.items())
     advertised = ",".join(f"{name}://{one.address}" for name, one in for_clients.items())
     protocols = ",".join(f"{name}:{one.protocol}" for name, one in for_clients.items())
     return {
@@ -56,7 +67,7 @@ def broker_settings(
         "node.id": str(node_id),
         "controller.quorum.voters": voters,
         "controller.listener.names": "CONTROLLER",
-        "listeners": f"{advertised},CONTROLLER://{LOOPBACK}:{controller_port}",
+        "listeners": f"{bound},CONTROLLER://{LOOPBACK}:{controller_port}",
         "advertised.listeners": advertised,
         "listener.security.protocol.map": f"{protocols},CONTROLLER:PLAINTEXT",
         "log.dirs": str(data),

@@ -8,7 +8,7 @@ import tempfile
 import time
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -166,6 +166,7 @@ class KafkaCluster:
         data_dir: Path | None = None,
         overrides: Mapping[str, str] | None = None,
         listeners: Mapping[str, str] | None = None,
+        advertised: Mapping[str, Sequence[int]] | None = None,
         jvm: Jvm | None = None,
         jars: str = KAFKA_JARS,
         on_progress: OnProgress | None = None,
@@ -178,6 +179,8 @@ class KafkaCluster:
             overrides: broker settings on top of ours, the same for every node.
             listeners: more listeners for clients, their protocols by name; `overrides` say what these need. Brokers
                 themselves, and whoever starts them, use the plain one.
+            advertised: for some of these listeners the ports that clients are told instead, one for each broker: those
+                of whatever stands in front.
             jvm: heap and compilation; small and quick by default.
             jars: the manifest of the brokers' class path, for another version than ours.
             on_progress: told while jars are downloaded.
@@ -194,7 +197,7 @@ class KafkaCluster:
         protocols = listeners or {}
 
         def launch(ports: list[int]) -> Self:
-            nodes = _build(folder, ports, protocols, overrides or {}, jvm or Jvm(), java, class_path)
+            nodes = _build(folder, ports, protocols, advertised or {}, overrides or {}, jvm or Jvm(), java, class_path)
             cluster = cls(folder, cluster_id, nodes, is_temporary)
             try:
                 with ThreadPoolExecutor(max_workers=brokers) as pool:
@@ -288,6 +291,7 @@ def _build(
     folder: Path,
     ports: list[int],
     protocols: Mapping[str, str],
+    advertised: Mapping[str, Sequence[int]],
     overrides: Mapping[str, str],
     jvm: Jvm,
     java: Java,
@@ -301,7 +305,9 @@ def _build(
     nodes: list[KafkaBroker] = []
     for node_id, (port, controller_port) in enumerate(zip(client_ports, controller_ports, strict=True), start=1):
         listeners = {
-            name: Listener(of_name[node_id - 1], protocol)
+            name: Listener(
+                of_name[node_id - 1], protocol, advertised[name][node_id - 1] if name in advertised else None
+            )
             for (name, protocol), of_name in zip(protocols.items(), others, strict=True)
         }
         home = folder / f"broker-{node_id}"
