@@ -39,7 +39,7 @@ class EndTxn(NamedTuple):
 
 
 class FrameSplitter:
-    """Cuts one direction of a connection into whole frames, each with its length in front, whatever pieces it came in."""
+    """Cuts one direction of a connection into whole frames, whatever pieces it came in."""
 
     def __init__(self) -> None:
         self._rest = bytearray()

@@ -1,0 +1,70 @@
+"""What the transactions of a group have consumed, from the group's partition of `__consumer_offsets`."""
+
+from __future__ import annotations
+
+from app.domain.journals.group_records import GroupRecordKey, RecordType, decode_key, decode_value
+from app.domain.journals.group_values.offsets import OffsetCommit
+from app.domain.journals.record_batch import MarkerType, RecordBatch, read_marker, read_records
+from app.domain.journals.wire_message import Undecodable
+from tests.fault_suite.decided import UnreadableLogError, Writer
+from tests.fault_suite.judging import Consumed
+
+
+class GroupJournal:
+    """Fed the batches of one partition of the journal in order; keeps what `group` commits for `topic`.
+
+    consumed: committed transactions, in the order of their markers. untransacted: commits outside of a transaction,
+    which a pipeline of exactly-once never makes. Raises UnreadableLogError.
+    """
+
+    def __init__(self, group: str, topic: str) -> None:
+        self._group = group
+        self._topic = topic
+        self._open: dict[int, tuple[Writer, dict[int, int]]] = {}
+        self.consumed: list[Consumed] = []
+        self.aborted = 0
+        self.untransacted: list[str] = []
+
+    @property
+    def open(self) -> list[Writer]:
+        """Of transactions with offsets of the group that no marker has ended: they hold the next owner back."""
+        return [writer for writer, _ in self._open.values()]
+
+    def batch(self, batch: RecordBatch) -> None:
+        if batch.is_control:
+            self._marker(batch)
+            return
+        records = read_records(batch)
+        if isinstance(records, Undecodable):
+            raise UnreadableLogError(f"the group's journal at offset {batch.base_offset}: {records.reason}")
+        for record in records:
+            # Keys that cannot be read are of other kinds of groups.
+            key = decode_key(record.key or b"")
+            if isinstance(key, GroupRecordKey) and self._is_meant(key):
+                value = decode_value(key.type, record.value)
+                if not isinstance(value, OffsetCommit):
+                    raise UnreadableLogError(f"offset {record.offset} of the group's journal is no commit: {value}")
+                self._commit(batch, key.partition, value.offset)
+
+    def _is_meant(self, key: GroupRecordKey) -> bool:
+        return key.type == RecordType.OFFSET_COMMIT and key.group == self._group and key.topic == self._topic
+
+    def _commit(self, batch: RecordBatch, partition: int, offset: int) -> None:
+        if not batch.is_transactional:
+            self.untransacted.append(f"partition {partition} to {offset} at offset {batch.base_offset} of the journal")
+            return
+        writer = Writer(batch.producer_id, batch.producer_epoch)
+        _, offsets = self._open.setdefault(batch.producer_id, (writer, {}))
+        offsets[partition] = offset
+
+    def _marker(self, batch: RecordBatch) -> None:
+        marker = read_marker(batch)
+        if isinstance(marker, Undecodable):
+            raise UnreadableLogError(f"the group's journal at offset {batch.base_offset}: {marker.reason}")
+        ended = self._open.pop(batch.producer_id, None)
+        if ended is None:
+            return
+        if marker.type is MarkerType.COMMIT:
+            self.consumed.append(Consumed(*ended))
+        else:
+            self.aborted += 1

@@ -1,0 +1,79 @@
+"""Which transaction each offset of a partition's log belongs to, and how that ended: from batch headers and markers."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from enum import IntEnum
+from typing import NamedTuple
+
+from app.domain.journals.record_batch import MarkerType, RecordBatch, read_marker
+from app.domain.journals.wire_message import Undecodable
+
+
+class UnreadableLogError(Exception):
+    """A batch that the verifier would have to skip; it skips nothing."""
+
+
+class Writer(NamedTuple):
+    """Who writes, as a batch's header says it. No transactional id: it is not in the log."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+class End(IntEnum):
+    OPEN = 0
+    COMMITTED = 1
+    ABORTED = 2
+
+
+class DecidedLog:
+    """One partition, fed in the order of its offsets; a transaction is numbered by its first batch here.
+
+    A producer has at most one transaction at a time, so that a marker ends the one that its producer id has open. The
+    epoch of the marker is not compared: it is one more where the coordinator ended it, and in every commit of KIP-890.
+    """
+
+    def __init__(self) -> None:
+        self._writers: list[Writer] = []
+        self._ends = bytearray()
+        self._open: dict[int, int] = {}
+        self._first_offsets = array("q")
+        self._last_offsets = array("q")
+        self._numbers = array("i")
+
+    def batch(self, batch: RecordBatch) -> None:
+        """The next batch of the log. Raises UnreadableLogError."""
+        if batch.is_control:
+            marker = read_marker(batch)
+            if isinstance(marker, Undecodable):
+                raise UnreadableLogError(f"the log at offset {batch.base_offset}: {marker.reason}")
+            number = self._open.pop(batch.producer_id, None)
+            if number is not None:
+                self._ends[number] = End.COMMITTED if marker.type is MarkerType.COMMIT else End.ABORTED
+        elif batch.is_transactional:
+            self._records(batch)
+
+    def _records(self, batch: RecordBatch) -> None:
+        number = self._open.get(batch.producer_id)
+        if number is None:
+            number = self._open[batch.producer_id] = len(self._writers)
+            self._writers.append(Writer(batch.producer_id, batch.producer_epoch))
+            self._ends.append(End.OPEN)
+        self._first_offsets.append(batch.base_offset)
+        self._last_offsets.append(batch.last_offset)
+        self._numbers.append(number)
+
+    @property
+    def open(self) -> list[Writer]:
+        """Of transactions that no marker has ended."""
+        return [self._writers[number] for number in self._open.values()]
+
+    def committed_at(self, offset: int) -> tuple[int, Writer] | None:
+        """The committed transaction that wrote this offset: its number and its writer; None if none did."""
+        batch = bisect_right(self._first_offsets, offset) - 1
+        if batch < 0 or offset > self._last_offsets[batch]:
+            return None
+        number = self._numbers[batch]
+        return (number, self._writers[number]) if self._ends[number] == End.COMMITTED else None

@@ -1,0 +1,252 @@
+"""The judge of a run: from what source, sink and the group's journal hold, what was lost, doubled, torn or reordered.
+
+Pure: `reading` brings the facts. It shares no code with the loop. For pipelines that write each input once (identity).
+
+What makes a transaction visible from outside is already in the logs. An output carries the id of its input, nothing
+else; its batch carries producer id and epoch, and the next marker of that producer says how the transaction ended. The
+same producer sends the input offsets, in the same transaction, to the group's one partition of `__consumer_offsets`:
+there the transaction says which inputs it has consumed. So of every committed transaction of the group it must be true
+that each input between the offset before and the one that it commits is
+  in the sink under read_committed         else the offsets came without an output
+  written by that producer and epoch       else the output came with another transaction
+  in one transaction of a sink partition   else a marker stands between what belongs together
+and that no transaction of the sink has outputs of two commits, or of none. What is not so is *torn*.
+
+About 9 bytes an id: 10 million take 90 MB.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tests.fault_suite.decided import DecidedLog, Writer
+
+_EXAMPLES = 20
+_NONE = -1
+
+
+class Input(NamedTuple):
+    """A record of the source by its id: the `sequence`-th of its partition."""
+
+    partition: int
+    sequence: int
+
+    def __str__(self) -> str:
+        return f"{self.partition}:{self.sequence:08d}"
+
+
+def identity_of(value: bytes | None) -> Input | None:
+    """The id that a value begins with, up to the first space; None if it has none."""
+    partition, _, sequence = (value or b"").partition(b" ")[0].partition(b":")
+    return Input(int(partition), int(sequence)) if partition.isdigit() and sequence.isdigit() else None
+
+
+class Segment(NamedTuple):
+    """What one committed transaction wrote into one partition of the sink."""
+
+    partition: int
+    number: int
+    writer: Writer
+
+
+class Consumed(NamedTuple):
+    """A committed transaction as the group's journal has it: by source partition, the next offset to read."""
+
+    writer: Writer
+    next_offsets: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """One kind of finding: how many there are, and the first of them."""
+
+    count: int = 0
+    examples: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return self.count > 0
+
+    def __str__(self) -> str:
+        return f"{self.count}" + (f" (such as {'; '.join(self.examples[:3])})" if self.examples else "")
+
+
+@dataclass(slots=True)
+class _Counted:
+    count: int = 0
+    examples: list[str] = field(default_factory=list[str])
+
+    def add(self, example: object) -> None:
+        self.count += 1
+        if len(self.examples) < _EXAMPLES:
+            self.examples.append(str(example))
+
+    def told(self) -> Wrong:
+        return Wrong(self.count, tuple(self.examples))
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """lost, duplicated, torn, out_of_order: as README and the ledger have it.
+
+    expected, found: ids in the source, records in the sink. transactions: committed ones of the group.
+    unexpected: outputs that are no id of the source. uncommitted: shown under read_committed by transactions that were
+    not committed. went_back: commits of an offset before one that was committed already.
+    """
+
+    expected: int
+    found: int
+    transactions: int
+    lost: Wrong
+    duplicated: Wrong
+    torn: Wrong
+    out_of_order: Wrong
+    unexpected: Wrong
+    uncommitted: Wrong
+    went_back: Wrong
+
+    @property
+    def is_exact(self) -> bool:
+        return not any(self.wrong().values())
+
+    def wrong(self) -> dict[str, Wrong]:
+        names = ("lost", "duplicated", "torn", "out_of_order", "unexpected", "uncommitted", "went_back")
+        return {name: getattr(self, name) for name in names}
+
+    def __str__(self) -> str:
+        found = f"expected {self.expected}, found {self.found} in {self.transactions} transactions"
+        return "; ".join([found, *(f"{name} {what}" for name, what in self.wrong().items() if what)])
+
+
+class _Partition:
+    """What is known of each id of one partition of the source, by sequence."""
+
+    def __init__(self) -> None:
+        self.offsets = array("I")
+        self.times = bytearray()
+        self.segments = array("i")
+
+    def sequences(self, begin: int, end: int) -> slice:
+        """Of the ids whose offsets lie in [begin, end)."""
+        return slice(bisect_left(self.offsets, begin), bisect_left(self.offsets, end))
+
+
+class Judge:
+    """Is told every input in order, then every output of each sink partition in order, then asked for the verdict."""
+
+    def __init__(self) -> None:
+        self._partitions: defaultdict[int, _Partition] = defaultdict(_Partition)
+        self._segments: list[Segment] = []
+        self._segment_numbers: dict[tuple[int, int], int] = {}
+        self._highest: dict[tuple[int, int], int] = {}
+        self._found = 0
+        self._out_of_order = _Counted()
+        self._unexpected = _Counted()
+        self._uncommitted = _Counted()
+
+    def input(self, identity: Input, offset: int) -> None:
+        """The next record of a source partition. Ids must count from 0: else the source itself is wrong."""
+        known = self._partitions[identity.partition]
+        if identity.sequence != len(known.offsets):
+            raise ValueError(f"the source has {identity} at offset {offset}, where {len(known.offsets)} should follow")
+        known.offsets.append(offset)
+        known.times.append(0)
+        known.segments.append(_NONE)
+
+    def output(self, partition: int, offset: int, value: bytes | None, log: DecidedLog) -> None:
+        """The next record that a sink partition shows under read_committed, and that partition's whole log."""
+        self._found += 1
+        identity, committed = identity_of(value), log.committed_at(offset)
+        segment = Segment(partition, *committed) if committed is not None else None
+        place = f"offset {offset} of partition {partition}"
+        known = self._partitions.get(identity.partition) if identity is not None else None
+        if identity is None or known is None or not 0 <= identity.sequence < len(known.times):
+            self._unexpected.add(f"{(value or b'')[:40]!r} at {place}")
+            return
+        if segment is None:
+            self._uncommitted.add(f"{identity} at {place}")
+        times = known.times[identity.sequence]
+        # 255 stands for any larger number.
+        known.times[identity.sequence] = min(255, times + 1)
+        if times:
+            return
+        stream = partition, identity.partition
+        highest = self._highest.get(stream, -1)
+        if identity.sequence < highest:
+            self._out_of_order.add(f"{identity} after {Input(identity.partition, highest)} at {place}")
+        else:
+            self._highest[stream] = identity.sequence
+        if segment is not None:
+            known.segments[identity.sequence] = self._number(segment)
+
+    def verdict(self, consumed: Sequence[Consumed]) -> Verdict:
+        """consumed: the group's committed transactions, in the order of their markers."""
+        torn, went_back = self._torn(consumed)
+        return Verdict(
+            expected=sum(len(known.times) for known in self._partitions.values()),
+            found=self._found,
+            transactions=len(consumed),
+            lost=self._ids_seen(lambda times: times == 0),
+            duplicated=self._ids_seen(lambda times: times > 1),
+            torn=torn,
+            out_of_order=self._out_of_order.told(),
+            unexpected=self._unexpected.told(),
+            uncommitted=self._uncommitted.told(),
+            went_back=went_back,
+        )
+
+    def _number(self, segment: Segment) -> int:
+        at = segment.partition, segment.number
+        number = self._segment_numbers.get(at)
+        if number is None:
+            number = self._segment_numbers[at] = len(self._segments)
+            self._segments.append(segment)
+        return number
+
+    def _ids_seen(self, is_meant: Callable[[int], bool]) -> Wrong:
+        found = _Counted()
+        for partition, known in sorted(self._partitions.items()):
+            if not any(map(is_meant, set(known.times))):
+                continue
+            for sequence, times in enumerate(known.times):
+                if is_meant(times):
+                    found.add(Input(partition, sequence))
+        return found.told()
+
+    def _torn(self, consumed: Sequence[Consumed]) -> tuple[Wrong, Wrong]:
+        torn, went_back = _Counted(), _Counted()
+        reached: defaultdict[int, int] = defaultdict(int)
+        owners: dict[int, int] = {}
+        for number, transaction in enumerate(consumed):
+            numbers: set[int] = set()
+            for partition, next_offset in sorted(transaction.next_offsets.items()):
+                if next_offset < reached[partition]:
+                    went_back.add(f"partition {partition} from {reached[partition]} to {next_offset}: {transaction}")
+                if partition in self._partitions:
+                    known = self._partitions[partition]
+                    numbers.update(known.segments[known.sequences(reached[partition], next_offset)])
+                reached[partition] = max(reached[partition], next_offset)
+            reason = self._why_torn(transaction, numbers, owners)
+            owners.update(dict.fromkeys(numbers, number))
+            if reason:
+                torn.add(f"{reason}: {transaction}")
+        for number, segment in enumerate(self._segments):
+            if number not in owners:
+                torn.add(f"outputs without their offsets: {segment}")
+        return torn.told(), went_back.told()
+
+    def _why_torn(self, transaction: Consumed, numbers: set[int], owners: Mapping[int, int]) -> str | None:
+        written = [self._segments[number] for number in numbers if number != _NONE]
+        if _NONE in numbers:
+            return "offsets without all of their outputs"
+        if any(segment.writer != transaction.writer for segment in written):
+            return "outputs of another producer than the offsets"
+        if len({segment.partition for segment in written}) < len(written):
+            return "outputs in two transactions of one partition"
+        if not owners.keys().isdisjoint(numbers):
+            return "outputs in one transaction with those of another commit"
+        return None

@@ -1,0 +1,373 @@
+"""The verdict on logs as brokers write them: exact where all is well, and each kind of wrong seen for what it is."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.domain.journals.group_records import GroupRecordKey, RecordType, encode_key, encode_value
+from app.domain.journals.group_values.offsets import OffsetCommit
+from app.domain.journals.record_batch import Marker, MarkerType, RecordBatch, read_marker, read_records
+from tests.domain.journals.batches import batch_of, marker
+from tests.fault_suite.consumed import GroupJournal
+from tests.fault_suite.decided import DecidedLog, Writer
+from tests.fault_suite.judging import Input, Judge, Verdict, identity_of
+
+GROUP, SOURCE = "group", "orders"
+COMMIT, ABORT = MarkerType.COMMIT, MarkerType.ABORT
+SINK_PARTITIONS = 3
+FIRST, SECOND = Writer(1, 0), Writer(2, 0)
+
+
+def offset_of(sequence: int) -> int:
+    """Not every offset holds an id: another one may hold a marker."""
+    return 2 * sequence + 1
+
+
+def is_commit(control: RecordBatch) -> bool:
+    found = read_marker(control)
+    return isinstance(found, Marker) and found.type is COMMIT
+
+
+class World:
+    """A source of two partitions, a sink of three, and the group's journal, as the brokers' logs."""
+
+    def __init__(self, ids: int = 4) -> None:
+        self.inputs = [Input(partition, sequence) for partition in range(2) for sequence in range(ids)]
+        self.sink: dict[int, list[RecordBatch]] = {partition: [] for partition in range(SINK_PARTITIONS)}
+        self.journal: list[RecordBatch] = []
+        self._ends: defaultdict[int, int] = defaultdict(int)
+
+    def write(self, writer: Writer, *ids: Input, is_transactional: bool = True) -> None:
+        """An output for each id, in the partition that its number says."""
+        for partition in self.sink:
+            values = [f"{identity} padding".encode() for identity in ids if identity.sequence % 3 == partition]
+            if values:
+                self.append(partition, writer, values, is_transactional=is_transactional)
+
+    def append(self, partition: int, writer: Writer, values: list[bytes], *, is_transactional: bool) -> None:
+        batch = batch_of(
+            [(None, value) for value in values],
+            base_offset=self._ends[partition],
+            producer_id=writer.producer_id,
+            producer_epoch=writer.producer_epoch,
+            is_transactional=is_transactional,
+        )
+        self._ends[partition] = batch.last_offset + 1
+        self.sink[partition].append(batch)
+
+    def offsets(self, writer: Writer, next_sequences: Mapping[int, int], *, is_transactional: bool = True) -> None:
+        """Where the group would go on, by the number of the id."""
+        records = [
+            (
+                encode_key(GroupRecordKey(GROUP, SOURCE, partition, type=RecordType.OFFSET_COMMIT)),
+                encode_value(RecordType.OFFSET_COMMIT, OffsetCommit(offset_of(sequence)), 3),
+            )
+            for partition, sequence in next_sequences.items()
+        ]
+        batch = batch_of(
+            records,
+            base_offset=len(self.journal) * 10,
+            producer_id=writer.producer_id,
+            producer_epoch=writer.producer_epoch,
+            is_transactional=is_transactional,
+        )
+        self.journal.append(batch)
+
+    def end(self, writer: Writer, kind: MarkerType, *, partitions: Iterable[int] | None = None) -> None:
+        """Markers in the partitions of the sink, and in the journal."""
+        for partition in self.sink if partitions is None else partitions:
+            at = self._ends[partition]
+            self._ends[partition] += 1
+            self.sink[partition].append(marker(kind, base_offset=at, producer_id=writer.producer_id))
+        self.journal.append(marker(kind, base_offset=len(self.journal) * 10, producer_id=writer.producer_id))
+
+    def transaction(
+        self, writer: Writer, ids: Iterable[Input], next_sequences: Mapping[int, int], kind: MarkerType = COMMIT
+    ) -> None:
+        self.write(writer, *ids)
+        self.offsets(writer, next_sequences)
+        self.end(writer, kind)
+
+    def shown(self, partition: int) -> Iterator[tuple[int, bytes | None]]:
+        """What a consumer is given under read_committed: told by what comes after each batch."""
+        log = self.sink[partition]
+        for at, batch in enumerate(log):
+            if batch.is_control:
+                continue
+            end = next((one for one in log[at:] if one.is_control and one.producer_id == batch.producer_id), None)
+            if batch.is_transactional and end is None:
+                return
+            if not batch.is_transactional or (end is not None and is_commit(end)):
+                records = read_records(batch)
+                assert isinstance(records, list)
+                yield from ((record.offset, record.value) for record in records)
+
+    def verdict(self, shown: Mapping[int, list[tuple[int, bytes | None]]] | None = None) -> Verdict:
+        judge, journal = Judge(), GroupJournal(GROUP, SOURCE)
+        for identity in self.inputs:
+            judge.input(identity, offset_of(identity.sequence))
+        for partition, batches in self.sink.items():
+            log = DecidedLog()
+            for batch in batches:
+                log.batch(batch)
+            for offset, value in self.shown(partition) if shown is None else shown[partition]:
+                judge.output(partition, offset, value, log)
+        for batch in self.journal:
+            journal.batch(batch)
+        return judge.verdict(journal.consumed)
+
+
+def ids(partition: int, begin: int, end: int) -> list[Input]:
+    return [Input(partition, sequence) for sequence in range(begin, end)]
+
+
+def whole() -> World:
+    """Two workers, a partition each, two transactions each; one of them was tried in vain before."""
+    world = World()
+    world.transaction(FIRST, ids(0, 0, 3), {0: 3}, ABORT)
+    world.transaction(FIRST, ids(0, 0, 2), {0: 2})
+    world.transaction(SECOND, ids(1, 0, 4), {1: 4})
+    world.transaction(FIRST, ids(0, 2, 4), {0: 4})
+    return world
+
+
+def wrong(verdict: Verdict) -> set[str]:
+    return {name for name, found in verdict.wrong().items() if found}
+
+
+def test_well_nothing_is_wrong() -> None:
+    verdict = whole().verdict()
+    assert verdict.is_exact, str(verdict)
+    assert (verdict.expected, verdict.found, verdict.transactions) == (8, 8, 3)
+
+
+Round = tuple[int, int, bool, bool]
+ROUND = st.tuples(st.integers(0, 4), st.integers(0, 4), st.booleans(), st.booleans())
+
+
+@given(rounds=st.lists(ROUND, max_size=12), bumps=st.booleans())
+def test_whatever_workers_commit_and_abort_is_exact(rounds: list[Round], bumps: bool) -> None:
+    """Two workers write at once, a partition each, which they swap now and then. bumps: epochs as since KIP-890."""
+    world, reached = World(ids=20), [0, 0]
+    for number, (one, other, commits, swap) in enumerate([*rounds, (40, 40, True, False)]):
+        epoch = number if bumps else 0
+        first, second = (Writer(1, epoch), Writer(2, epoch)) if swap else (Writer(2, epoch), Writer(1, epoch))
+        ends = [min(20, reached[0] + one), min(20, reached[1] + other)]
+        world.write(first, *ids(0, reached[0], ends[0]))
+        world.write(second, *ids(1, reached[1], ends[1]))
+        world.offsets(second, {1: ends[1]})
+        world.offsets(first, {0: ends[0]})
+        world.end(first, COMMIT if commits else ABORT)
+        world.end(second, COMMIT)
+        reached = [ends[0] if commits else reached[0], ends[1]]
+    verdict = world.verdict()
+    assert verdict.is_exact, str(verdict)
+    assert verdict.found == 40
+
+
+def test_offsets_that_came_without_an_output_are_a_loss() -> None:
+    world = World()
+    world.transaction(FIRST, [*ids(0, 0, 1), *ids(0, 2, 4)], {0: 4})
+    world.transaction(SECOND, ids(1, 0, 4), {1: 4})
+    verdict = world.verdict()
+    assert verdict.lost.examples == ("0:00000001",)
+    # From outside it cannot be told from a transaction of which one output was not shown.
+    assert wrong(verdict) == {"lost", "torn"}
+
+
+def test_what_nobody_has_consumed_is_lost_and_not_torn() -> None:
+    world = World()
+    world.transaction(FIRST, ids(0, 0, 3), {0: 3})
+    world.transaction(SECOND, ids(1, 0, 4), {1: 4})
+    verdict = world.verdict()
+    assert wrong(verdict) == {"lost"}
+    assert verdict.lost.examples == ("0:00000003",)
+
+
+def test_a_zombie_that_commits_the_same_once_more_duplicates() -> None:
+    world = whole()
+    world.transaction(Writer(9, 0), ids(0, 2, 4), {0: 4})
+    verdict = world.verdict()
+    assert wrong(verdict) == {"duplicated"}
+    assert verdict.duplicated.examples == ("0:00000002", "0:00000003")
+
+
+def test_an_output_outside_of_a_transaction_is_shown_though_nobody_committed_it() -> None:
+    world = whole()
+    world.write(FIRST, Input(1, 0), is_transactional=False)
+    assert wrong(world.verdict()) == {"duplicated", "uncommitted"}
+
+
+def test_a_reader_that_is_shown_what_was_aborted_is_told_of_it() -> None:
+    world = whole()
+    shown = {partition: list(world.shown(partition)) for partition in world.sink}
+    aborted = world.sink[0][0]
+    shown[0].insert(0, (aborted.base_offset, b"0:00000000 padding"))
+    assert wrong(world.verdict(shown)) == {"duplicated", "uncommitted", "torn"}
+
+
+def test_one_partition_committed_and_the_other_aborted_is_torn() -> None:
+    world = World()
+    world.transaction(SECOND, ids(1, 0, 4), {1: 4})
+    world.write(FIRST, *ids(0, 0, 4))
+    world.offsets(FIRST, {0: 4})
+    world.end(FIRST, COMMIT, partitions=[0, 1])
+    world.end(FIRST, ABORT, partitions=[2])
+    verdict = world.verdict()
+    assert wrong(verdict) == {"lost", "torn"}
+    assert verdict.torn.count == 1
+    assert "offsets without all of their outputs" in verdict.torn.examples[0]
+
+
+def test_outputs_that_came_without_their_offsets_are_torn_though_every_id_is_there_once() -> None:
+    world = World()
+    world.transaction(SECOND, ids(1, 0, 4), {1: 4})
+    world.write(FIRST, *ids(0, 0, 4))
+    world.end(FIRST, COMMIT)
+    assert wrong(world.verdict()) == {"torn"}
+
+
+def test_outputs_of_one_producer_and_offsets_of_another_are_torn() -> None:
+    world = World()
+    world.transaction(SECOND, ids(1, 0, 4), {1: 4})
+    world.write(FIRST, *ids(0, 0, 4))
+    world.end(FIRST, COMMIT)
+    world.offsets(SECOND, {0: 4})
+    world.end(SECOND, COMMIT)
+    verdict = world.verdict()
+    assert wrong(verdict) == {"torn"}
+    assert "outputs of another producer than the offsets" in verdict.torn.examples[0]
+
+
+def test_an_older_epoch_of_the_same_producer_is_another_writer() -> None:
+    world = World()
+    world.transaction(SECOND, ids(1, 0, 4), {1: 4})
+    world.write(Writer(1, 0), *ids(0, 0, 4))
+    world.offsets(Writer(1, 1), {0: 4})
+    world.end(Writer(1, 1), COMMIT)
+    assert wrong(world.verdict()) == {"torn"}
+
+
+def test_outputs_that_were_visible_a_transaction_before_their_offsets_are_torn() -> None:
+    """The same producer commits outputs, then more of them with the offsets of both."""
+    world = World()
+    world.transaction(SECOND, ids(1, 0, 4), {1: 4})
+    world.write(FIRST, *ids(0, 0, 1))
+    world.end(FIRST, COMMIT)
+    world.transaction(FIRST, ids(0, 1, 4), {0: 4})
+    verdict = world.verdict()
+    assert wrong(verdict) == {"torn"}
+    assert "two transactions of one partition" in verdict.torn.examples[0]
+
+
+def test_offsets_of_two_commits_over_one_transaction_of_the_sink_are_torn() -> None:
+    world = World()
+    world.transaction(SECOND, ids(1, 0, 4), {1: 4})
+    world.write(FIRST, *ids(0, 0, 4))
+    world.offsets(FIRST, {0: 2})
+    world.end(FIRST, COMMIT)
+    world.offsets(FIRST, {0: 4})
+    world.end(FIRST, COMMIT)
+    verdict = world.verdict()
+    assert wrong(verdict) == {"torn"}
+    assert "those of another commit" in verdict.torn.examples[0]
+
+
+def test_ids_of_a_source_partition_that_changed_places_are_out_of_order() -> None:
+    world = World()
+    world.transaction(SECOND, ids(1, 0, 4), {1: 4})
+    world.transaction(FIRST, [Input(0, 3), Input(0, 0), Input(0, 1), Input(0, 2)], {0: 4})
+    verdict = world.verdict()
+    assert wrong(verdict) == {"out_of_order"}
+    assert verdict.out_of_order.count == 1
+    assert verdict.out_of_order.examples[0].startswith("0:00000000 after 0:00000003")
+
+
+@pytest.mark.parametrize("value", [b"2:00000000 x", b"0:00000004 x", b"hello", b"", b":1 x", b"1: x"])
+def test_what_is_no_id_of_the_source_is_unexpected(value: bytes) -> None:
+    world = whole()
+    world.append(0, FIRST, [value], is_transactional=True)
+    world.end(FIRST, COMMIT)
+    assert wrong(world.verdict()) == {"unexpected"}
+
+
+def test_a_commit_of_an_older_offset_is_told() -> None:
+    world = whole()
+    world.offsets(SECOND, {0: 1})
+    world.end(SECOND, COMMIT)
+    world.offsets(SECOND, {0: 4})
+    world.end(SECOND, COMMIT)
+    verdict = world.verdict()
+    # Once: to come forward again consumes nothing that was not consumed before.
+    assert (wrong(verdict), verdict.went_back.count) == ({"went_back"}, 1)
+
+
+def test_commits_of_starts_and_of_positions_behind_markers_consume_nothing() -> None:
+    world = World()
+    world.offsets(FIRST, {0: 0, 1: 0})
+    world.end(FIRST, COMMIT)
+    world.transaction(SECOND, ids(1, 0, 4), {1: 4})
+    world.transaction(FIRST, ids(0, 0, 4), {0: 4})
+    world.offsets(FIRST, {0: 4, 1: 4})
+    world.end(FIRST, COMMIT)
+    assert world.verdict().is_exact
+
+
+def test_a_source_with_an_id_missing_or_twice_is_refused() -> None:
+    judge = Judge()
+    judge.input(Input(0, 0), 0)
+    with pytest.raises(ValueError, match="where 1 should follow"):
+        judge.input(Input(0, 2), 1)
+    with pytest.raises(ValueError, match="where 1 should follow"):
+        judge.input(Input(0, 0), 1)
+
+
+def test_the_journal_tells_what_is_open_aborted_or_outside_of_a_transaction() -> None:
+    world = World()
+    world.transaction(FIRST, [], {0: 1}, ABORT)
+    world.offsets(FIRST, {0: 1})
+    world.offsets(Writer(-1, -1), {1: 2}, is_transactional=False)
+    journal, other = GroupJournal(GROUP, SOURCE), GroupJournal("another", SOURCE)
+    for batch in world.journal:
+        journal.batch(batch)
+        other.batch(batch)
+    assert (journal.open, journal.aborted, journal.consumed) == ([FIRST], 1, [])
+    assert len(journal.untransacted) == 1
+    assert (other.open, other.aborted, other.consumed, other.untransacted) == ([], 0, [], [])
+
+
+def test_a_log_tells_what_no_marker_has_ended() -> None:
+    world = whole()
+    world.write(SECOND, Input(0, 0))
+    log = DecidedLog()
+    for batch in world.sink[0]:
+        log.batch(batch)
+    assert log.open == [SECOND]
+    assert log.committed_at(world.sink[0][-1].base_offset) is None
+    assert log.committed_at(10_000) is None
+
+
+def test_ten_million_ids_fit_into_a_few_hundred_megabytes() -> None:
+    count = 100_000
+    tracemalloc.start()
+    try:
+        judge = Judge()
+        before, _ = tracemalloc.get_traced_memory()
+        for sequence in range(count):
+            judge.input(Input(0, sequence), sequence)
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (after - before) / count < 15
+
+
+@given(st.integers(0, 99), st.integers(0, 10**8 - 1), st.binary())
+def test_ids_are_read_back(partition: int, sequence: int, rest: bytes) -> None:
+    identity = Input(partition, sequence)
+    assert identity_of(str(identity).encode() + b" " + rest) == identity
