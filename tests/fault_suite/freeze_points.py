@@ -1,0 +1,234 @@
+"""Named places of the loop at which a real worker stops itself, with all of its threads, because a test asks for it.
+
+The product knows nothing of them: they are put around the methods of the loop from outside, in processes that are
+started with `environment_of` (a folder with a `sitecustomize` in front of their path), as Spark's Python workers are
+when the cluster has that environment. No module, no hook and no variable of the product has to be there for a test.
+
+A test asks by a file in a folder; the first worker to arrive takes it, by renaming it, and stops: SIGSTOP, as a virtual
+machine or a cgroup does it to the whole process. A sleep would not do, since the client's own threads would go on
+sending heartbeats. Whoever asks sees the renamed file and the state of the process, and sends SIGCONT.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from enum import StrEnum
+from functools import wraps
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import psutil
+
+from tests.support.waiting import wait_for
+
+FOLDER_VARIABLE = "FENCELINE_TEST_FREEZE_DIR"
+_AT_START = Path(__file__).parent / "at_start"
+_ROOT = Path(__file__).parents[2]
+_LAST_IMPORTED = "workers.transactional.task"
+_FROZEN = "frozen"
+
+
+class Point(StrEnum):
+    """In the order in which a transaction meets them; between AFTER_OFFSETS and BEFORE_COMMIT the loop does nothing
+    today."""
+
+    BETWEEN_INIT_AND_FIRST_FETCH = "between-init-and-first-fetch"
+    BEFORE_FIRST_OUTPUT = "before-first-output"
+    AFTER_OUTPUTS = "after-outputs"
+    AFTER_OFFSETS = "after-offsets"
+    BEFORE_COMMIT = "before-commit"
+    IN_REVOKE = "in-revoke"
+    BETWEEN_REVOKE_AND_ASSIGN = "between-revoke-and-assign"
+
+
+Reach = Callable[[Point], None]
+Method = Callable[..., Any]
+
+
+class Seam(NamedTuple):
+    """A method of the loop, and what a worker calls in its place."""
+
+    owner: type
+    name: str
+    method: Method
+
+
+class _Worker:
+    """How far this process is, by its calls: one loop runs in it."""
+
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+        self._is_initialised = False
+        self._outputs = 0
+
+    def initialised(self) -> None:
+        self._is_initialised = True
+
+    def fetches(self) -> None:
+        if self._is_initialised:
+            self._is_initialised = False
+            self._reach(Point.BETWEEN_INIT_AND_FIRST_FETCH)
+
+    def begun(self) -> None:
+        self._outputs = 0
+
+    def writes(self) -> None:
+        if self._outputs == 0:
+            self._reach(Point.BEFORE_FIRST_OUTPUT)
+        self._outputs += 1
+
+    def flushed(self) -> None:
+        # A transaction may have offsets alone.
+        if self._outputs:
+            self._reach(Point.AFTER_OUTPUTS)
+
+
+def seams(reach: Reach) -> list[Seam]:
+    """What to put around the loop. Raises AttributeError where a method is not there any more."""
+    from workers.transactional.group.membership import Membership
+    from workers.transactional.producing.transactional_producer import TransactionalProducer
+
+    worker = _Worker(reach)
+
+    def around(owner: type, name: str, *, before: Callable[[], None] = int, after: Callable[[], None] = int) -> Seam:
+        original: Method = getattr(owner, name)
+
+        @wraps(original)
+        def method(*arguments: Any, **named: Any) -> Any:
+            before()
+            result = original(*arguments, **named)
+            after()
+            return result
+
+        return Seam(owner, name, method)
+
+    return [
+        around(TransactionalProducer, "init", after=worker.initialised),
+        around(Membership, "consume", before=worker.fetches),
+        around(TransactionalProducer, "begin", after=worker.begun),
+        around(TransactionalProducer, "write_messages", before=worker.writes),
+        around(TransactionalProducer, "write_outputs", before=worker.writes),
+        around(TransactionalProducer, "flush", after=worker.flushed),
+        around(TransactionalProducer, "send_offsets", after=lambda: reach(Point.AFTER_OFFSETS)),
+        around(TransactionalProducer, "commit", before=lambda: reach(Point.BEFORE_COMMIT)),
+        around(
+            Membership,
+            "on_revoke",
+            before=lambda: reach(Point.IN_REVOKE),
+            after=lambda: reach(Point.BETWEEN_REVOKE_AND_ASSIGN),
+        ),
+    ]
+
+
+def stop_if_asked(folder: Path, point: Point) -> None:
+    """Take the request for this point, if there is one for this process or for any, and stop."""
+    pid = os.getpid()
+    for asked in (f"{point}@{pid}", str(point)):
+        with suppress(FileNotFoundError):
+            (folder / asked).rename(folder / f"{point}.{_FROZEN}.{pid}")
+            # To this thread: it must not go on for the moment that another one would need to hear of it.
+            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
+            return
+
+
+class _AfterImport(MetaPathFinder):
+    """Puts the seams in once the loop has been imported, from wherever Spark has put it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != _LAST_IMPORTED:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                execute(module)
+                for seam in seams(lambda point: stop_if_asked(self._folder, point)):
+                    setattr(seam.owner, seam.name, seam.method)
+
+            setattr(spec.loader, "exec_module", exec_module)  # noqa: B010 - a loader's method is no field to assign to
+        return spec
+
+
+def install_from(environment: Mapping[str, str]) -> None:
+    """For `sitecustomize`: does nothing where no folder is named."""
+    if folder := environment.get(FOLDER_VARIABLE):
+        sys.meta_path.insert(0, _AfterImport(Path(folder)))
+
+
+class FreezePoints:
+    """The test's side of the folder."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+
+    def environment_of(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """For processes that shall stop when they are asked to, and for whoever starts them."""
+        path = [str(_AT_START), str(_ROOT), *filter(None, [environment.get("PYTHONPATH")])]
+        return {**environment, "PYTHONPATH": os.pathsep.join(path), FOLDER_VARIABLE: str(self._folder)}
+
+    def ask(self, point: Point, *, pid: int | None = None) -> None:
+        """Stop the next worker that comes there: this one, or any."""
+        (self._folder / _request(point, pid)).touch()
+
+    def withdraw(self, point: Point, *, pid: int | None = None) -> bool:
+        """Take a request back; False: somebody has taken it already."""
+        try:
+            (self._folder / _request(point, pid)).unlink()
+        except FileNotFoundError:
+            return False
+        return True
+
+    def frozen(self) -> dict[int, Point]:
+        """Who stands still now, and where."""
+        found: dict[int, Point] = {}
+        for path in self._folder.glob(f"*.{_FROZEN}.*"):
+            point, _, pid = path.name.partition(f".{_FROZEN}.")
+            with suppress(psutil.NoSuchProcess):
+                if psutil.Process(int(pid)).status() == psutil.STATUS_STOPPED:
+                    found[int(pid)] = Point(point)
+        return found
+
+    def wait_until_frozen(self, point: Point, deadline_s: float) -> int:
+        """The pid of a worker that stands still at this point."""
+
+        def at_point() -> list[int]:
+            return [pid for pid, at in self.frozen().items() if at is point]
+
+        return wait_for(at_point, deadline_s, lambda: f"a worker at {point}; frozen are {self.frozen()}")[0]
+
+    def thaw(self, pid: int) -> None:
+        """SIGCONT; nothing where the process is gone, as frozen ones are killed too."""
+        for path in self._folder.glob(f"*.{_FROZEN}.{pid}"):
+            path.unlink()
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+
+    def thaw_all(self) -> None:
+        """At the end of a test nobody stays frozen, and nobody is asked any more."""
+        for point in Point:
+            for path in self._folder.glob(f"{point}*"):
+                if f".{_FROZEN}." not in path.name:
+                    path.unlink()
+        for pid in self.frozen():
+            self.thaw(pid)
+
+
+def _request(point: Point, pid: int | None) -> str:
+    return str(point) if pid is None else f"{point}@{pid}"

@@ -1,0 +1,241 @@
+"""Where workers stop: each point where its name says, and a real process that stops there and goes on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from confluent_kafka import TopicPartition
+
+from tests.fault_suite.freeze_points import FreezePoints, Point, seams, stop_if_asked
+from workers.transactional.checkpoint import Checkpoint
+from workers.transactional.group.membership import Membership
+from workers.transactional.group.ownership import Ownership
+from workers.transactional.producing.transactional_producer import TransactionalProducer
+from workers.transactional.slices import Patience
+
+_WITHIN_S = 20.0
+PATIENCE = Patience(1.0, lambda: None)
+
+
+class FakeClient:
+    """Producer and consumer of confluent-kafka in one: notes every call by its name."""
+
+    def __init__(self, steps: list[str]) -> None:
+        self._steps = steps
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(*_arguments: Any, **_named: Any) -> Any:
+            self._steps.append(name)
+            return [] if name == "consume" else 0
+
+        return call
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Calls of the client and points, as they come."""
+    steps: list[str] = []
+    for seam in seams(lambda point: steps.append(point.name)):
+        monkeypatch.setattr(seam.owner, seam.name, seam.method)
+    return steps
+
+
+@pytest.fixture
+def producer(steps: list[str]) -> TransactionalProducer:
+    producer = object.__new__(TransactionalProducer)
+    producer._producer = FakeClient(steps)  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+    return producer
+
+
+def _not_heard(*_arguments: Any, **_named: Any) -> None:
+    """For who announces."""
+
+
+def membership_of(client: Any, end_checkpoint: Callable[[], None]) -> Membership:
+    return Membership(client, ownership=Ownership(), confirmed=None, end_checkpoint=end_checkpoint, announce=_not_heard)
+
+
+def messages(count: int) -> Any:
+    class Message:
+        value = key = headers = staticmethod(lambda: None)
+        partition = staticmethod(lambda: 0)
+        timestamp = staticmethod(lambda: (0, 0))
+
+    return [Message() for _ in range(count)]
+
+
+def test_points_of_a_transaction_lie_between_the_calls_that_their_names_say(
+    steps: list[str], producer: TransactionalProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write_messages(*_arguments: Any, **_named: Any) -> None:
+        steps.append("produce")
+
+    monkeypatch.setattr("workers.transactional.records.writing.write_messages", write_messages)
+    checkpoint = Checkpoint(producer, Ownership())
+    producer.write_messages(messages(1), topic="sink", keep_partition=True)
+    producer.write_messages(messages(1), topic="sink", keep_partition=True)
+    consumer: Any = FakeClient(steps)
+    checkpoint.commit(consumer, patience=PATIENCE)
+    assert steps == [
+        "begin_transaction",
+        "BEFORE_FIRST_OUTPUT",
+        "produce",
+        "produce",
+        "flush",
+        "AFTER_OUTPUTS",
+        "consumer_group_metadata",
+        "send_offsets_to_transaction",
+        "AFTER_OFFSETS",
+        "BEFORE_COMMIT",
+        "commit_transaction",
+    ]
+
+
+def test_a_transaction_of_offsets_alone_has_no_outputs_to_stop_after(
+    steps: list[str], producer: TransactionalProducer
+) -> None:
+    consumer: Any = FakeClient(steps)
+    Checkpoint(producer, Ownership()).commit(consumer, patience=PATIENCE)
+    assert [step for step in steps if step.isupper()] == ["AFTER_OFFSETS", "BEFORE_COMMIT"]
+
+
+def test_points_of_a_revoke_stand_around_the_end_of_the_checkpoint(steps: list[str]) -> None:
+    client = FakeClient(steps)
+    membership = membership_of(client, lambda: steps.append("end of the checkpoint"))
+    consumer: Any = client
+    membership.on_revoke(consumer, [TopicPartition("orders", 0)])
+    membership.on_assign(consumer, [])
+    points = [step for step in steps if step.isupper() or step == "end of the checkpoint"]
+    assert points == ["IN_REVOKE", "end of the checkpoint", "BETWEEN_REVOKE_AND_ASSIGN"]
+    assert steps.index("BETWEEN_REVOKE_AND_ASSIGN") < steps.index("incremental_assign")
+
+
+def test_the_first_fetch_after_every_init_is_a_point(steps: list[str], producer: TransactionalProducer) -> None:
+    membership = membership_of(FakeClient(steps), lambda: None)
+    for _ in range(2):
+        producer.init(1.0)
+        membership.consume(1, 0.1)
+        membership.consume(1, 0.1)
+    once = ["init_transactions", "BETWEEN_INIT_AND_FIRST_FETCH", "consume", "consume"]
+    assert steps == once * 2
+
+
+def test_an_init_that_failed_is_no_point(steps: list[str], producer: TransactionalProducer) -> None:
+    class Failing:
+        def init_transactions(self, _timeout_s: float) -> None:
+            raise RuntimeError("no coordinator")
+
+    producer._producer = Failing()  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+    with pytest.raises(RuntimeError):
+        producer.init(1.0)
+    membership_of(FakeClient(steps), lambda: None).consume(1, 0.1)
+    assert steps == ["consume"]
+
+
+def test_every_point_has_its_place(steps: list[str], producer: TransactionalProducer) -> None:
+    """No name that a plan may draw is one at which nobody ever stops."""
+    client: Any = FakeClient(steps)
+    membership = membership_of(client, lambda: None)
+    producer.init(1.0)
+    membership.consume(1, 0.1)
+    checkpoint = Checkpoint(producer, Ownership())
+    producer.write_outputs([], topic="sink")
+    checkpoint.commit(client, patience=PATIENCE)
+    membership.on_revoke(client, [])
+    assert {step for step in steps if step.isupper()} == {point.name for point in Point}
+
+
+def test_without_a_request_nobody_stops(tmp_path: Path) -> None:
+    points = FreezePoints(tmp_path)
+    points.ask(Point.IN_REVOKE, pid=os.getpid() + 1)
+    points.ask(Point.BEFORE_COMMIT)
+    stop_if_asked(tmp_path, Point.IN_REVOKE)
+    assert points.frozen() == {}
+    assert points.withdraw(Point.BEFORE_COMMIT)
+    assert not points.withdraw(Point.BEFORE_COMMIT)
+
+
+WORKER = """
+import sys
+from workers.transactional import task
+from workers.transactional.group.membership import Membership
+from workers.transactional.group.ownership import Ownership
+membership = Membership(None, ownership=Ownership(), confirmed=None, end_checkpoint=lambda: None, announce=print)
+for _ in sys.stdin:
+    membership.on_revoke(None, [])
+    print("revoked", flush=True)
+"""
+
+
+class Worker:
+    """A process of its own, as Spark's are: it imports the loop, and is revoked at each line."""
+
+    def __init__(self, points: FreezePoints) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", WORKER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=points.environment_of(os.environ),
+            text=True,
+        )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def revoke(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write("revoke\n")
+        self._process.stdin.flush()
+
+    def said(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline()
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+@pytest.fixture
+def points(tmp_path: Path) -> FreezePoints:
+    return FreezePoints(tmp_path / "freeze")
+
+
+@pytest.fixture
+def worker(points: FreezePoints) -> Generator[Worker]:
+    worker = Worker(points)
+    yield worker
+    worker.close()
+
+
+def test_a_worker_stops_whole_and_goes_on_when_it_is_thawed(points: FreezePoints, worker: Worker) -> None:
+    worker.revoke()
+    assert worker.said() == "revoked\n"
+    points.ask(Point.IN_REVOKE)
+    worker.revoke()
+    assert points.wait_until_frozen(Point.IN_REVOKE, _WITHIN_S) == worker.pid
+    assert psutil.Process(worker.pid).status() == psutil.STATUS_STOPPED
+    points.thaw(worker.pid)
+    assert worker.said() == "revoked\n"
+    assert points.frozen() == {}
+    # The request is used up.
+    worker.revoke()
+    assert worker.said() == "revoked\n"
+
+
+def test_the_one_that_is_named_stops_and_the_end_of_a_test_thaws_it(points: FreezePoints, worker: Worker) -> None:
+    points.ask(Point.BETWEEN_REVOKE_AND_ASSIGN, pid=worker.pid)
+    points.ask(Point.BEFORE_COMMIT)
+    worker.revoke()
+    assert points.wait_until_frozen(Point.BETWEEN_REVOKE_AND_ASSIGN, _WITHIN_S) == worker.pid
+    points.thaw_all()
+    assert worker.said() == "revoked\n"
+    assert not points.withdraw(Point.BEFORE_COMMIT)
