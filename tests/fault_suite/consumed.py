@@ -6,7 +6,7 @@ from app.domain.journals.group_records import GroupRecordKey, RecordType, decode
 from app.domain.journals.group_values.offsets import OffsetCommit
 from app.domain.journals.record_batch import MarkerType, RecordBatch, read_marker, read_records
 from app.domain.journals.wire_message import Undecodable
-from tests.fault_suite.decided import UnreadableLogError, Writer
+from tests.fault_suite.decided import UnreadableLogError, Writer, offset_after
 from tests.fault_suite.judging import Consumed
 
 
@@ -21,6 +21,7 @@ class GroupJournal:
         self._group = group
         self._topic = topic
         self._open: dict[int, tuple[Writer, dict[int, int]]] = {}
+        self._next_offset = 0
         self.consumed: list[Consumed] = []
         self.aborted = 0
         self.untransacted: list[str] = []
@@ -31,6 +32,7 @@ class GroupJournal:
         return [writer for writer, _ in self._open.values()]
 
     def batch(self, batch: RecordBatch) -> None:
+        self._next_offset = offset_after(batch, self._next_offset)
         if batch.is_control:
             self._marker(batch)
             return

@@ -28,6 +28,16 @@ class End(IntEnum):
     ABORTED = 2
 
 
+def offset_after(batch: RecordBatch, expected_offset: int) -> int:
+    """Where the batch after this one begins; raises UnreadableLogError if the log does not go on as it should."""
+    if batch.base_offset != expected_offset or batch.record_count != batch.last_offset - batch.base_offset + 1:
+        raise UnreadableLogError(
+            f"records are gone, by retention or compaction: offsets {batch.base_offset} to {batch.last_offset} with "
+            f"{batch.record_count} records, where {expected_offset} should come"
+        )
+    return batch.last_offset + 1
+
+
 class DecidedLog:
     """One partition, fed in the order of its offsets; a transaction is numbered by its first batch here.
 
@@ -39,12 +49,14 @@ class DecidedLog:
         self._writers: list[Writer] = []
         self._ends = bytearray()
         self._open: dict[int, int] = {}
+        self._next_offset = 0
         self._first_offsets = array("q")
         self._last_offsets = array("q")
         self._numbers = array("i")
 
     def batch(self, batch: RecordBatch) -> None:
         """The next batch of the log. Raises UnreadableLogError."""
+        self._next_offset = offset_after(batch, self._next_offset)
         if batch.is_control:
             marker = read_marker(batch)
             if isinstance(marker, Undecodable):

@@ -99,7 +99,12 @@ def seams(reach: Reach) -> list[Seam]:
 
     worker = _Worker(reach)
 
-    def around(owner: type, name: str, *, before: Callable[[], None] = int, after: Callable[[], None] = int) -> Seam:
+    def nothing() -> None:
+        """On this side of the call."""
+
+    def around(
+        owner: type, name: str, *, before: Callable[[], None] = nothing, after: Callable[[], None] = nothing
+    ) -> Seam:
         original: Method = getattr(owner, name)
 
         @wraps(original)

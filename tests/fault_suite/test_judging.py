@@ -15,7 +15,7 @@ from app.domain.journals.group_values.offsets import OffsetCommit
 from app.domain.journals.record_batch import Marker, MarkerType, RecordBatch, read_marker, read_records
 from tests.domain.journals.batches import batch_of, marker
 from tests.fault_suite.consumed import GroupJournal
-from tests.fault_suite.decided import DecidedLog, Writer
+from tests.fault_suite.decided import DecidedLog, UnreadableLogError, Writer
 from tests.fault_suite.judging import Input, Judge, Verdict, identity_of
 
 GROUP, SOURCE = "group", "orders"
@@ -72,7 +72,7 @@ class World:
         ]
         batch = batch_of(
             records,
-            base_offset=len(self.journal) * 10,
+            base_offset=self._journal_end(),
             producer_id=writer.producer_id,
             producer_epoch=writer.producer_epoch,
             is_transactional=is_transactional,
@@ -85,7 +85,10 @@ class World:
             at = self._ends[partition]
             self._ends[partition] += 1
             self.sink[partition].append(marker(kind, base_offset=at, producer_id=writer.producer_id))
-        self.journal.append(marker(kind, base_offset=len(self.journal) * 10, producer_id=writer.producer_id))
+        self.journal.append(marker(kind, base_offset=self._journal_end(), producer_id=writer.producer_id))
+
+    def _journal_end(self) -> int:
+        return self.journal[-1].last_offset + 1 if self.journal else 0
 
     def transaction(
         self, writer: Writer, ids: Iterable[Input], next_sequences: Mapping[int, int], kind: MarkerType = COMMIT
@@ -351,6 +354,17 @@ def test_a_log_tells_what_no_marker_has_ended() -> None:
     assert log.open == [SECOND]
     assert log.committed_at(world.sink[0][-1].base_offset) is None
     assert log.committed_at(10_000) is None
+
+
+def test_a_log_of_which_something_is_gone_is_refused() -> None:
+    """Nothing that is not there can be judged: a compacted journal must not look like a short one."""
+    world = whole()
+    with pytest.raises(UnreadableLogError, match="records are gone"):
+        DecidedLog().batch(world.sink[0][1])
+    journal = GroupJournal(GROUP, SOURCE)
+    journal.batch(world.journal[0])
+    with pytest.raises(UnreadableLogError, match="records are gone"):
+        journal.batch(world.journal[2])
 
 
 def test_ten_million_ids_fit_into_a_few_hundred_megabytes() -> None:

@@ -1,0 +1,101 @@
+"""What runs have shown, a JSON line each, and all of them together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from tests.fault_suite.plan import Kind
+
+LEDGER = Path(__file__).parents[2] / "tests" / "results" / "faults.jsonl"
+
+
+class KindFigures(msgspec.Struct, frozen=True):
+    faults: int
+    longest_standstill_s: float
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One run. A run that failed is entered too: what it lost is what the ledger is for.
+
+    failure: what else was wrong, in a sentence. changed_since_commit: the commit alone does not say what was run.
+    """
+
+    faults: int
+    records: int
+    transactions: int
+    lost: int
+    duplicated: int
+    torn: int
+    out_of_order: int
+    longest_standstill_s: float
+    seed: int
+    seconds: int
+    cluster: str
+    by_kind: dict[Kind, KindFigures]
+    failure: str | None
+    commit: str
+    changed_since_commit: bool
+    date: str
+    versions: dict[str, str]
+
+    @property
+    def is_exact(self) -> bool:
+        return self.failure is None and not (self.lost or self.duplicated or self.torn or self.out_of_order)
+
+
+class Total(msgspec.Struct, frozen=True, kw_only=True):
+    """Of many runs."""
+
+    runs: int
+    failed: int
+    faults: int
+    records: int
+    transactions: int
+    lost: int
+    duplicated: int
+    torn: int
+    out_of_order: int
+    longest_standstill_s: float
+    by_kind: dict[Kind, KindFigures]
+
+
+def line_of(entry: Entry) -> str:
+    return msgspec.json.encode(entry).decode()
+
+
+def append(entry: Entry, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as ledger:
+        ledger.write(line_of(entry) + "\n")
+
+
+def read(path: Path) -> list[Entry]:
+    """Every entry; raises msgspec.ValidationError for a line that is none."""
+    return [msgspec.json.decode(line, type=Entry) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def total(entries: Iterable[Entry]) -> Total:
+    runs = list(entries)
+    faults: Counter[Kind] = Counter()
+    longest: dict[Kind, float] = {}
+    for run in runs:
+        for kind, figures in run.by_kind.items():
+            faults[kind] += figures.faults
+            longest[kind] = max(longest.get(kind, 0.0), figures.longest_standstill_s)
+    return Total(
+        runs=len(runs),
+        failed=sum(not run.is_exact for run in runs),
+        faults=sum(run.faults for run in runs),
+        records=sum(run.records for run in runs),
+        transactions=sum(run.transactions for run in runs),
+        lost=sum(run.lost for run in runs),
+        duplicated=sum(run.duplicated for run in runs),
+        torn=sum(run.torn for run in runs),
+        out_of_order=sum(run.out_of_order for run in runs),
+        longest_standstill_s=max((run.longest_standstill_s for run in runs), default=0.0),
+        by_kind={kind: KindFigures(faults[kind], longest[kind]) for kind in Kind if faults[kind]},
+    )

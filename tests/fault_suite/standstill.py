@@ -1,0 +1,56 @@
+"""For how long nothing of a source partition came out, and which fault it was."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tests.fault_suite.plan import Kind
+
+
+_SHORTEST_S = 0.2
+"""Twice the commit interval: what comes in less has not stood still."""
+
+
+class _Begun(NamedTuple):
+    kind: Kind
+    at: float
+
+
+class Standstills:
+    """Hears of faults and of outputs as they come, in the time of one clock; keeps the longest gap by kind.
+
+    A gap belongs to the first fault that began in it, else to the last one before it: what recovers late is its fault.
+    """
+
+    def __init__(self, began_at: float) -> None:
+        self._began_at = began_at
+        self._faults: list[_Begun] = []
+        self._last: dict[int, float] = {}
+        self.longest_s = 0.0
+        self.by_kind: dict[Kind, float] = {}
+
+    def begun(self, kind: Kind, at: float) -> None:
+        self._faults.append(_Begun(kind, at))
+
+    def output(self, partition: int, at: float) -> None:
+        """Something of this source partition has come out."""
+        since = self._last.get(partition, self._began_at)
+        self._last[partition] = at
+        gap_s = at - since
+        if gap_s < _SHORTEST_S:
+            return
+        self.longest_s = max(self.longest_s, gap_s)
+        kind = self._whose(since, at)
+        if kind is not None:
+            self.by_kind[kind] = max(self.by_kind.get(kind, 0.0), gap_s)
+
+    def ended(self, at: float) -> None:
+        """What has not come by now has stood still until now."""
+        for partition in tuple(self._last):
+            self.output(partition, at)
+
+    def _whose(self, since: float, at: float) -> Kind | None:
+        within = [fault for fault in self._faults if since < fault.at <= at]
+        before = [fault for fault in self._faults if fault.at <= since]
+        found = within[:1] or before[-1:]
+        return found[0].kind if found else None
