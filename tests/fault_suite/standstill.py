@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from tests.fault_suite.plan import Kind
 
-
 _SHORTEST_S = 0.2
 """Twice the commit interval: what comes in less has not stood still."""
 

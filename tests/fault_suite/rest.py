@@ -1,0 +1,43 @@
+"""What must be true of the brokers when a pipeline has come to rest, beside its records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from tests.fault_suite.decided import Writer
+
+
+class Ends(NamedTuple):
+    """Of a topic, by partition: where a read_committed reader ends, and where a read_uncommitted one does."""
+
+    stable: Mapping[int, int]
+    high: Mapping[int, int]
+
+
+class AtRest(NamedTuple):
+    """committed: the group's offsets in the source. open: transactions that no marker has ended, by the log that has
+    them; whether their coordinator would still end them does not matter at rest. untransacted: offsets that were
+    committed outside of a transaction."""
+
+    source: Ends
+    sink: Ends
+    committed: Mapping[int, int]
+    open: Mapping[str, Sequence[Writer]]
+    untransacted: Sequence[str]
+
+    def contradictions(self) -> list[str]:
+        """A sentence for each; none: it is at rest."""
+        found: list[str] = []
+        for name, ends in (("source", self.source), ("sink", self.sink)):
+            for partition, high in sorted(ends.high.items()):
+                stable = ends.stable.get(partition)
+                if stable != high:
+                    found.append(f"partition {partition} of the {name} ends at {high} and is readable up to {stable}")
+        for partition, high in sorted(self.source.high.items()):
+            # Of a partition in which nothing was ever written nothing need be committed.
+            if self.committed.get(partition, 0) != high:
+                found.append(f"partition {partition} is consumed up to {self.committed.get(partition)} of {high}")
+        for name, writers in sorted(self.open.items()):
+            found += [f"{name} has an open transaction of {writer}" for writer in writers]
+        return found + [f"offsets outside of a transaction: {commit}" for commit in self.untransacted]

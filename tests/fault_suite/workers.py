@@ -1,0 +1,99 @@
+"""The tasks of a pipeline as processes that are started again when they end, as Spark and the driver's book would."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from tests.support.tasks import TaskProcess
+from workers.transactional.control import TaskSpecification
+
+_LOOK_S = 0.1
+_DEADLINE_S = 30.0
+
+Specify = Callable[[int, int], TaskSpecification]
+"""The specification of a task's attempt."""
+
+
+class Workers:
+    """One living attempt of each task, and those that were replaced while they were frozen."""
+
+    def __init__(self, tasks: int, specify: Specify, folder: Path, environment: Mapping[str, str]) -> None:
+        self._specify = specify
+        self._folder = folder
+        self._environment = environment
+        self._attempts: list[list[TaskProcess]] = [[] for _ in range(tasks)]
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._failed: BaseException | None = None
+        self._thread = threading.Thread(target=self._tend, name="workers", daemon=True)
+
+    def start(self) -> None:
+        for task in range(len(self._attempts)):
+            self._start(task)
+        self._thread.start()
+
+    @property
+    def tasks(self) -> range:
+        return range(len(self._attempts))
+
+    @property
+    def attempts(self) -> int:
+        return sum(map(len, self._attempts))
+
+    def current(self, task: int) -> TaskProcess:
+        with self._lock:
+            return self._attempts[task][-1]
+
+    def replace(self, task: int) -> TaskProcess:
+        """Start the next attempt though the one before still runs, as Spark does when it has lost sight of it."""
+        with self._lock:
+            return self._start(task)
+
+    def name(self, task: int) -> str:
+        with self._lock:
+            attempts = self._attempts[task]
+            return f"task {task}, attempt {len(attempts) - 1}, pid {attempts[-1].pid}"
+
+    def drain(self) -> None:
+        """Nobody is started again; every worker drains. Raises what went wrong, in the tending too."""
+        self._end_tending()
+        living = [one for attempts in self._attempts for one in attempts if one.is_running]
+        for worker in living:
+            os.kill(worker.pid, signal.SIGTERM)
+        for worker in living:
+            worker.wait_for_exit()
+        if self._failed is not None:
+            raise self._failed
+
+    def close(self) -> None:
+        """SIGKILL for whoever is left, frozen or not."""
+        self._end_tending()
+        for attempts in self._attempts:
+            for worker in attempts:
+                worker.close()
+
+    def _end_tending(self) -> None:
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(_DEADLINE_S)
+
+    def _tend(self) -> None:
+        try:
+            while not self._stopping.wait(_LOOK_S):
+                with self._lock:
+                    for task, attempts in enumerate(self._attempts):
+                        if not attempts[-1].is_running:
+                            self._start(task)
+        except BaseException as error:  # noqa: BLE001 - handed to the thread that drains
+            self._failed = error
+
+    def _start(self, task: int) -> TaskProcess:
+        attempts = self._attempts[task]
+        specification = self._specify(task, len(attempts))
+        folder = self._folder / f"task-{task}-attempt-{len(attempts)}"
+        attempts.append(TaskProcess(specification, folder, environment=self._environment))
+        return attempts[-1]
