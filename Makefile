@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 UV := $(or $(shell command -v uv 2>/dev/null),$(CURDIR)/build/uv/bin/uv)
 export UV_PROJECT_ENVIRONMENT := $(VENV)
 
-.PHONY: help setup demo serve test test-all lint format pictures lock bench doctor clean
+.PHONY: help setup demo serve test test-all faults lint format pictures lock bench doctor clean
 
 help: ## List the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -48,6 +48,10 @@ test: $(STAMP) ## The whole suite; fault cases, group protocols and broker versi
 test-all: $(STAMP) ## The suite with nothing sampled; what it showed goes to tests/results/all.json
 	$(BIN)/fenceline doctor --for tests
 	$(BIN)/pytest --all --results tests/results/all.json $(ARGS)
+
+faults: $(STAMP) ## A run of faults, judged and entered in tests/results (SEED=…, MINUTES=…)
+	$(BIN)/fenceline doctor --for tests
+	$(BIN)/python -m tests.fault_suite $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
 
 lint: $(STAMP) ## ruff, pyright, import-linter
 	$(BIN)/ruff check .

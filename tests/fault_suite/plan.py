@@ -22,6 +22,7 @@ class Kind(StrEnum):
     WORKER_KILLED = "worker killed"
     WORKER_TERMINATED = "worker terminated"
     WORKER_FROZEN = "worker frozen"
+    WORKER_REPLACED = "worker replaced while frozen"
     BROKER_KILLED = "broker killed"
     BROKER_PAUSED = "broker paused"
     CONNECTIONS_CUT = "connections cut"
@@ -34,11 +35,14 @@ class Kind(StrEnum):
     COMMIT_ANSWER_LOST = "commit answer lost"
 
 
+_FREEZING = (Kind.WORKER_FROZEN, Kind.WORKER_REPLACED)
+
 # Past the session timeout of the suite's pipelines (4 s) and past their transaction timeout (10 s), and before either.
 LASTS_S: dict[Kind, tuple[float, float]] = {
     Kind.WORKER_KILLED: (0, 0),
     Kind.WORKER_TERMINATED: (0, 0),
     Kind.WORKER_FROZEN: (1, 14),
+    Kind.WORKER_REPLACED: (1, 14),
     Kind.BROKER_KILLED: (0, 3),
     Kind.BROKER_PAUSED: (1, 8),
     Kind.CONNECTIONS_CUT: (0, 0),
@@ -87,7 +91,7 @@ def faults(seed: int, kinds: Sequence[Kind] = tuple(Kind)) -> Iterator[Fault]:
             gap_s=round(rng.uniform(*_GAP_S), _HUNDREDTHS),
             lasts_s=round(rng.uniform(*LASTS_S[kind]), _HUNDREDTHS),
             which=rng.random(),
-            point=next(at_points) if kind is Kind.WORKER_FROZEN else None,
+            point=next(at_points) if kind in _FREEZING else None,
         )
 
 

@@ -163,7 +163,7 @@ class Follower:
 
 
 def _messages(bootstrap_servers: str, topic: str, ends: Mapping[int, int]) -> Iterator[Message]:
-    """What a fresh reader under read_committed is given up to these ends; by partition in order. Raises TimeoutError."""
+    """What a fresh reader under read_committed is given up to these ends, each partition in order. TimeoutError."""
     consumer = _consumer(bootstrap_servers)
     try:
         left = {number: end for number, end in ends.items() if end > 0}

@@ -53,7 +53,7 @@ def test_faults_last_as_the_table_says_and_hit_somebody_who_is_there(seed: int) 
         assert shortest <= fault.lasts_s <= longest
         assert fault.of([7]) == 7
         assert fault.of([1, 2, 3]) in (1, 2, 3)
-        assert (fault.point is not None) <= (fault.kind is Kind.WORKER_FROZEN)
+        assert (fault.point is not None) <= (fault.kind in (Kind.WORKER_FROZEN, Kind.WORKER_REPLACED))
 
 
 def test_a_kind_that_a_cluster_cannot_do_is_not_drawn() -> None:

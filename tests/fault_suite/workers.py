@@ -53,6 +53,11 @@ class Workers:
         with self._lock:
             return self._start(task)
 
+    def task_of(self, pid: int) -> int:
+        """Whose attempt this process is, or was."""
+        with self._lock:
+            return next(task for task, attempts in enumerate(self._attempts) for one in attempts if one.pid == pid)
+
     def name(self, task: int) -> str:
         with self._lock:
             attempts = self._attempts[task]

@@ -12,10 +12,15 @@ from tests.support.verifier import make_id
 
 
 class Feeder:
-    """`records_per_s` over all partitions; what it wrote is added to the pipeline's `fed` in batches."""
+    """`records_per_s` over all partitions; what it wrote is added to the pipeline's `fed` in batches.
 
-    def __init__(self, pipeline: TestPipeline, *, records_per_s: int) -> None:
+    remembers: False keeps no ids, for runs that are too long for that.
+    """
+
+    def __init__(self, pipeline: TestPipeline, *, records_per_s: int, remembers: bool = True) -> None:
         self._pipeline = pipeline
+        self._remembers = remembers
+        self._failed: BaseException | None = None
         self._interval_s = 0.05
         self._each = max(1, round(records_per_s * self._interval_s / pipeline.partitions))
         self._next = 0
@@ -26,16 +31,24 @@ class Feeder:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop after the batch that is being written."""
+        """Stop after the batch that is being written. Raises what has stopped it before."""
         self._stopping.set()
         self._thread.join(30)
         assert not self._thread.is_alive(), "the feeder did not stop: does the broker answer?"
+        if self._failed is not None:
+            raise self._failed
 
     def fed(self) -> list[str]:
         """All ids that the source has for certain, up to now."""
         return list(self._pipeline.fed)
 
     def _run(self) -> None:
+        try:
+            self._feed()
+        except BaseException as error:  # noqa: BLE001 - handed to the thread that stops this one
+            self._failed = error
+
+    def _feed(self) -> None:
         producer = Producer(
             {
                 "bootstrap.servers": self._pipeline.bootstrap_servers,
@@ -55,6 +68,7 @@ class Feeder:
                     producer.produce(self._pipeline.source, ids[-1].encode() + PADDING, partition=partition)
             self._next += self._each
             assert producer.flush(30) == 0
-            self._pipeline.fed.extend(ids)
+            if self._remembers:
+                self._pipeline.fed.extend(ids)
             due += self._interval_s
             self._stopping.wait(max(0.0, due - time.monotonic()))

@@ -45,8 +45,8 @@ class Results:
     def pytest_sessionfinish(self, exitstatus: int) -> None:
         slowest = sorted(self._seconds, key=self._seconds.__getitem__, reverse=True)
         found = {
-            "commit": _git("rev-parse", "HEAD"),
-            "changed_since_commit": bool(_git("status", "--porcelain", "--untracked-files=no")),
+            "commit": git("rev-parse", "HEAD"),
+            "changed_since_commit": bool(git("status", "--porcelain", "--untracked-files=no")),
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "exit_code": int(exitstatus),
             "passed": len(self._passed - self._failed),
@@ -65,5 +65,5 @@ class Results:
         self._file.write_text(json.dumps(found, indent=2) + "\n")
 
 
-def _git(*arguments: str) -> str:
+def git(*arguments: str) -> str:
     return subprocess.run(["git", *arguments], capture_output=True, text=True, check=True).stdout.strip()

@@ -1,0 +1,48 @@
+"""`python -m tests.fault_suite --seed N --minutes M`: a run, judged, printed as a JSON line, entered in the ledger."""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import sys
+import time
+from pathlib import Path
+
+from tests.fault_suite import ledger
+from tests.fault_suite.one_broker import OneBroker
+from tests.fault_suite.run import Run, finish
+
+_RUNS = Path(__file__).parents[2] / "build" / "faults"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.fault_suite", description=__doc__)
+    parser.add_argument("--seed", type=int, default=None, help="what is drawn by chance; printed first")
+    parser.add_argument("--minutes", type=float, default=5.0, help="for how long faults are done (5)")
+    parser.add_argument("--ledger", type=Path, default=ledger.LEDGER, help=f"where it is entered ({ledger.LEDGER})")
+    chosen = parser.parse_args()
+    seed: int = secrets.randbelow(2**32) if chosen.seed is None else chosen.seed
+    folder = _RUNS / f"{seed}-{int(time.time())}"
+    folder.mkdir(parents=True)
+    say(f"seed {seed}, {chosen.minutes:g} minutes, in {folder}")
+    run = Run(seed, folder)
+    try:
+        with OneBroker(seed, folder) as stage:
+            run.over(stage, minutes=chosen.minutes)
+    except Exception as error:  # noqa: BLE001 - whatever it was, it is in the ledger
+        run.failed(error)
+    entry = run.entry(OneBroker.name)
+    ledger.append(entry, chosen.ledger)
+    finish(entry, folder)
+    if not entry.is_exact:
+        say(f"failed: {entry.failure}\nsee {folder}")
+    sys.stdout.write(ledger.line_of(entry) + "\n")
+    return 0 if entry.is_exact else 1
+
+
+def say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

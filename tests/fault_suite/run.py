@@ -1,0 +1,145 @@
+"""One run: faults for so many minutes over a pipeline that is fed, then rest, then the verdict."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+import confluent_kafka
+
+from app.embedded.maven import KAFKA_VERSION
+from tests.fault_suite.fault_log import FaultLog
+from tests.fault_suite.judging import Verdict, Wrong
+from tests.fault_suite.ledger import Entry, KindFigures
+from tests.fault_suite.plan import Fault, Kind, faults
+from tests.fault_suite.reading import Facts, Follower
+from tests.fault_suite.standstill import Standstills
+from tests.fault_suite.trail import Trail
+from tests.support.feeder import Feeder
+from tests.support.pipelines import TestPipeline
+from tests.support.results import git
+from tests.support.waiting import wait_for
+
+_RECORDS_PER_S = 2_000
+_FIRST_WITHIN_S = 60.0
+_REST_WITHIN_S = 180.0
+_NOTHING = Verdict(0, 0, 0, Wrong(), Wrong(), Wrong(), Wrong(), Wrong(), Wrong(), Wrong())
+
+
+class Stage(Protocol):
+    """Where a run takes place: what can be done there, and how it comes to rest."""
+
+    name: str
+    pipeline: TestPipeline
+
+    @property
+    def facts(self) -> Facts: ...
+    @property
+    def kinds(self) -> tuple[Kind, ...]: ...
+    def do(self, fault: Fault, did: Callable[[str], None], *, wait: Callable[[float], object]) -> None: ...
+    def settle(self) -> None: ...
+    def drain(self) -> None: ...
+
+
+class Run:
+    """What is known of a run as it goes; `entry` tells it, however it has ended."""
+
+    def __init__(self, seed: int, folder: Path) -> None:
+        self._seed = seed
+        self._folder = folder
+        self._began_at = time.monotonic()
+        self._standstills = Standstills(self._began_at)
+        self._done: Counter[Kind] = Counter()
+        self._verdict = _NOTHING
+        self._failures: list[str] = []
+
+    def over(self, stage: Stage, *, minutes: float) -> None:
+        """Everything, from the first record to the verdict."""
+        feeder = Feeder(stage.pipeline, records_per_s=_RECORDS_PER_S, remembers=False)
+        follower = Follower(stage.pipeline.bootstrap_servers, stage.pipeline.sink, self._standstills)
+        follower.start()
+        feeder.start()
+        try:
+            wait_for(lambda: follower.trail.count, _FIRST_WITHIN_S, "the first output")
+            self._do_faults(stage, until=time.monotonic() + 60 * minutes)
+        finally:
+            stage.settle()
+            feeder.stop()
+        facts = stage.facts
+        wait_for(facts.is_through, _REST_WITHIN_S, lambda: f"{facts.source_ends()}; consumed are {facts.consumed()}")
+        stage.drain()
+        follower.finish(facts.sink_ends(), deadline_s=_REST_WITHIN_S)
+        self._standstills.ended(time.monotonic())
+        fresh = Trail()
+        self._verdict, contradictions = facts.judge(fresh, batches_to=self._folder / "batches.txt")
+        self._failures += contradictions
+        self._failures += [f"{name}: {found}" for name, found in self._verdict.wrong().items() if found]
+        if self._verdict.expected == 0:
+            self._failures.append("nothing was fed")
+        if (difference := fresh.difference(follower.trail)) is not None:
+            self._failures.append(f"the reader that followed was given something else: {difference}")
+
+    def failed(self, error: BaseException) -> None:
+        """It has not come to its end."""
+        self._failures.append(f"{type(error).__name__}: {error}")
+        (self._folder / "traceback.txt").write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+
+    def entry(self, stage_name: str) -> Entry:
+        verdict, longest = self._verdict, self._standstills.by_kind
+        return Entry(
+            faults=self._done.total(),
+            records=verdict.expected,
+            transactions=verdict.transactions,
+            lost=verdict.lost.count,
+            duplicated=verdict.duplicated.count,
+            torn=verdict.torn.count,
+            out_of_order=verdict.out_of_order.count,
+            longest_standstill_s=round(self._standstills.longest_s, 1),
+            seed=self._seed,
+            seconds=round(time.monotonic() - self._began_at),
+            cluster=stage_name,
+            by_kind={
+                kind: KindFigures(self._done[kind], round(longest.get(kind, 0.0), 1))
+                for kind in Kind
+                if self._done[kind]
+            },
+            failure="; ".join(self._failures) or None,
+            commit=git("rev-parse", "HEAD"),
+            changed_since_commit=bool(git("status", "--porcelain", "--untracked-files=no")),
+            date=datetime.now(UTC).isoformat(timespec="seconds"),
+            versions={
+                "kafka": KAFKA_VERSION,
+                "confluent-kafka": confluent_kafka.version()[0],
+                "librdkafka": confluent_kafka.libversion()[0],
+                "python": platform.python_version(),
+            },
+        )
+
+    def _do_faults(self, stage: Stage, *, until: float) -> None:
+        log = FaultLog(self._folder / "faults.jsonl")
+        # Waited for and never set: a wait that is the run's own time, not that of something to happen.
+        wait = threading.Event().wait
+        for fault in faults(self._seed, stage.kinds):
+            wait(fault.gap_s)
+            if time.monotonic() >= until:
+                return
+            self._standstills.begun(fault.kind, time.monotonic())
+            with log.doing(fault) as did:
+                stage.do(fault, did, wait=wait)
+            self._done[fault.kind] += 1
+
+
+def finish(entry: Entry, folder: Path) -> None:
+    """A run that failed leaves its folder, with what is wrong; one that went well leaves nothing."""
+    if entry.is_exact:
+        shutil.rmtree(folder)
+    else:
+        (folder / "failure.txt").write_text(f"{entry.failure}\n", encoding="utf-8")
