@@ -32,8 +32,9 @@ _PARTITIONS = 4
 _WITHIN_S = 40.0
 _SLOW_BYTES_PER_S = 50_000
 _DELAY_S = 0.3
-# Only a rebalance, or a new attempt, brings a worker there: somebody must leave.
-_NEED_A_REBALANCE = (Point.IN_REVOKE, Point.BETWEEN_REVOKE_AND_ASSIGN, Point.BETWEEN_INIT_AND_FIRST_FETCH)
+# Who stays gets there when another one has left and comes back, and takes its share.
+_OF_WHO_STAYS = (Point.IN_REVOKE, Point.BETWEEN_REVOKE_AND_ASSIGN)
+_NEED_AN_END = (*_OF_WHO_STAYS, Point.BETWEEN_INIT_AND_FIRST_FETCH)
 
 Did = Callable[[str], None]
 
@@ -158,8 +159,9 @@ class OneBroker:
             pid = worker.pid
             did(f"{name}: frozen")
         else:
-            self._points.ask(fault.point)
-            if fault.point in _NEED_A_REBALANCE:
+            other = self._workers.current((task + 1) % _TASKS)
+            self._points.ask(fault.point, pid=other.pid if fault.point in _OF_WHO_STAYS else None)
+            if fault.point in _NEED_AN_END:
                 os.kill(worker.pid, signal.SIGTERM)
                 did(f"{name}: SIGTERM")
             pid = self._points.wait_until_frozen(fault.point, _WITHIN_S)
