@@ -23,8 +23,8 @@ from tests.fault_suite.reading import Facts
 from tests.fault_suite.workers import Workers
 from tests.support.brokers import TEST_BROKER_SETTINGS
 from tests.support.pipelines import TestPipeline
+from tests.support.tasks import TaskProcess
 from tests.support.waiting import wait_for
-from workers.transactional.control import TaskSpecification
 
 _PROXIED = "PROXIED"
 _TASKS = 2
@@ -67,9 +67,7 @@ class OneBroker:
                 self._kafka.bootstrap_servers, partitions=_PARTITIONS, group_protocol=self._protocol
             )
             self._points = FreezePoints(self._folder / "freeze")
-            self._workers = Workers(
-                _TASKS, self._specify, self._folder / "workers", self._points.environment_of(os.environ)
-            )
+            self._workers = Workers(_TASKS, self._launch)
             stack.callback(self._workers.close)
             stack.callback(self._points.thaw_all)
             self._workers.start()
@@ -139,10 +137,14 @@ class OneBroker:
                 wait(fault.lasts_s)
                 self._proxy.impose(WELL)
 
-    def _specify(self, task: int, attempt: int) -> TaskSpecification:
+    def _launch(self, task: int, attempt: int) -> TaskProcess:
         proxied = {"bootstrap.servers": self._kafka.bootstrap_servers_of(_PROXIED)}
         specification = self.pipeline.specification(task=task, attempt=attempt)
-        return msgspec.structs.replace(specification, client_config={**specification.client_config, **proxied})
+        return TaskProcess(
+            msgspec.structs.replace(specification, client_config={**specification.client_config, **proxied}),
+            self._folder / "workers" / f"task-{task}-attempt-{attempt}",
+            environment=self._points.environment_of(os.environ),
+        )
 
     def _end_worker(self, fault: Fault, did: Did) -> None:
         task = fault.of(self._workers.tasks)

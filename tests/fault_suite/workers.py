@@ -5,27 +5,35 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Mapping
-from pathlib import Path
-
-from tests.support.tasks import TaskProcess
-from workers.transactional.control import TaskSpecification
+from collections.abc import Callable
+from typing import Protocol
 
 _LOOK_S = 0.1
 _DEADLINE_S = 30.0
 
-Specify = Callable[[int, int], TaskSpecification]
-"""The specification of a task's attempt."""
+
+class Worker(Protocol):
+    """A process of tests/support/tasks.py."""
+
+    @property
+    def pid(self) -> int: ...
+    @property
+    def is_running(self) -> bool: ...
+    def wait_for_exit(self) -> int: ...
+    def freeze(self) -> None: ...
+    def close(self) -> None: ...
+
+
+Launch = Callable[[int, int], Worker]
+"""Starts an attempt of a task; both count from 0."""
 
 
 class Workers:
     """One living attempt of each task, and those that were replaced while they were frozen."""
 
-    def __init__(self, tasks: int, specify: Specify, folder: Path, environment: Mapping[str, str]) -> None:
-        self._specify = specify
-        self._folder = folder
-        self._environment = environment
-        self._attempts: list[list[TaskProcess]] = [[] for _ in range(tasks)]
+    def __init__(self, tasks: int, launch: Launch) -> None:
+        self._launch = launch
+        self._attempts: list[list[Worker]] = [[] for _ in range(tasks)]
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._failed: BaseException | None = None
@@ -41,17 +49,18 @@ class Workers:
         return range(len(self._attempts))
 
     @property
-    def attempts(self) -> int:
-        return sum(map(len, self._attempts))
+    def is_tending(self) -> bool:
+        """Whether whoever ends is started again."""
+        return self._thread.is_alive()
 
-    def current(self, task: int) -> TaskProcess:
+    def current(self, task: int) -> Worker:
         with self._lock:
             return self._attempts[task][-1]
 
-    def replace(self, task: int) -> TaskProcess:
+    def replace(self, task: int) -> None:
         """Start the next attempt though the one before still runs, as Spark does when it has lost sight of it."""
         with self._lock:
-            return self._start(task)
+            self._start(task)
 
     def task_of(self, pid: int) -> int:
         """Whose attempt this process is, or was."""
@@ -96,9 +105,5 @@ class Workers:
         except BaseException as error:  # noqa: BLE001 - handed to the thread that drains
             self._failed = error
 
-    def _start(self, task: int) -> TaskProcess:
-        attempts = self._attempts[task]
-        specification = self._specify(task, len(attempts))
-        folder = self._folder / f"task-{task}-attempt-{len(attempts)}"
-        attempts.append(TaskProcess(specification, folder, environment=self._environment))
-        return attempts[-1]
+    def _start(self, task: int) -> None:
+        self._attempts[task].append(self._launch(task, len(self._attempts[task])))

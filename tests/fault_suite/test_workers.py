@@ -1,0 +1,106 @@
+"""Who is started again, and who is not; with processes that only wait."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Generator
+
+import pytest
+
+from tests.fault_suite.workers import Workers
+from tests.support.waiting import wait_for
+
+_WITHIN_S = 10.0
+
+
+class Sleeper:
+    """Ends by SIGTERM as a drained task does."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(["sleep", "600"])
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+    def freeze(self) -> None:
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def wait_for_exit(self) -> int:
+        return self._process.wait(_WITHIN_S)
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait(_WITHIN_S)
+
+
+class Launched:
+    def __init__(self) -> None:
+        self.attempts: list[tuple[int, int]] = []
+        self.sleepers: list[Sleeper] = []
+
+    def __call__(self, task: int, attempt: int) -> Sleeper:
+        self.attempts.append((task, attempt))
+        self.sleepers.append(Sleeper())
+        return self.sleepers[-1]
+
+
+@pytest.fixture
+def launched() -> Launched:
+    return Launched()
+
+
+@pytest.fixture
+def workers(launched: Launched) -> Generator[Workers]:
+    workers = Workers(2, launched)
+    workers.start()
+    yield workers
+    workers.close()
+
+
+def test_a_task_that_has_ended_is_started_again_with_the_next_attempt(workers: Workers, launched: Launched) -> None:
+    first = workers.current(1).pid
+    os.kill(first, signal.SIGKILL)
+    wait_for(lambda: len(launched.attempts) == 3, _WITHIN_S, lambda: f"a third start; {launched.attempts}")
+    assert launched.attempts == [(0, 0), (1, 0), (1, 1)]
+    assert workers.current(1).pid != first
+    assert workers.task_of(first) == 1
+    assert workers.name(1).startswith("task 1, attempt 1, pid ")
+
+
+def test_a_frozen_one_is_not_ended_and_who_was_replaced_is_not_started_again(
+    workers: Workers, launched: Launched
+) -> None:
+    frozen = workers.current(0)
+    frozen.freeze()
+    workers.replace(0)
+    assert launched.attempts == [(0, 0), (1, 0), (0, 1)]
+    os.kill(frozen.pid, signal.SIGKILL)
+    frozen.wait_for_exit()
+    # Somebody else's end is seen; the one that was replaced has been passed by then.
+    os.kill(workers.current(1).pid, signal.SIGKILL)
+    wait_for(lambda: (1, 1) in launched.attempts, _WITHIN_S, lambda: f"another start; {launched.attempts}")
+    assert launched.attempts == [(0, 0), (1, 0), (0, 1), (1, 1)]
+
+
+def test_a_drain_ends_everybody_and_starts_nobody(workers: Workers, launched: Launched) -> None:
+    workers.drain()
+    assert not any(sleeper.is_running for sleeper in launched.sleepers)
+    assert len(launched.attempts) == 2
+
+
+def test_a_start_that_fails_is_told_when_it_is_drained(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_launched: Launched, _task: int, _attempt: int) -> Sleeper:
+        raise OSError("no room")
+
+    monkeypatch.setattr(Launched, "__call__", fail)
+    os.kill(workers.current(0).pid, signal.SIGKILL)
+    wait_for(lambda: not workers.is_tending, _WITHIN_S, "the end of the tending")
+    with pytest.raises(OSError, match="no room"):
+        workers.drain()
