@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+from app.domain.pipelines.pipeline import ProcessingGuarantee
 from tests.fault_suite import ledger
 from tests.fault_suite.one_broker import OneBroker
 from tests.fault_suite.run import Run, finish
@@ -20,6 +21,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None, help="what is drawn by chance; printed first")
     parser.add_argument("--minutes", type=float, default=5.0, help="for how long faults are done (5)")
     parser.add_argument("--ledger", type=Path, default=ledger.LEDGER, help=f"where it is entered ({ledger.LEDGER})")
+    parser.add_argument(
+        "--guarantee",
+        type=ProcessingGuarantee,
+        choices=[ProcessingGuarantee.EXACTLY_ONCE_V2, ProcessingGuarantee.AT_LEAST_ONCE],
+        default=ProcessingGuarantee.EXACTLY_ONCE_V2,
+        help="at_least_once is the negative control: it must fail, and is not entered",
+    )
     chosen = parser.parse_args()
     seed: int = secrets.randbelow(2**32) if chosen.seed is None else chosen.seed
     folder = _RUNS / f"{seed}-{int(time.time())}"
@@ -27,12 +35,13 @@ def main() -> int:
     say(f"seed {seed}, {chosen.minutes:g} minutes, in {folder}")
     run = Run(seed, folder)
     try:
-        with OneBroker(seed, folder) as stage:
+        with OneBroker(seed, folder, guarantee=chosen.guarantee) as stage:
             run.over(stage, minutes=chosen.minutes)
     except Exception as error:  # noqa: BLE001 - whatever it was, it is in the ledger
         run.failed(error)
     entry = run.entry(OneBroker.name)
-    ledger.append(entry, chosen.ledger)
+    if chosen.guarantee is ProcessingGuarantee.EXACTLY_ONCE_V2:
+        ledger.append(entry, chosen.ledger)
     finish(entry, folder)
     if not entry.is_exact:
         say(f"failed: {entry.failure}\nsee {folder}")

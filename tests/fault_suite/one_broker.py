@@ -13,11 +13,11 @@ from typing import Self
 
 import msgspec
 
-from app.domain.pipelines.pipeline import GroupProtocol
+from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
 from app.embedded.kafka import KafkaCluster
 from app.embedded.ports import free_ports
 from tests.fault_suite.freeze_points import FreezePoints, Point
-from tests.fault_suite.plan import Fault, Kind
+from tests.fault_suite.plan import FREEZING, Fault, Kind
 from tests.fault_suite.proxy import WELL, BrokerProxy, Conditions, Direction, Loss, Part
 from tests.fault_suite.reading import Facts
 from tests.fault_suite.workers import Workers
@@ -36,6 +36,8 @@ _DELAY_S = 0.3
 _OF_WHO_STAYS = (Point.IN_REVOKE, Point.BETWEEN_REVOKE_AND_ASSIGN)
 _NEED_AN_END = (*_OF_WHO_STAYS, Point.BETWEEN_INIT_AND_FIRST_FETCH)
 
+_OF_TRANSACTIONS = (Kind.COMMIT_REQUEST_LOST, Kind.COMMIT_ANSWER_LOST)
+
 Did = Callable[[str], None]
 
 
@@ -44,10 +46,10 @@ class OneBroker:
     depends on the seed."""
 
     name = "one broker, two task processes"
-    kinds = tuple(Kind)
 
-    def __init__(self, seed: int, folder: Path) -> None:
+    def __init__(self, seed: int, folder: Path, *, guarantee: ProcessingGuarantee) -> None:
         self._protocol = random.Random(f"{seed}/protocol").choice(list(GroupProtocol))
+        self._guarantee = guarantee
         self._folder = folder
         self._stack = ExitStack()
 
@@ -64,7 +66,10 @@ class OneBroker:
             )
             self._proxy.target_port = self._kafka.brokers[0].listeners[_PROXIED].port
             self.pipeline = TestPipeline.create(
-                self._kafka.bootstrap_servers, partitions=_PARTITIONS, group_protocol=self._protocol
+                self._kafka.bootstrap_servers,
+                partitions=_PARTITIONS,
+                group_protocol=self._protocol,
+                processing_guarantee=self._guarantee,
             )
             self._points = FreezePoints(self._folder / "freeze")
             self._workers = Workers(_TASKS, self._launch)
@@ -78,6 +83,13 @@ class OneBroker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.__exit__(kind, error, trace)
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """What needs no transaction can be done to at_least_once too: the negative control of a run."""
+        if self._guarantee is ProcessingGuarantee.EXACTLY_ONCE_V2:
+            return tuple(Kind)
+        return tuple(kind for kind in Kind if kind not in (*FREEZING, *_OF_TRANSACTIONS))
 
     @property
     def facts(self) -> Facts:

@@ -35,7 +35,7 @@ class Kind(StrEnum):
     COMMIT_ANSWER_LOST = "commit answer lost"
 
 
-_FREEZING = (Kind.WORKER_FROZEN, Kind.WORKER_REPLACED)
+FREEZING = (Kind.WORKER_FROZEN, Kind.WORKER_REPLACED)
 
 # Past the session timeout of the suite's pipelines (4 s) and past their transaction timeout (10 s), and before either.
 LASTS_S: dict[Kind, tuple[float, float]] = {
@@ -91,7 +91,7 @@ def faults(seed: int, kinds: Sequence[Kind] = tuple(Kind)) -> Iterator[Fault]:
             gap_s=round(rng.uniform(*_GAP_S), _HUNDREDTHS),
             lasts_s=round(rng.uniform(*LASTS_S[kind]), _HUNDREDTHS),
             which=rng.random(),
-            point=next(at_points) if kind in _FREEZING else None,
+            point=next(at_points) if kind in FREEZING else None,
         )
 
 

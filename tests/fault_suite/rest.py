@@ -40,4 +40,6 @@ class AtRest(NamedTuple):
                 found.append(f"partition {partition} is consumed up to {self.committed.get(partition)} of {high}")
         for name, writers in sorted(self.open.items()):
             found += [f"{name} has an open transaction of {writer}" for writer in writers]
-        return found + [f"offsets outside of a transaction: {commit}" for commit in self.untransacted]
+        if self.untransacted:
+            found.append(f"{len(self.untransacted)} offsets outside of a transaction, first: {self.untransacted[0]}")
+        return found

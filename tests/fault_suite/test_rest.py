@@ -29,7 +29,7 @@ def test_at_rest_nothing_contradicts() -> None:
         ({"committed": {}}, "partition 0 is consumed up to None of 5"),
         ({"committed": {0: 6}}, "partition 0 is consumed up to 6 of 5"),
         ({"open": {"the sink": [Writer(7, 1)]}}, "the sink has an open transaction of Writer(producer_id=7"),
-        ({"untransacted": ["partition 0 to 5"]}, "offsets outside of a transaction: partition 0 to 5"),
+        ({"untransacted": ["partition 0 to 5"]}, "1 offsets outside of a transaction, first: partition 0 to 5"),
     ],
 )
 def test_each_thing_that_is_not_at_rest_is_told(changes: dict[str, Any], told: str) -> None:
