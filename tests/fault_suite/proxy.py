@@ -25,6 +25,7 @@ _Queue = asyncio.Queue[tuple[float, bytes] | None]
 
 _CHUNK_BYTES = 64 * 1024
 _QUEUED_FRAMES = 64
+_STEP_S = 0.1
 _ANSWER_S = 10.0
 
 
@@ -215,8 +216,12 @@ class BrokerProxy:
         left_s = arrived_at + self._conditions.delay_s - self._loop.time()
         if left_s > 0:
             await asyncio.sleep(left_s)
-        if self._conditions.bytes_per_s is not None:
-            await asyncio.sleep(size_bytes / self._conditions.bytes_per_s)
+        left_bytes = float(size_bytes)
+        # In steps: what is slow now may be well before a large frame has passed.
+        while left_bytes > 0 and (bytes_per_s := self._conditions.bytes_per_s) is not None:
+            step_s = min(left_bytes / bytes_per_s, _STEP_S)
+            await asyncio.sleep(step_s)
+            left_bytes -= step_s * bytes_per_s
 
     def take_loss(self, part: Part, frame: bytes) -> Lost | None:
         """The loss that this EndTxn request fits, taken from those that are due."""

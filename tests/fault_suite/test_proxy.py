@@ -218,6 +218,14 @@ def test_slow_takes_as_long_as_the_bytes_need(proxy: BrokerProxy, client: Client
     assert time.monotonic() - began >= 0.2
 
 
+def test_what_was_slow_is_quick_from_the_moment_on_at_which_it_is_healed(proxy: BrokerProxy, client: Client) -> None:
+    proxy.impose(Conditions(bytes_per_s=10))
+    client.ask(request(PRODUCE, 1, b"x" * 2_000))
+    assert client.heard(_QUIET_S) is None
+    proxy.heal()
+    assert client.heard()
+
+
 def test_a_lost_request_never_reaches_the_broker(proxy: BrokerProxy, client: Client, broker: FakeBroker) -> None:
     proxy.lose(Loss(Part.REQUEST))
     client.ask(end_transaction(1))
