@@ -10,6 +10,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Protocol
 
@@ -117,7 +118,7 @@ class Run:
             date=datetime.now(UTC).isoformat(timespec="seconds"),
             versions={
                 "kafka": KAFKA_VERSION,
-                "confluent-kafka": confluent_kafka.version()[0],
+                "confluent-kafka": version("confluent-kafka"),
                 "librdkafka": confluent_kafka.libversion()[0],
                 "python": platform.python_version(),
             },
