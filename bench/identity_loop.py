@@ -37,6 +37,7 @@ from app.embedded.java import find_java
 from app.embedded.kafka import Jvm, KafkaCluster
 from app.embedded.spark import SparkCluster
 from app.spark.launcher import SubmitLauncher
+from app.spark.spark_submit import SparkSubmit
 from app.wire.heartbeat import DesiredTaskState, EventKind
 from app.wire.specification import InstanceSpecification, TaskIdentity
 from workers.transactional.control import ProducerIdentity, TaskSnapshot, TaskSpecification
@@ -173,11 +174,13 @@ def spark_instance(
     bootstrap_servers: str, chosen: PipelineDefinition, cluster: SparkCluster, folder: Path
 ) -> Generator[None]:
     launcher = SubmitLauncher(
+        SparkSubmit(
+            cache_dir=folder / "cache",
+            version="bench",
+            python=sys.executable,
+            java_home=find_java(may_fetch=False).home,
+        ),
         state_dir=folder / "state",
-        cache_dir=folder / "cache",
-        version="bench",
-        python=sys.executable,
-        java_home=find_java(may_fetch=False).home,
         master_web_urls={cluster.master_url: cluster.master_web_url},
     )
     specification = InstanceSpecification(

@@ -12,22 +12,29 @@ from pathlib import Path
 from app.embedded.java import JavaMissingError, drivers_java
 from app.settings import Settings
 from app.spark.launcher import SubmitLauncher
+from app.spark.spark_submit import SparkSubmit
 
 log = logging.getLogger(__name__)
 
 
 def launcher_for(settings: Settings) -> SubmitLauncher:
     """Submits with this environment's Python and PySpark; without a Java it refuses each submission with the reason."""
-    java_home, java_missing = _java(settings.java_home)
     return SubmitLauncher(
+        spark_submit_for(settings),
         state_dir=settings.state_dir,
+        master_web_urls=_pairs(settings.spark_master_web_urls),
+    )
+
+
+def spark_submit_for(settings: Settings) -> SparkSubmit:
+    java_home, java_missing = _java(settings.java_home)
+    return SparkSubmit(
         cache_dir=settings.cache_dir,
         version=version("fenceline"),
         python=sys.executable,
         worker_python=settings.worker_python,
         java_home=java_home,
         java_missing=java_missing,
-        master_web_urls=_pairs(settings.spark_master_web_urls),
         environment=_driver_environment(settings),
     )
 

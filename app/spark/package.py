@@ -20,10 +20,14 @@ ROOMS = ("workers", "app/domain", "app/wire")
 SINGLE_FILES = ("app/__init__.py",)
 PACKAGE_FILE = "workers/package.json"
 """Version and digest of the package, read by workers/versions.py on both sides."""
-ENTRY_POINT = """\
+DRIVER = "workers.spark.driver"
+"""Runs one instance of a pipeline."""
+_SCRIPTS = {DRIVER: "fenceline_driver.py"}
+"""What spark-submit runs: a script for each module that has a `main`."""
+_SCRIPT = """\
 import sys
 
-from workers.spark.driver import main
+from {module} import main
 
 sys.exit(main())
 """
@@ -31,10 +35,10 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 class WorkerPackage(msgspec.Struct, frozen=True, kw_only=True):
-    """The zip for `--py-files` and the script that spark-submit runs."""
+    """The zip for `--py-files`, and the scripts that spark-submit runs, by the module whose `main` they call."""
 
     archive: Path
-    entry_point: Path
+    entry_points: dict[str, Path]
     digest: str
 
 
@@ -50,13 +54,16 @@ def build(*, version: str, into: Path, root: Path | None = None) -> WorkerPackag
     digest = _digest(version, sources)
     folder = into / digest[:16]
     package = WorkerPackage(
-        archive=folder / "fenceline_workers.zip", entry_point=folder / "fenceline_driver.py", digest=digest
+        archive=folder / "fenceline_workers.zip",
+        entry_points={module: folder / script for module, script in _SCRIPTS.items()},
+        digest=digest,
     )
-    if not (package.archive.is_file() and package.entry_point.is_file()):
+    if not all(path.is_file() for path in (package.archive, *package.entry_points.values())):
         folder.mkdir(parents=True, exist_ok=True)
         label = json.dumps({"fenceline": version, "digest": digest[:16]}).encode()
         _write_whole(package.archive, _zip([*sources, (PACKAGE_FILE, label)]))
-        _write_whole(package.entry_point, ENTRY_POINT.encode())
+        for module, script in package.entry_points.items():
+            _write_whole(script, _SCRIPT.format(module=module).encode())
     return package
 
 

@@ -71,7 +71,7 @@ class Launch:
             str(Path(pyspark.__file__).parent / "bin" / "spark-submit"),
             *("--master", submission.master),
             *(word for key, value in submission.conf.items() for word in ("--conf", f"{key}={value}")),
-            *("--py-files", str(built.archive), str(built.entry_point)),
+            *("--py-files", str(built.archive), str(built.entry_points[package.DRIVER])),
             *("--server", self._server.workers_url, "--token-file", str(self._token_file)),
         ]
         environment = {

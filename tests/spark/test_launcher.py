@@ -25,6 +25,7 @@ from app.ports.spark import Submitted
 from app.spark import driver_processes
 from app.spark.instance_files import InstanceFiles
 from app.spark.launcher import SubmitLauncher
+from app.spark.spark_submit import SparkSubmit
 from app.wire import specification as wire
 from app.wire.specification import InstanceSpecification, TaskIdentity
 from tests.support.waiting import wait_for
@@ -70,8 +71,7 @@ def spark_home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def launcher(tmp_path: Path, spark_home: Path) -> Generator[SubmitLauncher]:
-    made = SubmitLauncher(
-        state_dir=tmp_path / "state",
+    spark_submit = SparkSubmit(
         cache_dir=tmp_path / "cache",
         version="1",
         python=sys.executable,
@@ -87,6 +87,7 @@ def launcher(tmp_path: Path, spark_home: Path) -> Generator[SubmitLauncher]:
             "PYTHONPATH": "/somewhere",
         },
     )
+    made = SubmitLauncher(spark_submit, state_dir=tmp_path / "state")
     yield made
     asyncio.run(made.kill(instance(None)))
 
@@ -199,9 +200,8 @@ def test_a_driver_that_was_submitted_from_another_state_folder_is_found(
 ) -> None:
     """The state folder was moved between two starts, or two servers with one database share this host."""
     one = replace(submit(launcher, files), log_path=str(files.log))
-    other = SubmitLauncher(
-        state_dir=tmp_path / "moved", cache_dir=tmp_path / "cache", version="1", python=sys.executable, host="this-host"
-    )
+    spark_submit = SparkSubmit(cache_dir=tmp_path / "cache", version="1", python=sys.executable, host="this-host")
+    other = SubmitLauncher(spark_submit, state_dir=tmp_path / "moved")
     assert word(other, one) == (ProcessWord.ALIVE, MasterWord.NOT_ASKED)
     asyncio.run(other.stop(one))
     wait_until_gone(other, one)
@@ -275,14 +275,14 @@ def test_a_missing_spark_submit_is_said_and_leaves_nothing(
 def test_without_java_nothing_is_handed_over_and_the_reason_is_said(
     tmp_path: Path, spark_home: Path, files: InstanceFiles
 ) -> None:
-    launcher = SubmitLauncher(
-        state_dir=tmp_path / "state",
+    spark_submit = SparkSubmit(
         cache_dir=tmp_path / "cache",
         version="1",
         python=sys.executable,
         spark_home=spark_home,
         java_missing="Java 17 was not found",
     )
+    launcher = SubmitLauncher(spark_submit, state_dir=tmp_path / "state")
     with pytest.raises(UnavailableError, match="Java 17 was not found"):
         asyncio.run(launcher.submit(SPECIFICATION))
     assert not files.folder.exists()
