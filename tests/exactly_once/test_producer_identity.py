@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import KafkaError, Message, Producer
 
 from app.domain.journals.transaction_state import TransactionState
+from app.domain.transactions.fencing import FencingCause, Verdict, judge
+from app.embedded.kafka import KafkaCluster
 from app.kafka.transaction_journal import read_transaction_journal
 from tests.exactly_once.conftest import MakePipeline
+from tests.support.pipelines import TestPipeline
 from tests.support.tasks import running
 from tests.support.waiting import wait_for
-from workers.transactional.client_config import transactional_producer_config
-from workers.transactional.errors import FatalError
+from workers.transactional.claim.journal import IdJournal
+from workers.transactional.client_config import reader_config, transactional_producer_config
+from workers.transactional.control import ProducerIdentity
+from workers.transactional.errors import FatalError, RetriableError
 from workers.transactional.producing import transactional_producer
 from workers.transactional.producing.transactional_producer import TransactionalProducer
+from workers.transactional.slices import Patience
+
+PATIENCE = Patience(20.0)
+
+
+class WithFailedOutput(NamedTuple):
+    pipeline: TestPipeline
+    producer: TransactionalProducer
+    first: ProducerIdentity
 
 
 def test_a_task_tells_the_producer_id_and_epoch_that_the_coordinator_gave_it(make_pipeline: MakePipeline) -> None:
@@ -75,3 +90,67 @@ def test_topic_that_may_not_be_looked_up_is_not_said_to_be_missing(
     with pytest.raises(FatalError, match=f"could not look up {pipeline.sink}: TOPIC_AUTHORIZATION_FAILED"):
         producer.partition_count(pipeline.sink, 5)
     producer.discard()
+
+
+@pytest.fixture
+def with_failed_output(kafka: KafkaCluster, make_pipeline: MakePipeline) -> Generator[WithFailedOutput]:
+    """A producer in whose transaction an output was not delivered in time: its abort asks for a new epoch (KIP-360)."""
+    pipeline = make_pipeline(partitions=1)
+    config = transactional_producer_config(pipeline.specification())
+    producer = TransactionalProducer({**config, "message.timeout.ms": 1_000})
+    producer.init(20)
+    first = producer.identity(timeout_s=10)
+    assert first is not None
+    producer.begin()
+    producer.live.produce(pipeline.sink, b"delivered")
+    producer.flush(patience=PATIENCE)
+    failed: list[KafkaError] = []
+
+    def told(error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            failed.append(error)
+
+    broker = kafka.broker(1)
+    broker.pause()
+    try:
+        producer.live.produce(pipeline.sink, b"late", on_delivery=told)
+        wait_for(lambda: producer.live.poll(0.1) >= 0 and bool(failed), 20, "an output that is not delivered in time")
+    finally:
+        broker.resume()
+    yield WithFailedOutput(pipeline, producer, first)
+    producer.discard()
+
+
+def test_epoch_that_an_abort_has_taken_is_known_before_anything_else_happens(
+    with_failed_output: WithFailedOutput,
+) -> None:
+    _pipeline, producer, first = with_failed_output
+    producer.abort(patience=PATIENCE)
+    assert producer.identity(timeout_s=0) == first
+    assert producer.may_have_bumped
+    now = producer.identity(timeout_s=10)
+    assert now == ProducerIdentity(first.producer_id, first.epoch + 1)
+    assert not producer.may_have_bumped
+
+
+def test_epoch_that_an_unanswered_abort_takes_is_nobody_elses(with_failed_output: WithFailedOutput) -> None:
+    """The client goes on when nobody waits for it any more; the journal shows an init like another producer's."""
+    pipeline, producer, first = with_failed_output
+    with pytest.raises(RetriableError):
+        producer.abort(patience=Patience(0))
+    journal = IdJournal(pipeline.transactional_id(0), reader_config(pipeline.specification()))
+
+    def verdict(*, may_have_bumped: bool) -> Verdict:
+        assert journal.read_on(20)
+        return judge(
+            journal.states, producer_id=first.producer_id, producer_epoch=first.epoch, may_have_bumped=may_have_bumped
+        )
+
+    wait_for(
+        lambda: verdict(may_have_bumped=False).cause is FencingCause.TAKEN_OVER,
+        20,
+        lambda: f"an init in the journal: {journal.states}",
+    )
+    assert producer.may_have_bumped
+    assert verdict(may_have_bumped=True).cause is FencingCause.OWN_EPOCH
+    journal.close()

@@ -75,7 +75,8 @@ class Recovery:
         """Let go of the producer with whatever is open in it; its successor's init decides that."""
         producer = self._checkpoints.producer
         if producer is not None:
-            self._settling.remember(producer.identity(timeout_s=_IDENTITY_S))
+            identity = producer.identity(timeout_s=_IDENTITY_S)
+            self._settling.remember(identity, may_have_bumped=producer.may_have_bumped)
         self._checkpoints.abandon(outcome_unknown=outcome_unknown)
         self._settling.require_producer(is_fenced=is_fenced)
 

@@ -66,6 +66,7 @@ class Settling:
         self._needs_rewind = False
         self._has_held_id = False
         self._last_identity: ProducerIdentity | None = None
+        self._may_have_bumped = False
         self._is_fenced = False
         self._may_init = False
         self._looks = 0
@@ -104,9 +105,9 @@ class Settling:
         self._needs_rewind = True
         self._begin()
 
-    def remember(self, identity: ProducerIdentity | None) -> None:
+    def remember(self, identity: ProducerIdentity | None, *, may_have_bumped: bool) -> None:
         """Who the producer was that is let go of: the journal is judged by it."""
-        self._last_identity = identity
+        self._last_identity, self._may_have_bumped = identity, may_have_bumped
 
     def back_off(self) -> float:
         """Wait before the next try, longer each time until `succeeded`; returns for how long."""
@@ -156,7 +157,12 @@ class Settling:
         if self._inquiry is None or self._may_init or not (self._has_held_id or self._is_fenced):
             return True
         answer = self._inquiry.ask(
-            Standing(has_held=self._has_held_id, identity=self._last_identity, is_fenced=self._is_fenced)
+            Standing(
+                has_held=self._has_held_id,
+                identity=self._last_identity,
+                may_have_bumped=self._may_have_bumped,
+                is_fenced=self._is_fenced,
+            )
         )
         if answer.may is None:
             self._try_again(answer.reason, _growing(self._looks, longest_s=_LONGEST_BETWEEN_LOOKS_S))

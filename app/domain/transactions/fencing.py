@@ -1,7 +1,8 @@
 """Why a producer was fenced, as its coordinator's journal tells it: a timeout of its own, or a taker of its id.
 
 librdkafka says `_FENCED` to both. The journal tells them apart, for clients before KIP-890 (which librdkafka is: its
-epoch moves only when it is taken from it):
+epoch moves only when it is taken from it, or when its own client asks for the next one, in an abort after outputs that
+failed, KIP-360: that looks as if it had been taken over):
   taken over, transaction open    ONGOING e, PREPARE_ABORT e+1, COMPLETE_ABORT e+1, EMPTY e+2
   taken over, nothing open        EMPTY e+1
   timed out                       ONGOING e, PREPARE_ABORT e+1, COMPLETE_ABORT e+1, and nothing until somebody inits
@@ -21,12 +22,14 @@ _ABORTS = frozenset({TransactionStatus.PREPARE_ABORT, TransactionStatus.COMPLETE
 
 class FencingCause(StrEnum):
     """UNSETTLED: the coordinator aborted before the timeout was over, so an init is probably on its way: look again.
+    OWN_EPOCH: an init that the producer's own client may have sent, and nothing under it: who took the id would write.
     UNKNOWN: the journal shows nothing that could have fenced this producer.
     """
 
     TIMED_OUT = "timed_out"
     TAKEN_OVER = "taken_over"
     UNSETTLED = "unsettled"
+    OWN_EPOCH = "own_epoch"
     UNKNOWN = "unknown"
 
 
@@ -36,7 +39,11 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 def judge(
-    history: Sequence[TransactionState | Undecodable | None], *, producer_id: int, producer_epoch: int
+    history: Sequence[TransactionState | Undecodable | None],
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    may_have_bumped: bool = False,
 ) -> Verdict:
     """Say what ended the producer (producer_id, producer_epoch).
 
@@ -44,15 +51,22 @@ def judge(
         history: the states of its transactional id in journal order; None is a tombstone. It may begin anywhere before
             the fencing: what lies before the producer's own last record is ignored, and compaction may have removed
             that record, since the newest one of an id always stays.
+        may_have_bumped: the producer's own client may have asked for its next epoch, and nobody has heard the answer.
     """
     later = _after_own_records(history, producer_id, producer_epoch)
-    for state in later:
-        if isinstance(state, TransactionState) and _is_of_a_later_owner(state, producer_id, producer_epoch):
-            return Verdict(
-                FencingCause.TAKEN_OVER,
-                f"the journal shows {state.status.name} of producer {state.producer_id} epoch {state.producer_epoch}, "
-                f"ours was {producer_id} epoch {producer_epoch}: another producer has initialised this id",
-            )
+    others = [
+        state
+        for state in later
+        if isinstance(state, TransactionState) and _is_of_a_later_owner(state, producer_id, producer_epoch)
+    ]
+    if others:
+        seen = (
+            f"the journal shows {others[0].status.name} of producer {others[0].producer_id} epoch "
+            f"{others[0].producer_epoch}, ours was {producer_id} epoch {producer_epoch}"
+        )
+        if may_have_bumped and _is_one_bump(others, producer_id, producer_epoch):
+            return Verdict(FencingCause.OWN_EPOCH, f"{seen}: its own client may have asked for that")
+        return Verdict(FencingCause.TAKEN_OVER, f"{seen}: another producer has initialised this id")
     if not later:
         return Verdict(
             FencingCause.UNKNOWN, f"no record follows those of producer {producer_id} epoch {producer_epoch}"
@@ -89,4 +103,16 @@ def _is_of_a_later_owner(state: TransactionState, producer_id: int, producer_epo
         return True
     return state.producer_epoch > producer_epoch + 1 or (
         state.producer_epoch == producer_epoch + 1 and state.status not in _ABORTS
+    )
+
+
+def _is_one_bump(others: Sequence[TransactionState], producer_id: int, producer_epoch: int) -> bool:
+    """An init to the next epoch (the one after it, where it ended a transaction), and nothing written under it.
+
+    Its answer may be lost and the request repeated; that is written once more, at the same epoch.
+    """
+    epoch = others[0].producer_epoch
+    return epoch <= producer_epoch + 2 and all(
+        (state.status, state.producer_id, state.producer_epoch) == (TransactionStatus.EMPTY, producer_id, epoch)
+        for state in others
     )

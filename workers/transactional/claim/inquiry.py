@@ -17,7 +17,8 @@ from workers.transactional.slices import SLICE_S
 
 ASK_SERVER_S = 3.0
 SETTLE_S = 10.0
-"""How long the journal must be quiet after an abort before its time, until nobody is believed to be on his way.
+"""How long the journal must be quiet after what somebody may have written who took the id, until nobody is believed to
+be there.
 
 Whoever had it aborted repeats his init as soon as the abort is complete, every 100 ms at the latest; the rest is what a
 busy coordinator may take.
@@ -29,11 +30,14 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
     has_held: a producer of this attempt was initialised.
     identity: what the coordinator gave the last of them; None: not known.
+    may_have_bumped: its client may have asked for the next epoch since (KIP-360), as it does in an abort after outputs
+        that failed.
     is_fenced: the coordinator has said that somebody or something ended it.
     """
 
     has_held: bool
     identity: ProducerIdentity | None
+    may_have_bumped: bool = False
     is_fenced: bool
 
 
@@ -104,16 +108,20 @@ class Inquiry:
             return Answer(not standing.is_fenced, f"the server is away, and the journal cannot be read: {error}")
         if not is_read:
             return Answer(None, "the server is away, and the journal is still being read")
-        return self._judge(standing.identity, self._journal.states, is_fenced=standing.is_fenced)
+        return self._judge(standing, standing.identity, self._journal.states)
 
     def _judge(
         self,
+        standing: Standing,
         identity: ProducerIdentity,
         states: Sequence[TransactionState | Undecodable | None],
-        *,
-        is_fenced: bool,
     ) -> Answer:
-        verdict = fencing.judge(states, producer_id=identity.producer_id, producer_epoch=identity.epoch)
+        verdict = fencing.judge(
+            states,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            may_have_bumped=standing.may_have_bumped,
+        )
         evidence = f"the server is away; {verdict.evidence}"
         match verdict.cause:
             case FencingCause.TAKEN_OVER:
@@ -121,9 +129,11 @@ class Inquiry:
             case FencingCause.TIMED_OUT:
                 return Answer(True, evidence)
             case FencingCause.UNKNOWN:
-                return Answer(not is_fenced, evidence)
-            case FencingCause.UNSETTLED:
-                # Quiet for long after the abort was complete: who wanted to initialise has died in between.
+                return Answer(not standing.is_fenced, evidence)
+            case FencingCause.OWN_EPOCH if standing.is_fenced:
+                return Answer(False, evidence)
+            case FencingCause.UNSETTLED | FencingCause.OWN_EPOCH:
+                # Quiet for long: who wanted to initialise has died in between, or was this attempt's own client.
                 return Answer(True if self._is_quiet(states) else None, evidence)
 
     def _is_quiet(self, states: Sequence[TransactionState | Undecodable | None]) -> bool:

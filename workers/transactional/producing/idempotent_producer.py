@@ -70,3 +70,7 @@ class IdempotentProducer(QueueingProducer):
     def identity(self, *, timeout_s: float) -> ProducerIdentity | None:
         """A producer without a transactional id cannot be fenced."""
         return None
+
+    @property
+    def may_have_bumped(self) -> bool:
+        return False

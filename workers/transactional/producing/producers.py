@@ -41,6 +41,11 @@ class TaskProducer(Protocol):
     def partition_count(self, topic: str, timeout_s: float) -> int: ...
     def identity(self, *, timeout_s: float) -> ProducerIdentity | None: ...
 
+    @property
+    def may_have_bumped(self) -> bool:
+        """Whether the client may have another epoch by now than `identity` says, by an init of its own (KIP-360)."""
+        ...
+
 
 class QueueingProducer:
     """What both have in common: the client and its queue."""

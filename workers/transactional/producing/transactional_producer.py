@@ -47,11 +47,13 @@ class _IdentityKeeper:
 
     def __init__(self) -> None:
         self.identity: ProducerIdentity | None = None
+        self.is_of_now = True
 
     def __call__(self, statistics: str) -> None:
         eos = msgspec.json.decode(statistics, type=_Statistics).eos
         if eos.producer_id >= 0:
             self.identity = ProducerIdentity(eos.producer_id, eos.producer_epoch)
+            self.is_of_now = True
 
 
 class TransactionalProducer(QueueingProducer):
@@ -59,6 +61,7 @@ class TransactionalProducer(QueueingProducer):
 
     def __init__(self, config: Config) -> None:
         self._keeper = _IdentityKeeper()
+        self._abort_is_open = False
         super().__init__(Producer({**config, "stats_cb": self._keeper}))
 
     def init(self, timeout_s: float) -> None:
@@ -160,23 +163,39 @@ class TransactionalProducer(QueueingProducer):
         confirmed()
 
     def abort(self, *, patience: Patience) -> None:
-        """Abort what is open; raises RetriableError when the coordinator does not answer in time."""
+        """Abort what is open; raises RetriableError when the coordinator does not answer in time.
+
+        After outputs that failed the client also asks for its next epoch in here (KIP-360), and goes on doing so when
+        nobody waits for it any more. What statistics said before is not what it is called after this.
+        """
 
         def abort_once(timeout_s: float) -> None:
             with kafka_call("abort the transaction"):
                 self.live.abort_transaction(timeout_s)
 
-        in_slices(abort_once, patience)
+        self._abort_is_open = True
+        try:
+            in_slices(abort_once, patience)
+            self._abort_is_open = False
+        finally:
+            # Those of before the abort's end are all waiting by now; the next ones are of after it.
+            self._serve_callbacks(0)
+            self._keeper.is_of_now = False
+
+    @property
+    def may_have_bumped(self) -> bool:
+        return self._abort_is_open or not self._keeper.is_of_now
 
     def identity(self, *, timeout_s: float) -> ProducerIdentity | None:
         """Producer id and epoch, also of a fenced producer; None if no statistics arrive within `timeout_s`.
 
-        With a timeout of 0 it looks only at what has arrived by now. It always polls: statistics that nobody takes out
+        It waits so long for statistics from after the last abort, too, and says the older ones if none come. With a
+        timeout of 0 it looks only at what has arrived by now. It always polls: statistics that nobody takes out
         of an idle producer pile up in it.
         """
         deadline = time.monotonic() + timeout_s
         self._serve_callbacks(0)
-        while self._keeper.identity is None:
+        while self._keeper.identity is None or not self._keeper.is_of_now:
             left_s = deadline - time.monotonic()
             if left_s <= 0:
                 break
