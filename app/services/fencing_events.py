@@ -6,7 +6,6 @@ listener with `case_of_word`, a command of ours with `case_of_command`, a look a
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
@@ -17,15 +16,13 @@ import msgspec
 from app.domain.fencing_events.cases import joined, told
 from app.domain.fencing_events.evidence import merged
 from app.domain.fencing_events.fencing_event import Case, Cause, FencingEvent, Verdict
-from app.domain.fencing_events.record import KEPT_FOR, FencingFilter, FencingRecord, corrected, place_of
+from app.domain.fencing_events.record import KEPT_FOR, FencingFilter, FencingRecord, corrected, kept_id, place_of
 from app.domain.page import Page, checked_limit
 from app.domain.storable import moment_of_ms, storable
 from app.ports.unit_of_work import UnitOfWork
 from app.services.alerts import tell_of_fencing
 
 NOTICE = "fencing"
-LONGEST_ID_BYTES = 1_000
-"""A longer transactional id does not fit into an index; Kafka takes ids of 32 kB."""
 
 
 async def record_cases(uow: UnitOfWork, cases: Iterable[Case], *, now: datetime) -> list[FencingEvent]:
@@ -34,7 +31,7 @@ async def record_cases(uow: UnitOfWork, cases: Iterable[Case], *, now: datetime)
     Whoever calls it again with the same, here or on another server, changes nothing. Rows are locked in one order, so
     that two servers with the same cases take turns; call it last in a unit of work that holds other locks.
     """
-    wanted = {case.key: case for case in joined(storable(_indexable(case)) for case in cases)}
+    wanted = {case.key: case for case in joined(storable(_findable(case)) for case in cases)}
     kept = await uow.fencing.evidence_of(wanted)
     changed: list[FencingEvent] = []
     told_anew: Counter[tuple[str, Cause]] = Counter()
@@ -108,13 +105,8 @@ def _is_worth_a_row(event: FencingEvent, *, now: datetime) -> bool:
     return event.verdict.cause is not Cause.OWN_ABORT and moment_of_ms(event.verdict.at_ms) >= now - KEPT_FOR
 
 
-def _indexable(case: Case) -> Case:
-    name = case.key.transactional_id.encode("utf-8", "surrogatepass")
-    if len(name) <= LONGEST_ID_BYTES:
-        return case
-    short = name[: LONGEST_ID_BYTES - 100].decode(errors="ignore")
-    key = msgspec.structs.replace(case.key, transactional_id=f"{short}… (sha256 {hashlib.sha256(name).hexdigest()})")
-    return Case(key, case.evidence)
+def _findable(case: Case) -> Case:
+    return Case(msgspec.structs.replace(case.key, transactional_id=kept_id(case.key.transactional_id)), case.evidence)
 
 
 def _notify(uow: UnitOfWork, event: FencingEvent, pipeline: str | None) -> None:

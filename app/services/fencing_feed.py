@@ -52,7 +52,7 @@ class GroupFencings:
         if self._is_old(transactional_ids, now):
             losses = GroupLosses(
                 group_id=storable_text(self._group),
-                transactional_ids=tuple(storable_text(name) for name in transactional_ids if name),
+                transactional_ids=tuple(name for name in transactional_ids if name),
             )
             wanted = FencingFilter(of_group=losses)
             self._lines = (await list_lines(uow, wanted, cluster=self._cluster, limit=_OF_A_GROUP)).items

@@ -12,7 +12,7 @@ from app.domain.errors import InvalidError, NotFoundError
 from app.domain.fencing_events.cases import case_of_word
 from app.domain.fencing_events.evidence import ClientWord
 from app.domain.fencing_events.fencing_event import Case, Cause, Confidence, FencingKey, FencingKind
-from app.domain.fencing_events.record import KEPT_FOR, FencingFilter, FencingRecord
+from app.domain.fencing_events.record import KEPT_FOR, FencingFilter, FencingRecord, GroupLosses
 from app.domain.fencing_events.steps import cases_of
 from app.domain.runs.task import EventKind
 from app.services import fencing_events, retention
@@ -205,11 +205,14 @@ def key_of(name: str) -> FencingKey:
 
 
 @pytest.mark.parametrize("name", ["nul \x00 and \N{SNOWMAN}", "long " + "ä" * 20_000, ""])
-async def test_odd_ids_are_kept(plane: ControlPlane, name: str) -> None:
+async def test_odd_ids_are_kept_and_found(plane: ControlPlane, name: str) -> None:
     case = Case(key_of(name), refusal((7, 0), at=plane.now).evidence)
     assert await tell(plane, case) == 1
     assert await tell(plane, case) == 0
     assert len(await kept(plane)) == 1
+    assert len(await kept(plane, FencingFilter(transactional_id=name))) == 1
+    of_group = GroupLosses(group_id="g", transactional_ids=(name,))
+    assert len(await kept(plane, FencingFilter(of_group=of_group))) == 1
 
 
 async def test_long_ids_stay_apart(plane: ControlPlane) -> None:

@@ -16,7 +16,7 @@ from app.db.tables.fencing import fencing_counts, fencing_events
 from app.domain.errors import NotFoundError
 from app.domain.fencing_events.evidence import Evidence
 from app.domain.fencing_events.fencing_event import Cause, FencingEvent, FencingKey, FencingKind, Verdict
-from app.domain.fencing_events.record import Correction, FencingFilter, FencingPlace, FencingRecord
+from app.domain.fencing_events.record import Correction, FencingFilter, FencingPlace, FencingRecord, kept_id
 from app.domain.page import Page, decode_cursor, encode_cursor
 from app.domain.storable import moment_of_ms
 
@@ -141,11 +141,14 @@ class SqlFencing:
 def _matching(wanted: FencingFilter) -> list[sa.ColumnElement[bool]]:
     conditions = [
         _T.c[name] == value
-        for name in ("kafka_cluster_id", "transactional_id", "pipeline", "cause")
+        for name in ("kafka_cluster_id", "pipeline", "cause")
         if (value := getattr(wanted, name)) is not None
     ]
+    if wanted.transactional_id is not None:
+        conditions.append(_T.c.transactional_id == kept_id(wanted.transactional_id))
     if wanted.of_group is not None:
-        ids = sa.func.any(sa.literal(list(wanted.of_group.transactional_ids), postgresql.ARRAY(sa.Text)))
+        kept = [kept_id(name) for name in wanted.of_group.transactional_ids]
+        ids = sa.func.any(sa.literal(kept, postgresql.ARRAY(sa.Text)))
         conditions.append((_T.c.group_id == wanted.of_group.group_id) | (_T.c.transactional_id == ids))
     if wanted.since is not None:
         conditions.append(_T.c.at >= wanted.since)

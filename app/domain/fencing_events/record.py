@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import datetime, timedelta
 
 import msgspec
 
 from app.domain.fencing_events.evidence import ClientWord, CoordinatorRecord
 from app.domain.fencing_events.fencing_event import Cause, FencingEvent, Verdict
+from app.domain.storable import storable_text
 
 KEPT_FOR = timedelta(days=30)
 """What happened longer ago is removed, and is not written again by whoever reads an old journal."""
 
 MAX_CORRECTIONS = 20
+LONGEST_ID_BYTES = 1_000
+"""A longer transactional id does not fit into an index; Kafka takes ids of 32 kB."""
 
 
 class Correction(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +64,10 @@ class GroupLosses(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FencingFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """None means any; `since` and `until` bound when it happened. What is no fencing is left out unless asked for."""
+    """None means any; `since` and `until` bound when it happened. What is no fencing is left out unless asked for.
+
+    Transactional ids are whole, here and in `of_group`, or as `kept_id` makes them.
+    """
 
     kafka_cluster_id: str | None = None
     transactional_id: str | None = None
@@ -70,6 +77,17 @@ class FencingFilter(msgspec.Struct, frozen=True, kw_only=True):
     since: datetime | None = None
     until: datetime | None = None
     with_what_is_none: bool = False
+
+
+def kept_id(transactional_id: str) -> str:
+    """The id that events are kept and found by: of a long one its beginning and its hash. What it answers stays so."""
+    kept = storable_text(transactional_id)
+    encoded = kept.encode()
+    if len(encoded) <= LONGEST_ID_BYTES:
+        return kept
+    beginning = encoded[: LONGEST_ID_BYTES - 100].decode(errors="ignore")
+    whole = hashlib.sha256(transactional_id.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{beginning}… (sha256 {whole})"
 
 
 def place_of(event: FencingEvent, known: FencingPlace) -> FencingPlace:

@@ -12,7 +12,7 @@ from app.domain.fencing_events.record import FencingFilter, FencingPlace
 from app.domain.journals.live_groups import LiveGroup
 from app.domain.journals.live_transactions import LiveTransaction, Step, StepKind
 from app.domain.runs.task import TaskStatus
-from app.domain.storable import moment_of_ms, storable_text
+from app.domain.storable import moment_of_ms
 from app.domain.transactions.mapping import TransactionalIdOwner
 from app.ports.unit_of_work import UnitOfWork
 
@@ -93,8 +93,7 @@ async def _past_of(
     uow: UnitOfWork, live: LiveTransaction, owner: TransactionalIdOwner | None, *, kafka_cluster_id: str
 ) -> list[PastEvent]:
     found = [_of_step(step) for step in live.steps]
-    name = storable_text(live.transactional_id)
-    wanted = FencingFilter(kafka_cluster_id=kafka_cluster_id, transactional_id=name)
+    wanted = FencingFilter(kafka_cluster_id=kafka_cluster_id, transactional_id=live.transactional_id)
     for record in (await uow.fencing.list(wanted, after=None, limit=_FENCINGS)).items:
         verdict = record.event.verdict
         found.append(

@@ -25,7 +25,7 @@ async def list_fencing(
     _: Annotated[Principal, may(Verb.VIEW)],
     cluster: Annotated[Name | None, Query()] = None,
     pipeline: Annotated[Name | None, Query()] = None,
-    transactional_id: Annotated[str | None, Query(max_length=1000, pattern=r"^[^\x00]*$")] = None,
+    transactional_id: Annotated[str | None, Query(max_length=32_767)] = None,
     cause: Cause | None = None,
     since: Annotated[Moment | None, Query(description="Happened then or later.")] = None,
     until: Annotated[Moment | None, Query(description="Happened before.")] = None,

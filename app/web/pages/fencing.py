@@ -68,7 +68,7 @@ class Wanted:
         self,
         cluster: Name = "",
         pipeline: Name = "",
-        transactional_id: Annotated[str, Query(alias="id", max_length=32_767, pattern=r"^[^\x00]*$")] = "",
+        transactional_id: Annotated[str, Query(alias="id", max_length=32_767)] = "",
         cause: Cause | str = "",
         within: Within = Within.DAY,
         after: str | None = None,

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from app.domain.access import Principal, Verb
 from app.domain.errors import NotFoundError
 from app.domain.fencing_events.fencing_event import FencingKind
+from app.domain.fencing_events.record import kept_id
 from app.domain.journals.live_groups import Committed, GroupKind, GroupState, LiveGroup
 from app.domain.observing.group_list import GroupQuery, members_of
 from app.domain.observing.snapshot import Snapshot
@@ -195,14 +196,14 @@ def _timeline(
     producer that lost its epoch; a lost membership, and what has no lane here, on the group's."""
     drawn = [snapshot.transactions[name] for name in ids if name in snapshot.transactions]
     of_group: list[Point] = []
-    of_ids: dict[str, list[Point]] = {one.transactional_id: [] for one in drawn}
+    of_ids: dict[str, list[Point]] = {kept_id(one.transactional_id): [] for one in drawn}
     for line in fenced:
         key = line.record.event.key
         of_one = None if key.kind is FencingKind.MEMBERSHIP else of_ids.get(key.transactional_id)
         (of_group if of_one is None else of_one).append(mark_of(line.record))
     tracks = [
         generations_of(group, cluster=snapshot.cluster, marks=of_group),
-        *(epochs_of(one, cluster=snapshot.cluster, marks=of_ids[one.transactional_id]) for one in drawn),
+        *(epochs_of(one, cluster=snapshot.cluster, marks=of_ids[kept_id(one.transactional_id)]) for one in drawn),
     ]
     return timeline_of("Rebalances of this group, and epochs of the ids that store its offsets", tracks, now=now)
 
