@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 
+import httpx
 import pytest
 
-from app.cli.client import as_record
+from app.cli.client import Client, as_record
 from app.cli.transactions import fencing
 from app.cli.transactions.fencing import ToldEvent
 from app.domain.fencing_events.evidence import CoordinatorRecord
@@ -52,9 +54,29 @@ def test_server_and_journal_tell_the_same_takeover(
 
 
 def test_options_of_the_other_source_are_refused(fenceline: Fenceline) -> None:
-    refused = fenceline("fencing", "--bootstrap-server", "127.0.0.1:1", "--pipeline", "p")
-    assert refused.returncode == 2
-    assert "the server's" in refused.stderr
+    for option in ("--pipeline", "--group"):
+        refused = fenceline("fencing", "--bootstrap-server", "127.0.0.1:1", option, "p")
+        assert refused.returncode == 2
+        assert f"{option} " in refused.stderr
+        assert "the server's" in refused.stderr
+
+
+def test_server_is_asked_for_what_was_chosen(tmp_path: Path) -> None:
+    asked: list[httpx.URL] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url)
+        return httpx.Response(200, json={"items": [], "next_cursor": None})
+
+    client = Client(
+        url="http://server", token="t", token_file=tmp_path / "token", transport=httpx.MockTransport(answer)
+    )
+    source = fencing.OfServer(client, cluster="c", pipeline=None, group="g/1")
+    wanted = fencing.Wanted(transactional_id=None, cause=None, hours=None, with_what_is_none=False, limit=5)
+    assert source.events(wanted) == []
+    (url,) = asked
+    assert url.path == "/api/v1/fencing"
+    assert dict(url.params) == {"limit": "5", "cluster": "c", "group": "g/1"}
 
 
 def line() -> FencingLine:

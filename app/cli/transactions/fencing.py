@@ -80,10 +80,11 @@ class OfServer:
     source = "the server"
     remark = ""
 
-    def __init__(self, client: Client, *, cluster: str | None, pipeline: str | None) -> None:
+    def __init__(self, client: Client, *, cluster: str | None, pipeline: str | None, group: str | None) -> None:
         self._client = client
         self._cluster = cluster
         self._pipeline = pipeline
+        self._group = group
 
     def events(self, wanted: Wanted) -> list[ToldEvent]:
         since = wanted.since()
@@ -92,6 +93,7 @@ class OfServer:
             limit=wanted.limit,
             cluster=self._cluster,
             pipeline=self._pipeline,
+            group=self._group,
             transactional_id=wanted.transactional_id,
             cause=wanted.cause,
             since=None if since is None else since.isoformat(),
@@ -170,6 +172,9 @@ def fencing(
     pipeline: Annotated[
         str | None, typer.Option(help="Only this pipeline's.", autocompletion=names_of("pipelines"))
     ] = None,
+    group: Annotated[
+        str | None, typer.Option(help="Only this group's members, and with --cluster the ids that store its offsets.")
+    ] = None,
     hours: Annotated[float | None, typer.Option(min=0, help="Only the last so many hours.")] = None,
     with_what_is_none: Annotated[bool, typer.Option("--all", help="Also what only looks like fencing.")] = False,
     limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 50,
@@ -188,11 +193,11 @@ def fencing(
     if bootstrap_server is None:
         if config:
             raise CommandError("--config goes with --bootstrap-server", code=ExitCode.USAGE)
-        source = OfServer(connect(), cluster=cluster, pipeline=pipeline)
+        source = OfServer(connect(), cluster=cluster, pipeline=pipeline, group=group)
     else:
-        if cluster is not None or pipeline is not None:
+        if any(one is not None for one in (cluster, pipeline, group)):
             raise CommandError(
-                "--cluster and --pipeline are the server's: leave --bootstrap-server", code=ExitCode.USAGE
+                "--cluster, --pipeline and --group are the server's: leave --bootstrap-server", code=ExitCode.USAGE
             )
         source = OfJournal(DirectCluster(bootstrap_server, config), timeout_s=timeout)
     wanted = Wanted(

@@ -9,10 +9,12 @@ import msgspec
 from app.domain.errors import NotFoundError
 from app.domain.fencing_events.cases import generations_of
 from app.domain.fencing_events.evidence import GroupRecord
+from app.domain.fencing_events.record import GroupLosses
 from app.domain.journals.live_groups import LiveGroup
 from app.domain.observing import group_list
 from app.domain.observing.group_list import GroupQuery
-from app.domain.observing.snapshot import JournalStatus
+from app.domain.observing.snapshot import JournalStatus, Snapshot
+from app.domain.storable import storable_text
 from app.ports.unit_of_work import UnitOfWork
 from app.services.observing.observations import Observations
 
@@ -58,6 +60,21 @@ async def get_group(uow: UnitOfWork, observations: Observations, *, cluster: str
     if live is None:
         why = f"; {snapshot.group_journal.problem}" if snapshot.group_journal.problem else ""
         raise NotFoundError(f"no group {group} is known on {cluster}{why}")
+    found = await _transactional_ids(snapshot, live)
+    return GroupDetail(group=live, transactional_ids=found, journal=snapshot.group_journal)
+
+
+async def losses_of(observations: Observations, *, cluster: str | None, group: str) -> GroupLosses:
+    """What fencing events of a group are looked for by: its members', and of a named cluster, as far as this server has
+    read it, those of the ids that have offsets of the group pending or stored now."""
+    snapshot = None if cluster is None else observations.of(cluster)
+    live = None if snapshot is None else snapshot.groups.get(group)
+    ids = {} if snapshot is None or live is None else await _transactional_ids(snapshot, live)
+    return GroupLosses(group_id=storable_text(group), transactional_ids=tuple(sorted(filter(None, ids.values()))))
+
+
+async def _transactional_ids(snapshot: Snapshot, live: LiveGroup) -> dict[int, str]:
+    """By producer id."""
     producers = {one.producer_id for one in (*live.pending.values(), *live.offsets.values()) if one.producer_id >= 0}
 
     def names() -> dict[int, str]:
@@ -65,8 +82,7 @@ async def get_group(uow: UnitOfWork, observations: Observations, *, cluster: str
         return {one.state.producer_id: name for name, one in ids if one.state.producer_id in producers}
 
     # Of 50,000 ids it takes milliseconds, many times a second while somebody looks.
-    found = await asyncio.to_thread(names) if producers else {}
-    return GroupDetail(group=live, transactional_ids=found, journal=snapshot.group_journal)
+    return await asyncio.to_thread(names) if producers else {}
 
 
 def generations(observations: Observations, cluster: str, group: str) -> tuple[GroupRecord, ...]:

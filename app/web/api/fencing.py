@@ -10,22 +10,28 @@ from app.domain.access import Principal, Verb
 from app.domain.fencing_events.fencing_event import Cause
 from app.domain.fencing_events.record import FencingFilter
 from app.services import fencing_feed
+from app.services.observing import groups
 from app.web.api.documented import refusals
 from app.web.api.paging import After, Limit
 from app.web.api.schemas.fencing import FencingEvent, FencingEventDetail, FencingPage
 from app.web.api.schemas.words import IdInPath, Moment, Name
-from app.web.dependencies import Uow, may
+from app.web.dependencies import Uow, WiringDep, may
 
 router = APIRouter(prefix="/fencing", tags=["fencing"])
 
 
 @router.get("", responses=refusals(404))
 async def list_fencing(
+    wiring: WiringDep,
     uow: Uow,
     _: Annotated[Principal, may(Verb.VIEW)],
     cluster: Annotated[Name | None, Query()] = None,
     pipeline: Annotated[Name | None, Query()] = None,
     transactional_id: Annotated[str | None, Query(max_length=32_767)] = None,
+    group: Annotated[
+        str | None,
+        Query(max_length=32_767, description="Of its members; with `cluster` also of the ids that store its offsets."),
+    ] = None,
     cause: Cause | None = None,
     since: Annotated[Moment | None, Query(description="Happened then or later.")] = None,
     until: Annotated[Moment | None, Query(description="Happened before.")] = None,
@@ -36,6 +42,7 @@ async def list_fencing(
     """What was taken from producers and members, of every client of the clusters, newest first."""
     wanted = FencingFilter(
         transactional_id=transactional_id,
+        of_group=None if group is None else await groups.losses_of(wiring.observations, cluster=cluster, group=group),
         pipeline=pipeline,
         cause=cause,
         since=since,

@@ -20,6 +20,7 @@ from app.ports.unit_of_work import UnitOfWork
 from app.services import fencing_feed
 from app.services.defining import clusters
 from app.services.fencing_feed import FencingLine
+from app.services.observing import groups
 from app.services.observing.observations import Observations
 from app.web.dependencies import Wiring, WiringDep, may
 from app.web.pages.frame import screen
@@ -69,6 +70,7 @@ class Wanted:
         cluster: Name = "",
         pipeline: Name = "",
         transactional_id: Annotated[str, Query(alias="id", max_length=32_767)] = "",
+        group: Annotated[str, Query(max_length=32_767)] = "",
         cause: Cause | str = "",
         within: Within = Within.DAY,
         after: str | None = None,
@@ -76,6 +78,7 @@ class Wanted:
         self.cluster = cluster or None
         self.pipeline = pipeline.strip() or None
         self.transactional_id = transactional_id or None
+        self.group = group or None
         # None for all, and for a word that is no cause.
         self.cause = Cause(cause) if cause in set(Cause) else None
         self.within = within
@@ -83,7 +86,7 @@ class Wanted:
 
     @property
     def is_filtered(self) -> bool:
-        return any((self.cluster, self.pipeline, self.transactional_id, self.cause))
+        return any((self.cluster, self.pipeline, self.transactional_id, self.group, self.cause))
 
     def query(self) -> dict[str, str | None]:
         """What the form would send, without the place in the list."""
@@ -91,6 +94,7 @@ class Wanted:
             "cluster": self.cluster,
             "pipeline": self.pipeline,
             "id": self.transactional_id,
+            "group": self.group,
             "cause": self.cause,
             "within": self.within,
         }
@@ -103,9 +107,13 @@ def looking_at_list(wiring: Wiring, asked: Wanted) -> Look:
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
         del principal
         # What is no fencing is shown to those who ask for it by its name.
+        of_group = None
+        if asked.group is not None:
+            of_group = await groups.losses_of(wiring.observations, cluster=asked.cluster, group=asked.group)
         wanted = FencingFilter(
             pipeline=asked.pipeline,
             transactional_id=asked.transactional_id,
+            of_group=of_group,
             cause=asked.cause,
             since=now - _SPANS[asked.within],
             with_what_is_none=asked.cause is not None and not asked.cause.is_fencing,

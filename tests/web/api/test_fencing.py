@@ -10,7 +10,7 @@ import pytest
 from app.domain.access import Role
 from app.web.dependencies import Wiring
 from tests.domain.fencing_events.coordinator import ID
-from tests.support.fencing import clean_restart, put_down, refusal, register, takeover, timeout
+from tests.support.fencing import clean_restart, lost_membership, put_down, refusal, register, takeover, timeout
 from tests.web.api.conftest import AsRole
 
 BASE = "/api/v1/fencing"
@@ -55,6 +55,16 @@ async def test_list_is_filtered(began: datetime, viewer: httpx.AsyncClient) -> N
     assert await told(viewer, since=(began + timedelta(seconds=90)).isoformat()) == [(None, "takeover")]
     assert await told(viewer, until=(began + timedelta(seconds=30)).isoformat()) == [("a", "takeover")]
     assert await told(viewer, transactional_id="another") == []
+
+
+async def test_list_is_filtered_by_group(wiring: Wiring, viewer: httpx.AsyncClient) -> None:
+    at = wiring.clock.now()
+    await register(wiring.unit_of_work, "a", "kafka-a")
+    lost = [lost_membership("kafka-a", group=group, at=at, transactional_id=f"of {group}") for group in ("g", "h")]
+    await put_down(wiring.unit_of_work, lost, now=at)
+    assert await told(viewer, group="g") == [("a", "stale_generation")]
+    assert await told(viewer, group="g", cluster="a") == [("a", "stale_generation")]
+    assert await told(viewer, group="of g") == []
 
 
 async def test_what_is_no_fencing_is_told_when_asked_for(began: datetime, viewer: httpx.AsyncClient) -> None:

@@ -7,6 +7,7 @@ import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
+from html import unescape
 
 import httpx
 import msgspec
@@ -190,6 +191,10 @@ async def test_fencings_of_a_group_are_marked_on_the_lane_of_whoever_lost_and_le
         (mark,) = re.findall(r'<a href="(/fencing/[^"]+)" aria-label="([^"]+)">', lane)
         assert mark[1].startswith(f"{cause}: ")
         assert mark[1].split(": ")[1][:20] in await shown(viewer, mark[0])
+    of_this_group = re.search(r'<a href="([^"]+)">All fencing of this group</a>', html)
+    assert of_this_group is not None
+    for path, events in ((unescape(of_this_group[1]), 2), ("/fencing?cluster=c&group=other", 0)):
+        assert len(re.findall(r'<tr id="fencing-', await shown(viewer, path))) == events
     # The same on the id's own page.
     html = await shown(viewer, "/transactions/id", cluster="c", id=ODD)
     assert len(re.findall(r'<a href="/fencing/[^"]+" aria-label="', html)) == 2
