@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Generic, TypeVar
 
+from app.domain.errors import FencelineError
 from app.domain.observing.live_journal import LiveJournal, Placed
 from app.domain.observing.snapshot import Phase
 from app.ports.journals import Polled
+
+log = logging.getLogger(__name__)
 
 _EVERY_S = 5.0
 
@@ -33,23 +37,40 @@ class CoordinatorPoll(Generic[T]):
         self._asked: Future[Polled[T]] | None = None
         self._asked_at = 0.0
         self._asked_ms = -1
+        self._failed = ""
 
     def hurry(self) -> None:
         """The journal has just been refused: nobody else tells now."""
         self._next_at = 0.0
 
     def turn(self, asker: Executor, *, now_ms: int) -> None:
-        """Take an answer that has come, and ask where it is time."""
+        """Take an answer that has come, and ask where it is time. Raises a FencelineError that was the answer: what it
+        says is mended by a new connection, and nothing else is."""
         phase = self._journal.progress.phase
         is_needed = phase not in (Phase.LIVE, Phase.ABSENT)
         if self._asked is not None and self._asked.done():
             asked, self._asked = self._asked, None
-            polled = asked.result()
-            if is_needed:
-                self._journal.polled(polled.found, missing=polled.missing, now_ms=self._asked_ms)
+            self._take(asked, is_needed=is_needed)
             # Where the answer takes long, the brokers have as long without the question.
             self._next_at = max(self._next_at, time.monotonic() + min(_EVERY_S, time.monotonic() - self._asked_at))
         if is_needed and self._asked is None and time.monotonic() >= self._next_at:
             self._asked_at, self._asked_ms = time.monotonic(), now_ms
             self._asked = asker.submit(self._ask, phase)
             self._next_at = self._asked_at + _EVERY_S
+
+    def _take(self, asked: Future[Polled[T]], *, is_needed: bool) -> None:
+        try:
+            polled = asked.result()
+        except FencelineError:
+            raise
+        except Exception as error:
+            # A bug in the question must not end the reading beside it, which tells more.
+            said = f"the question failed: {type(error).__name__}: {error}"
+            if said != self._failed:
+                log.exception("asking the coordinators of %s failed", self._journal.topic)
+            self._failed = said
+            self._journal.not_polled(said)
+        else:
+            self._failed = ""
+            if is_needed:
+                self._journal.polled(polled.found, missing=polled.missing, now_ms=self._asked_ms)

@@ -93,6 +93,10 @@ class LiveJournal(Generic[T]):
         self._changed.update(name for name in was.keys() | found.keys() if was.get(name) != found.get(name))
         self.progress.note_polled(missing, now_ms=now_ms)
 
+    def not_polled(self, why: str) -> None:
+        """The admin calls have no answer; what they said last stays."""
+        self.progress.note_not_polled(why)
+
     def enter(self, phase: Phase, *, problem: str = "", now_ms: int) -> bool:
         """Note how the reading is; True when that is news. An absent or refused journal's word is not shown."""
         if phase in (Phase.ABSENT, Phase.REFUSED) and self.progress.partition_count:

@@ -88,6 +88,10 @@ class JournalProgress:
         self._polled_ms = now_ms
         self._missing = tuple(missing)
 
+    def note_not_polled(self, why: str) -> None:
+        """They were asked, and say nothing; `why` in a sentence's words."""
+        self._missing = (why,)
+
     def enter(self, phase: Phase, *, problem: str = "", now_ms: int) -> bool:
         """True when this is another phase or problem than before."""
         is_new = (phase, problem) != (self._phase, self._problem)
