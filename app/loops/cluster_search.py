@@ -91,7 +91,7 @@ class ClusterSearch:
         self._sweep_began = float("-inf")
         self._silent: dict[str, None] = {}
         self._is_stale = False
-        self._report = SearchReport(cluster=cluster.name)
+        self._report = SearchReport(cluster=cluster.name, sweep_every_ms=int(sweep_every_s * 1000))
         self._found: list[HangingTransaction] = []
         self._over: list[_Over] = []
         self._ended: list[Ended] = []

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import io
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
 from rich.console import Console, Group, RenderableType
 
-from app.cli.transactions.hanging import HangingAnswer, Waiting, answer_of, beside_ids, rendered
+from app.cli.client import as_record
+from app.cli.transactions.hanging import HangingAnswer, Search, Waiting, answer_of, beside_ids, rendered
 from app.domain.hanging.report import SearchReport
 from app.domain.hanging.search import Unclear
+from app.web.api.schemas.hanging import HangingSearch
 from tests.support.hanging_samples import hanging_transaction
 
 CALM = SearchReport(cluster="c", swept_ms=1_000, partitions=50, held_back=3, asked=2)
@@ -68,6 +70,19 @@ def test_all_is_well_only_if_everybody_told() -> None:
     assert "secret-0: it needs READ on the topic secret" in printed(
         answer_of(msgspec.structs.replace(CALM, unclear=(refused,), unclear_count=3), "b")
     )
+
+
+def test_search_of_a_server_that_got_stuck_is_not_called_well() -> None:
+    at = datetime.fromtimestamp(CALM.swept_ms / 1000, UTC)
+
+    def told(after: timedelta) -> str:
+        answer = HangingSearch.of_report(CALM, now=at + after).model_dump(mode="json")
+        return printed(msgspec.structs.replace(answer_of(CALM, "b"), search=as_record(answer, Search)))
+
+    assert "Nothing hangs" in told(timedelta(seconds=10))
+    overdue = told(timedelta(minutes=10))
+    assert "Whether anything hangs is not known" in overdue
+    assert "asked about last 10 min ago" in overdue
 
 
 def test_offsets_that_nobody_will_decide_are_printed_with_where_to_end_them() -> None:

@@ -144,11 +144,12 @@ def looking_at_list(wiring: Wiring, wanted: Wanted) -> Look:
             limit=PAGE_SIZE,
         )
         search = wiring.observations.search_of(cluster)
-        holds = pending_holds(snapshot, search.hanging, now_ms=int(now.timestamp() * 1000)) if search.hanging else ()
+        now_ms = int(now.timestamp() * 1000)
+        holds = pending_holds(snapshot, search.hanging, now_ms=now_ms) if search.hanging else ()
         context |= {
             "hangs": [HangingLine(cluster=cluster, transaction=one) for one in search.hanging],
             "blocked": [one for one in holds if one.is_hanging],
-            "search_problem": search.warning,
+            "search_problem": search.warning(now_ms),
             "found": found,
             "rows": [row_of(item) for item in found.items],
             "oldest": found.tally.oldest and row_of(ObservedTransaction(live=found.tally.oldest, owner=None)),

@@ -332,7 +332,12 @@ async def test_what_hangs_stands_above_the_list_and_on_the_overview(
         await record_found(uow, [found], now=datetime.now(UTC))
         await uow.commit()
     wiring.observations.note_search(
-        SearchReport(cluster="c", swept_ms=1_000, hanging=(found,), silent=("broker 2 does not answer",))
+        SearchReport(
+            cluster="c",
+            swept_ms=int(wiring.clock.now().timestamp() * 1000),
+            hanging=(found,),
+            silent=("broker 2 does not answer",),
+        )
     )
     html = await shown(viewer, "/transactions", cluster="c")
     assert "1 transaction hangs" in html

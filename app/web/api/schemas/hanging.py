@@ -103,6 +103,7 @@ class HangingSearch(Answer):
         swept_at = time_of(report.swept_ms)
         return cls.of(
             report,
+            problem=report.problem_at(int(now.timestamp() * 1000)),
             swept_at=swept_at,
             age_ms=None if swept_at is None else max(0, int((now - swept_at).total_seconds() * 1000)),
             unclear=[
