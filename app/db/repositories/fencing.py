@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
 from app.db.connection import Connection
-from app.db.repositories.runs import checked_uuid, cursor_moment
+from app.db.repositories.runs import as_uuid, cursor_id, cursor_moment
 from app.db.tables.fencing import fencing_counts, fencing_events
 from app.domain.errors import NotFoundError
 from app.domain.fencing_events.evidence import Evidence
@@ -89,7 +89,8 @@ class SqlFencing:
         )
 
     async def get(self, record_id: str) -> FencingRecord:
-        row = await self._db.row(sa.select(_T).where(_T.c.id == checked_uuid(record_id)))
+        wanted = as_uuid(record_id)
+        row = None if wanted is None else await self._db.row(sa.select(_T).where(_T.c.id == wanted))
         if row is None:
             raise NotFoundError(f"there is no fencing event {record_id}; they are kept for 30 days")
         return _record(row)
@@ -98,7 +99,7 @@ class SqlFencing:
         statement = sa.select(_T).where(*_matching(wanted)).order_by(_T.c.at.desc(), _T.c.id.desc()).limit(limit + 1)
         if after is not None:
             at, record_id = decode_cursor(after, keys=2)
-            last = sa.tuple_(sa.literal(cursor_moment(at)), sa.literal(checked_uuid(record_id), _T.c.id.type))
+            last = sa.tuple_(sa.literal(cursor_moment(at)), sa.literal(cursor_id(record_id), _T.c.id.type))
             statement = statement.where(sa.tuple_(_T.c.at, _T.c.id) < last)
         rows = await self._db.rows(statement)
         items = tuple(_record(row) for row in rows[:limit])

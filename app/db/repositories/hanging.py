@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
 from app.db.connection import Connection
-from app.db.repositories.runs import checked_uuid, cursor_moment
+from app.db.repositories.runs import cursor_id, cursor_moment
 from app.db.tables.hanging import hanging_transactions
 from app.domain.hanging.hanging_transaction import Ended, Ending, HangingKey, HangingTransaction
 from app.domain.hanging.record import HangingRecord
@@ -63,7 +63,7 @@ class SqlHanging:
         statement = statement.order_by(_T.c.found_at.desc(), _T.c.id.desc()).limit(limit + 1)
         if after is not None:
             at, record_id = decode_cursor(after, keys=2)
-            last = sa.tuple_(sa.literal(cursor_moment(at)), sa.literal(checked_uuid(record_id), _T.c.id.type))
+            last = sa.tuple_(sa.literal(cursor_moment(at)), sa.literal(cursor_id(record_id), _T.c.id.type))
             statement = statement.where(sa.tuple_(_T.c.found_at, _T.c.id) < last)
         rows = await self._db.rows(statement)
         items = tuple(_record(row) for row in rows[:limit])

@@ -71,7 +71,7 @@ class SqlRuns:
             started_at, run_id = decode_cursor(after, keys=2)
             statement = statement.where(
                 sa.tuple_(runs.c.started_at, runs.c.id)
-                < sa.tuple_(sa.literal(cursor_moment(started_at)), sa.literal(checked_uuid(run_id), runs.c.id.type))
+                < sa.tuple_(sa.literal(cursor_moment(started_at)), sa.literal(cursor_id(run_id), runs.c.id.type))
             )
         found = await self._runs(statement)
         items = found[:limit]
@@ -137,17 +137,38 @@ def _run(row: sa.Row[Any], instances: Sequence[Instance]) -> Run:
 
 def checked_uuid(value: str) -> str:
     """`value` if it is a run's id. Raises NotFoundError otherwise: what is no id cannot be found."""
+    found = as_uuid(value)
+    if found is None:
+        raise NotFoundError(f"there is no run {value}; `fenceline runs list` shows those there are")
+    return found
+
+
+def as_uuid(value: str) -> str | None:
+    """As Postgres writes it; None when it is none."""
     try:
         return str(uuid.UUID(value))
     except ValueError:
-        raise NotFoundError(f"there is no run {value}; `fenceline runs list` shows those there are") from None
+        return None
+
+
+def cursor_id(value: str) -> str:
+    """The row's id inside a cursor. Raises InvalidError at field `after`."""
+    found = as_uuid(value)
+    if found is None:
+        raise _not_our_cursor()
+    return found
 
 
 def cursor_moment(value: str) -> datetime:
     """The time inside a cursor. Raises InvalidError at field `after`."""
     try:
-        return datetime.fromisoformat(value)
+        found = datetime.fromisoformat(value)
     except ValueError:
-        raise InvalidError(
-            "this cursor is not one of ours: take it from next_cursor unchanged", field="after"
-        ) from None
+        raise _not_our_cursor() from None
+    if found.tzinfo is None:
+        raise _not_our_cursor()
+    return found
+
+
+def _not_our_cursor() -> InvalidError:
+    return InvalidError("this cursor is not one of ours: take it from next_cursor unchanged", field="after")
