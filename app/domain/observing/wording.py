@@ -50,11 +50,12 @@ def quality_of(journal: JournalStatus, *, now_ms: int) -> Told:
         case Phase.LIVE:
             if behind_ms > _BEHIND_MS:
                 why = f": {journal.problem}" if journal.problem else ""
-                return Told(
-                    Quality.STALE,
-                    f"Behind: this is what was so {_age(behind_ms)} ago, "
-                    f"{journal.lag_records:,} records of `{topic}` are not read yet{why}.",
-                )
+                was_so = f"this is what was so {_age(behind_ms)} ago"
+                if not journal.lag_records:
+                    return Told(Quality.STALE, f"Not live: {was_so}, and not all of `{topic}` was heard of since{why}.")
+                lag = f"{journal.lag_records:,} {'record' if journal.lag_records == 1 else 'records'}"
+                are = "is" if journal.lag_records == 1 else "are"
+                return Told(Quality.STALE, f"Behind: {was_so}, {lag} of `{topic}` {are} not read yet{why}.")
             if journal.problem:
                 return Told(Quality.PARTIAL, _capitalised(journal.problem) + ".")
             return Told(Quality.LIVE, f"Read from `{topic}`.")

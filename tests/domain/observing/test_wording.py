@@ -22,7 +22,24 @@ def told(phase: Phase, **more: Any) -> tuple[Quality, str]:
     [
         (Phase.LIVE, {"as_of_ms": NOW_MS - 300}, Quality.LIVE, "Read from `__transaction_state`."),
         (Phase.LIVE, {"as_of_ms": NOW_MS - 5_000, "lag_records": 1_200}, Quality.STALE, "so 5 s ago, 1,200 records"),
-        (Phase.LIVE, {"as_of_ms": NOW_MS - 600_000, "problem": "a leader is gone"}, Quality.STALE, "yet: a leader"),
+        (
+            Phase.LIVE,
+            {"as_of_ms": NOW_MS - 5_000, "lag_records": 1},
+            Quality.STALE,
+            "1 record of `__transaction_state` is",
+        ),
+        (
+            Phase.LIVE,
+            {"as_of_ms": NOW_MS - 600_000, "lag_records": 7, "problem": "a leader is gone"},
+            Quality.STALE,
+            "yet: a leader",
+        ),
+        (
+            Phase.LIVE,
+            {"as_of_ms": NOW_MS - 600_000, "problem": "a leader is gone"},
+            Quality.STALE,
+            "so 10 min ago, and not all of `__transaction_state` was heard of since: a leader",
+        ),
         (Phase.LIVE, {"as_of_ms": NOW_MS, "problem": "a leader is gone"}, Quality.PARTIAL, "A leader is gone."),
         (Phase.CATCHING_UP, {"partitions": 50, "partitions_caught_up": 3}, Quality.PARTIAL, "3 of 50 partitions"),
         (Phase.CATCHING_UP, {"source": Source.ADMIN_CALLS}, Quality.PARTIAL, "what coordinators say is open"),
