@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -36,12 +36,15 @@ EVENTS_SHOWN = 20
 class Rates(msgspec.Struct, frozen=True, kw_only=True):
     """Sums over tasks that were heard of in the last seconds; `p99` is the worst task's. None: nobody says."""
 
-    records_in_per_s: float = 0.0
-    records_out_per_s: float = 0.0
-    commits_per_s: float = 0.0
-    aborts_per_s: float = 0.0
+    records_in_per_s: float | None = None
+    records_out_per_s: float | None = None
+    commits_per_s: float | None = None
+    aborts_per_s: float | None = None
     commit_latency_p99_ms: float | None = None
     lag_records: int | None = None
+
+
+NOTHING_RUNS = Rates(records_in_per_s=0.0, records_out_per_s=0.0, commits_per_s=0.0, aborts_per_s=0.0)
 
 
 class PipelineLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,7 +131,7 @@ async def overview(uow: UnitOfWork, *, now: datetime) -> Overview:
         at=now,
         lines=tuple(lines),
         states=dict(Counter("never started" if line.state is None else str(line.state) for line in lines)),
-        rates=_sum_of([line.rates for line in lines]),
+        rates=sum_of([line.rates for line in lines]),
         needs=tuple(need for line in lines for need in line.needs),
         series=await uow.tasks.summed_series(live, since=now - CHART_SPAN),
         hanging=tuple(await lines_of_all(uow)),
@@ -204,7 +207,7 @@ async def run_page(uow: UnitOfWork, run_id: str, *, now: datetime) -> RunPage:
         at=now,
         run=run,
         definition=revision.definition,
-        rates=rates_of(tasks, now=now),
+        rates=rates_of(tasks, now=now) if run.ended_at is None else NOTHING_RUNS,
         instances=tuple(await uow.instances.list(run_id, with_history=True)),
         tasks=tuple(tasks),
         totals=(await uow.tasks.totals([run_id])).get(run_id, RunTotals()),
@@ -234,7 +237,7 @@ async def _line(
     now: datetime,
 ) -> PipelineLine:
     if run is None:
-        return PipelineLine(pipeline=pipeline, state=None, run=None, rates=Rates())
+        return PipelineLine(pipeline=pipeline, state=None, run=None, rates=NOTHING_RUNS)
     running = pipeline.definition
     if run.revision != pipeline.current_revision:
         running = (await uow.pipelines.get_revision(pipeline.name, run.revision)).definition
@@ -242,7 +245,7 @@ async def _line(
         pipeline=pipeline,
         state=run.state,
         run=run,
-        rates=rates_of(tasks, now=now),
+        rates=rates_of(tasks, now=now) if run.ended_at is None else NOTHING_RUNS,
         needs=tuple(needs_of(run, tasks, running=running, current=pipeline.definition, unowned=unowned, now=now)),
     )
 
@@ -262,22 +265,32 @@ def rates_of(tasks: Sequence[TaskStatus], *, now: datetime) -> Rates:
     ]
     latencies = [s.last.commit_latency_p99_ms for s in fresh if s.last.commit_latency_p99_ms is not None]
     return Rates(
-        records_in_per_s=sum(status.rates.records_in_per_s or 0.0 for status in fresh),
-        records_out_per_s=sum(status.rates.records_out_per_s or 0.0 for status in fresh),
-        commits_per_s=sum(status.rates.commits_per_s or 0.0 for status in fresh),
-        aborts_per_s=sum(status.rates.aborts_per_s or 0.0 for status in fresh),
+        records_in_per_s=_known_sum(status.rates.records_in_per_s for status in fresh),
+        records_out_per_s=_known_sum(status.rates.records_out_per_s for status in fresh),
+        commits_per_s=_known_sum(status.rates.commits_per_s for status in fresh),
+        aborts_per_s=_known_sum(status.rates.aborts_per_s for status in fresh),
         commit_latency_p99_ms=max(latencies, default=None),
         lag_records=sum(lags) if lags else None,
     )
 
 
-def _sum_of(rates: Sequence[Rates]) -> Rates:
+def _known_sum(rates: Iterable[float | None]) -> float | None:
+    """None where nobody says a number, or where some do not and the others have nothing."""
+    told = list(rates)
+    known = [rate for rate in told if rate is not None]
+    return sum(known) if any(known) or (known and len(known) == len(told)) else None
+
+
+def sum_of(rates: Sequence[Rates]) -> Rates:
+    """Of all pipelines; without any, nothing runs."""
+    if not rates:
+        return NOTHING_RUNS
     lags = [rate.lag_records for rate in rates if rate.lag_records is not None]
     return Rates(
-        records_in_per_s=sum(rate.records_in_per_s for rate in rates),
-        records_out_per_s=sum(rate.records_out_per_s for rate in rates),
-        commits_per_s=sum(rate.commits_per_s for rate in rates),
-        aborts_per_s=sum(rate.aborts_per_s for rate in rates),
+        records_in_per_s=_known_sum(rate.records_in_per_s for rate in rates),
+        records_out_per_s=_known_sum(rate.records_out_per_s for rate in rates),
+        commits_per_s=_known_sum(rate.commits_per_s for rate in rates),
+        aborts_per_s=_known_sum(rate.aborts_per_s for rate in rates),
         commit_latency_p99_ms=max(
             (rate.commit_latency_p99_ms for rate in rates if rate.commit_latency_p99_ms is not None), default=None
         ),

@@ -37,7 +37,7 @@ from app.domain.runs.task import (
 from app.domain.transactions.mapping import PartitionMapping, PartitionOwner
 from app.services.fencing_feed import FencingLine
 from app.services.hanging import HangingLine
-from app.services.overview import Happening, Overview, PipelineLine, PipelinePage, Rates, RunPage
+from app.services.overview import NOTHING_RUNS, Happening, Overview, PipelineLine, PipelinePage, Rates, RunPage
 from tests.support.hanging_samples import hanging_transaction
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -252,7 +252,7 @@ def line(current: Run | None, *, needs: tuple[Need, ...] = ()) -> PipelineLine:
         pipeline=pipeline(current),
         state=None if current is None else current.state,
         run=current,
-        rates=Rates() if current is None else RATES,
+        rates=NOTHING_RUNS if current is None else RATES,
         needs=needs,
     )
 
@@ -284,7 +284,7 @@ def overview_view(*, is_empty: bool = False, needs: tuple[Need, ...] = ()) -> Ov
         at=NOW,
         lines=lines,
         states={} if is_empty else {"running": 1},
-        rates=Rates() if is_empty else RATES,
+        rates=NOTHING_RUNS if is_empty else RATES,
         needs=needs,
         series=[] if is_empty else series(),
         hanging=() if is_empty else (HangingLine(cluster="demo", transaction=hanging_transaction(seen_ms=1_000)),),
