@@ -253,6 +253,5 @@
     for (const open of document.querySelectorAll("details.action[open]")) {
       if (!open.contains(event.target)) open.open = false;
     }
-    if (event.target.closest("[data-opens='keys']")) document.getElementById("keys").showModal();
   });
 })();
