@@ -8,14 +8,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
 import msgspec
 
 from app.domain.errors import FencelineError
-from app.ports.clock import Clock
 from app.ports.locks import NamedLocks
 
 log = logging.getLogger(__name__)
@@ -52,9 +50,6 @@ class LoopHealth(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     state: LoopState
-    since: datetime
-    turns: int = 0
-    last_turn_at: datetime | None = None
     failures_in_a_row: int = 0
     last_error: str | None = None
 
@@ -71,17 +66,14 @@ class Supervisor:
         loops: Sequence[Loop],
         *,
         locks: NamedLocks,
-        clock: Clock,
         rest: Callable[[float], Awaitable[None]] = asyncio.sleep,
         first_back_off_s: float = 1.0,
     ) -> None:
         self._loops = list(loops)
         self._locks = locks
-        self._clock = clock
         self._rest = rest
         self._first_back_off_s = first_back_off_s
-        now = clock.now()
-        self._health = {loop.name: LoopHealth(name=loop.name, state=LoopState.WAITING, since=now) for loop in loops}
+        self._health = {loop.name: LoopHealth(name=loop.name, state=LoopState.WAITING) for loop in loops}
 
     def health(self) -> list[LoopHealth]:
         """The state of every loop, in the order in which they were given."""
@@ -111,15 +103,7 @@ class Supervisor:
             loop.interrupted()
             while await lock.is_held():
                 await loop.turn()
-                health = self._health[loop.name]
-                self._note(
-                    loop,
-                    state=LoopState.RUNNING,
-                    turns=health.turns + 1,
-                    last_turn_at=self._clock.now(),
-                    failures_in_a_row=0,
-                    last_error=None,
-                )
+                self._note(loop, state=LoopState.RUNNING, failures_in_a_row=0, last_error=None)
                 await self._rest(loop.period_s)
 
     async def _back_off(self, loop: Loop, error: str) -> None:
@@ -130,5 +114,4 @@ class Supervisor:
 
     def _note(self, loop: Loop, *, state: LoopState, **changes: object) -> None:
         health = self._health[loop.name]
-        since = health.since if health.state is state else self._clock.now()
-        self._health[loop.name] = msgspec.structs.replace(health, state=state, since=since, **changes)
+        self._health[loop.name] = msgspec.structs.replace(health, state=state, **changes)

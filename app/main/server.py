@@ -90,7 +90,7 @@ class Server:
         self._observer = self._make_observer() if settings.observe else None
         self._hanging = self._make_search() if settings.observe else None
         self._sender = self._make_sender(users_url)
-        self._supervisor = Supervisor(self._loops(workers_url), locks=AdvisoryLocks(database.url), clock=self._clock)
+        self._supervisor = Supervisor(self._loops(workers_url), locks=AdvisoryLocks(database.url))
         self._health = Health(database, self._changes, self._supervisor)
         self.wiring = Wiring(
             settings=settings,
