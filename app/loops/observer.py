@@ -1,11 +1,14 @@
-"""Every server reads the journals of every registered cluster once, whoever looks at them."""
+"""Every server reads the journals of every Kafka cluster once, whoever looks at them and under whatever name."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
+
+import msgspec
 
 from app.domain.clusters.cluster import Cluster
 from app.domain.journals.live_transactions import LiveTransaction
@@ -21,7 +24,9 @@ log = logging.getLogger(__name__)
 
 
 class Observer:
-    """The loop that keeps a reader for each registered cluster. The readers go on while Postgres is away.
+    """The loop that keeps a reader for each registered Kafka cluster. The readers go on while Postgres is away.
+
+    Of several names for one cluster the oldest is read, and the others show the same.
 
     Args:
         where: of this server; every server observes, so each has a loop of its own.
@@ -53,19 +58,29 @@ class Observer:
         self._on_steps = on_steps
         self._groups = groups
         self._save_every_s = save_every_s
+        # Both by the id that the brokers report.
         self._readers: dict[str, ClusterObserver] = {}
+        self._names: dict[str, tuple[str, ...]] = {}
 
     async def turn(self) -> None:
         async with self._unit_of_work() as uow:
-            clusters = {cluster.name: cluster for cluster in await uow.clusters.list_all()}
-        gone = [reader for name, reader in self._readers.items() if clusters.get(name) != reader.cluster]
-        for reader in gone:
-            del self._readers[reader.cluster.name]
-            await self._end(reader)
-            self._observations.forget(reader.cluster.name)
-        for name, cluster in clusters.items():
-            if name not in self._readers:
-                self._readers[name] = self._begin(cluster)
+            wanted = _oldest_first(await uow.clusters.list_all())
+        for kafka_cluster_id, reader in list(self._readers.items()):
+            if wanted.get(kafka_cluster_id, [None])[0] != reader.cluster:
+                del self._readers[kafka_cluster_id]
+                await self._end(reader)
+                self._call(kafka_cluster_id, ())
+        for kafka_cluster_id, entries in wanted.items():
+            self._call(kafka_cluster_id, tuple(entry.name for entry in entries))
+            if kafka_cluster_id not in self._readers:
+                self._readers[kafka_cluster_id] = self._begin(entries[0])
+
+    def _call(self, kafka_cluster_id: str, names: tuple[str, ...]) -> None:
+        """What is read of this cluster is shown under these names, and under no other any more."""
+        for name in set(self._names.pop(kafka_cluster_id, ())).difference(names):
+            self._observations.forget(name)
+        if names:
+            self._names[kafka_cluster_id] = names
 
     def interrupted(self) -> None:
         """The readers need neither the lock nor Postgres."""
@@ -96,10 +111,12 @@ class Observer:
         return reader
 
     def _publish(self, cluster: Cluster, snapshot: Snapshot) -> None:
-        reader = self._readers.get(cluster.name)
+        reader = self._readers.get(cluster.kafka_cluster_id)
         # One that was left behind wakes up some time, and has no say any more.
-        if reader is not None and reader.cluster == cluster:
-            self._observations.publish(snapshot)
+        if reader is None or reader.cluster != cluster:
+            return
+        for name in self._names[cluster.kafka_cluster_id]:
+            self._observations.publish(snapshot if name == cluster.name else _as_read_under(snapshot, name))
 
     def _is_wanted(self, group: str) -> bool:
         return not self._groups or any(fnmatchcase(group, pattern) for pattern in self._groups)
@@ -107,3 +124,16 @@ class Observer:
     async def _end(self, reader: ClusterObserver) -> None:
         if not await asyncio.to_thread(reader.stop):
             log.warning("the observer of %s does not end; it is left behind", reader.cluster.name)
+
+
+def _oldest_first(clusters: Iterable[Cluster]) -> dict[str, list[Cluster]]:
+    """By the id that brokers report: a name that is added changes nothing of how the cluster is read."""
+    found: defaultdict[str, list[Cluster]] = defaultdict(list)
+    for cluster in sorted(clusters, key=lambda one: (one.created_at, one.name)):
+        found[cluster.kafka_cluster_id].append(cluster)
+    return dict(found)
+
+
+def _as_read_under(snapshot: Snapshot, name: str) -> Snapshot:
+    read_as = f"It is the same Kafka cluster as {snapshot.cluster}, and is read with that one's address and rights."
+    return msgspec.structs.replace(snapshot, cluster=name, note=" ".join(filter(None, (read_as, snapshot.note))))
