@@ -76,6 +76,7 @@ def of_pipeline(mappings: Sequence[PartitionMapping], *, records_in: int = 0) ->
             (one.topic, one.partition): {"state": "Ongoing", "opened_at": NOW, "held_back": 7} for one in mappings
         },
         "timeline": None,
+        "unreached": None,
         "definition_json": "{}",
     }
 

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Form, Query, Request, Response
 
 from app.domain.access import Principal, Verb
 from app.domain.errors import FencelineError
-from app.domain.observing.snapshot import Snapshot
+from app.domain.observing.snapshot import Phase, Snapshot
 from app.domain.pipelines.pipeline import Steps
 from app.domain.transforms.step_text import describe_step
 from app.ports.brokers import TopicPartition
@@ -52,6 +52,7 @@ def looking_at(wiring: Wiring, name: str) -> Look:
         view = await overview.pipeline_page(uow, name, now=now)
         definition = view.line.pipeline.definition
         transform = definition.transform
+        snapshot = wiring.observations.of(view.cluster.name)
         context = {
             "view": view,
             "pipeline": view.line.pipeline,
@@ -60,13 +61,21 @@ def looking_at(wiring: Wiring, name: str) -> Look:
             "chart": chart_of(view.series),
             "steps": [describe_step(step) for step in transform.steps] if isinstance(transform, Steps) else [],
             "beside": beside(wiring, view),
-            "timeline": timeline_beside(wiring.observations.of(view.cluster.name), view, now=now),
+            "timeline": timeline_beside(snapshot, view, now=now),
+            "unreached": unreached(snapshot),
             "definition_json": msgspec.json.format(msgspec.json.encode(definition), indent=2).decode(),
         }
         concerns = frozenset({f"pipeline:{name}", *(f"run:{item.id}" for item in view.runs)})
         return Screen(template="pipelines/detail", title=name, context=context, concerns=concerns)
 
     return look
+
+
+def unreached(snapshot: Snapshot) -> str | None:
+    """Why this server does not reach the cluster. Of a certificate it knows more than a task can say, whose librdkafka
+    suspects the authority whatever is wrong with it."""
+    journal = snapshot.transaction_journal
+    return journal.problem if journal.phase is Phase.LOST else None
 
 
 def beside(wiring: Wiring, view: PipelinePage) -> Mapping[tuple[str, int], Mapping[str, Any]]:

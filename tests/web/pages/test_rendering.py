@@ -11,12 +11,16 @@ import pytest
 
 from app.domain import access
 from app.domain.access import Role, Verb
+from app.domain.journals.transaction_state import TOPIC
+from app.domain.observing.snapshot import Phase
 from app.domain.runs.needs import Need
 from app.domain.runs.run import DesiredRunState, Run, RunState
 from app.web.pages.frame import screen
 from app.web.pages.frame.charts import chart_of
 from app.web.pages.frame.timeline import Point, Track, timeline_of
 from app.web.pages.log_tail import LogTail
+from app.web.pages.pipelines import unreached
+from tests.support.observing import NOW_MS, cluster
 from tests.web.pages import samples
 from tests.web.pages.samples import NEED, NOW, run
 
@@ -31,7 +35,13 @@ def rendered(template: str, context: Mapping[str, Any], *, role: Role = Role.ADM
     return screen.render(template, {"may": may_as(role), "now": NOW, **context})
 
 
-def pipeline_page(current: Run | None, *, role: Role = Role.ADMINISTRATOR, needs: tuple[Need, ...] = ()) -> str:
+def pipeline_page(
+    current: Run | None,
+    *,
+    role: Role = Role.ADMINISTRATOR,
+    needs: tuple[Need, ...] = (),
+    unreached: str | None = None,
+) -> str:
     view = samples.pipeline_view(current, needs=needs)
     context = {
         "view": view,
@@ -49,6 +59,7 @@ def pipeline_page(current: Run | None, *, role: Role = Role.ADMINISTRATOR, needs
             for one in view.mappings
         },
         "timeline": timeline_of("what is to be seen", [Track("id", [Point(NOW, "7:0", "begun")])], now=NOW),
+        "unreached": unreached,
         "definition_json": "{}",
     }
     return rendered("pipelines/_detail", context, role=role)
@@ -73,6 +84,19 @@ def test_a_run_that_goes_on_can_be_stopped_and_one_that_ended_can_be_started_aga
     assert "Start…" not in live
     assert "Start…" in ended
     assert "Drain…" not in ended
+
+
+def test_cluster_that_the_server_does_not_reach_is_said_beside_what_its_tasks_say() -> None:
+    live = cluster()
+    live.enter(TOPIC, Phase.LIVE, now_ms=NOW_MS)
+    assert unreached(live.snapshot(now_ms=NOW_MS)) is None
+    expired = "the broker's certificate is not accepted: certificate has expired"
+    live.enter(TOPIC, Phase.LOST, problem=expired, now_ms=NOW_MS)
+    why = unreached(live.snapshot(now_ms=NOW_MS))
+    assert why == expired
+    assert "certificate has expired" in pipeline_page(run(), unreached=why)
+    assert "certificate has expired" not in pipeline_page(run(state=RunState.STOPPED), unreached=why)
+    assert "does not reach" not in pipeline_page(run())
 
 
 def test_after_a_drain_was_asked_for_only_the_kill_is_left() -> None:
