@@ -227,6 +227,10 @@ class CommandRepository(Protocol):
         outcome: str,
     ) -> Command: ...
 
+    async def since(self, moment: datetime, *, targets: Collection[str], verbs: Collection[str]) -> Sequence[Command]:
+        """All of these targets and verbs, oldest first."""
+        ...
+
     async def list(self, *, target: str | None, after: str | None, limit: int) -> Page[Command]:
         """Newest first."""
         ...

@@ -21,6 +21,7 @@ from app.domain.page import Page, checked_limit
 from app.domain.storable import moment_of_ms, storable
 from app.ports.unit_of_work import UnitOfWork
 from app.services.alerts import tell_of_fencing
+from app.services.own_commands import OwnCommands
 
 NOTICE = "fencing"
 
@@ -33,13 +34,14 @@ async def record_cases(uow: UnitOfWork, cases: Iterable[Case], *, now: datetime)
     """
     wanted = {case.key: case for case in joined(storable(_findable(case)) for case in cases)}
     kept = await uow.fencing.evidence_of(wanted)
+    commands = OwnCommands(uow, now=now)
     changed: list[FencingEvent] = []
     told_anew: Counter[tuple[str, Cause]] = Counter()
     for key in sorted(wanted, key=msgspec.structs.astuple):
         case = wanted[key]
         if key in kept and merged(kept[key], case.evidence) == kept[key]:
             continue
-        change = await _record(uow, case, now=now)
+        change = await _record(uow, case, commands, now=now)
         if change is not None:
             changed.append(change.event)
             cause = change.event.verdict.cause
@@ -56,10 +58,10 @@ class _Change(NamedTuple):
     cause_before: Cause | None = None
 
 
-async def _record(uow: UnitOfWork, case: Case, *, now: datetime) -> _Change | None:
+async def _record(uow: UnitOfWork, case: Case, commands: OwnCommands, *, now: datetime) -> _Change | None:
     before = await uow.fencing.find(case.key, for_update=True)
     if before is None:
-        event = told(case)
+        event = await _told(case, commands)
         if event is None or not _is_worth_a_row(event, now=now):
             return None
         place = place_of(event, await uow.fencing.place_of_producer(event.key))
@@ -71,7 +73,7 @@ async def _record(uow: UnitOfWork, case: Case, *, now: datetime) -> _Change | No
     if before is None:
         # Another server wrote it and retention has removed it, all since our first look: it was too old to keep.
         return None
-    event = told(Case(case.key, merged(before.event.evidence, case.evidence)))
+    event = await _told(Case(case.key, merged(before.event.evidence, case.evidence)), commands)
     if event is None or event == before.event:
         return None
     place = place_of(event, before.place)
@@ -80,6 +82,12 @@ async def _record(uow: UnitOfWork, case: Case, *, now: datetime) -> _Change | No
     _notify(uow, event, place.pipeline)
     await _tell(uow, event, before.event.verdict, now=now)
     return _Change(event, before.event.verdict.cause)
+
+
+async def _told(case: Case, commands: OwnCommands) -> FencingEvent | None:
+    event = told(case)
+    words = () if event is None else await commands.words_for(event)
+    return told(Case(case.key, merged(case.evidence, words))) if words else event
 
 
 async def _tell(uow: UnitOfWork, event: FencingEvent, before: Verdict | None, *, now: datetime) -> None:

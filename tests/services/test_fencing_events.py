@@ -8,14 +8,16 @@ from datetime import datetime, timedelta
 import msgspec
 import pytest
 
+from app.domain.access import Principal, Role, Verb
 from app.domain.errors import InvalidError, NotFoundError
 from app.domain.fencing_events.cases import case_of_word
-from app.domain.fencing_events.evidence import ClientWord
+from app.domain.fencing_events.evidence import ClientWord, CommandWord
 from app.domain.fencing_events.fencing_event import Case, Cause, Confidence, FencingKey, FencingKind
 from app.domain.fencing_events.record import KEPT_FOR, FencingFilter, FencingRecord, GroupLosses
 from app.domain.fencing_events.steps import cases_of
 from app.domain.runs.task import EventKind
 from app.services import fencing_events, retention
+from app.services.access import command_log
 from tests.domain.fencing_events.coordinator import CLUSTER, ID, Client, Coordinator
 from tests.support.control_plane import ControlPlane, task_heartbeat
 
@@ -213,6 +215,37 @@ async def test_odd_ids_are_kept_and_found(plane: ControlPlane, name: str) -> Non
     assert len(await kept(plane, FencingFilter(transactional_id=name))) == 1
     of_group = GroupLosses(group_id="g", transactional_ids=(name,))
     assert len(await kept(plane, FencingFilter(of_group=of_group))) == 1
+
+
+async def test_fence_of_a_server_that_died_over_it_is_told_by_its_row_in_the_command_log(plane: ControlPlane) -> None:
+    await plane.cluster("c", kafka_cluster_id=CLUSTER)
+    coordinator = coordinator_at(plane.now)
+    coordinator.begin()
+    async with plane.uow() as uow:
+        command = await command_log.record(
+            uow,
+            by=Principal(name="olivia", role=Role.OPERATOR),
+            verb=Verb.FENCE_TRANSACTION,
+            target="cluster:c",
+            why="its host is gone",
+            now=plane.now,
+            outcome="asked",
+            details={"transactional_id": ID, "force": True},
+        )
+        await uow.commit()
+    coordinator.init(after_ms=300)
+    assert await tell(plane, *cases(coordinator)) == 1
+    (record,) = await kept(plane)
+    verdict = record.event.verdict
+    assert (verdict.cause, verdict.confidence) == (Cause.OPERATOR_FENCE, Confidence.LIKELY)
+    assert verdict.sentence.startswith(f"olivia fenced {ID} (producer 7 epoch 0), because: its host is gone.")
+    assert command.id in [one.command_id for one in record.event.evidence if isinstance(one, CommandWord)]
+    assert await tell(plane, *cases(coordinator)) == 0
+    # A producer that writes then is not the operator's, who has none.
+    coordinator.begin()
+    await tell(plane, *cases(coordinator))
+    (record,) = await kept(plane)
+    assert record.event.verdict.cause is Cause.TAKEOVER
 
 
 async def test_long_ids_stay_apart(plane: ControlPlane) -> None:

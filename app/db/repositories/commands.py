@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -41,6 +42,11 @@ class SqlCommands:
             outcome=outcome,
         )
         return _command((await self._db.execute(statement.returning(command_log))).one())
+
+    async def since(self, moment: datetime, *, targets: Collection[str], verbs: Collection[str]) -> Sequence[Command]:
+        wanted = (command_log.c.target.in_(targets), command_log.c.verb.in_(verbs), command_log.c.at >= moment)
+        rows = await self._db.rows(sa.select(command_log).where(*wanted).order_by(command_log.c.id))
+        return [_command(row) for row in rows]
 
     async def list(self, *, target: str | None, after: str | None, limit: int) -> Page[Command]:
         statement = sa.select(command_log).order_by(command_log.c.id.desc()).limit(limit + 1)

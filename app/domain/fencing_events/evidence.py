@@ -118,6 +118,10 @@ class CommandWord(msgspec.Struct, frozen=True, kw_only=True, tag_field="source",
     was_open: bool = False
 
     @property
+    def is_answered(self) -> bool:
+        return self.producer_id is not None or bool(self.partitions)
+
+    @property
     def place(self) -> tuple[str | int, ...]:
         return self.at_ms, self.command_id
 
@@ -127,11 +131,20 @@ Evidence = CoordinatorRecord | GroupRecord | MarkerRecord | ClientWord | Command
 
 def merged(*parts: Iterable[Evidence]) -> tuple[Evidence, ...]:
     """Everything once, sort by sort, oldest first; bounded, whatever the order in which it came."""
-    found = {(_SORTS[type(one)], *one.place): one for part in parts for one in part}
+    found: dict[tuple[str | int, ...], Evidence] = {}
+    for one in (one for part in parts for one in part):
+        place = (_SORTS[type(one)], *one.place)
+        if place not in found or not _says_less(one, found[place]):
+            found[place] = one
     by_sort: dict[int, list[Evidence]] = {}
     for place in sorted(found):
         by_sort.setdefault(_SORTS[type(found[place])], []).append(found[place])
     return tuple(one for _, ones in sorted(by_sort.items()) for one in _bounded(ones))
+
+
+def _says_less(one: Evidence, other: Evidence) -> bool:
+    """A command whose answer is not known: from the log, of one that an event may have got with its answer."""
+    return isinstance(one, CommandWord) and isinstance(other, CommandWord) and other.is_answered and not one.is_answered
 
 
 def _bounded(ones: list[Evidence]) -> list[Evidence]:

@@ -53,6 +53,7 @@ def judge_marker(key: FencingKey, evidence: Sequence[Evidence]) -> Verdict | Non
     ]
     if not markers and not commands:
         return None
+    is_answered = any(one.partitions for one in commands)
     known = [one.record for one in evidence if isinstance(one, CoordinatorRecord)]
     partitions = {f"{one.topic}-{one.partition}" for one in markers}.union(*(one.partitions for one in commands))
     is_alive = any(one.was_open for one in commands) or any(_has_open(record, key, partitions) for record in known)
@@ -65,17 +66,17 @@ def judge_marker(key: FencingKey, evidence: Sequence[Evidence]) -> Verdict | Non
     if is_alive:
         return Verdict(
             cause=Cause.OPERATOR_ABORT,
-            confidence=Confidence.CERTAIN if commands else Confidence.LIKELY,
+            confidence=Confidence.CERTAIN if is_answered else Confidence.LIKELY,
             at_ms=at_ms,
             sentence=f"{by} the open transaction {what} Its coordinator still had it open: what it wrote there is "
             f"lost, and the rest of it may still be committed.",
         )
     return Verdict(
         cause=Cause.HANGING_ENDED,
-        confidence=Confidence.CERTAIN if commands or known else Confidence.LIKELY,
+        confidence=Confidence.CERTAIN if is_answered or known else Confidence.LIKELY,
         at_ms=at_ms,
         sentence=f"{by} the hanging transaction {what} Its coordinator knew nothing of it; readers go on.",
-        alternatives=() if commands or known else (Cause.OPERATOR_ABORT,),
+        alternatives=() if is_answered or known else (Cause.OPERATOR_ABORT,),
     )
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from app.domain.fencing_events.cases import (
     case_of_command,
+    case_of_marker,
     case_of_word,
     joined,
     told,
@@ -14,12 +15,13 @@ from app.domain.fencing_events.evidence import (
     ClientWord,
     CommandWord,
     CoordinatorRecord,
+    MarkerRecord,
 )
 from app.domain.fencing_events.fencing_event import Case, FencingEvent, FencingKind
 from app.domain.fencing_events.steps import cases_of
 from app.domain.journals.live_groups import LiveGroup, LiveGroups
 from app.domain.journals.live_transactions import LiveTransaction, LiveTransactions
-from app.domain.journals.record_batch import split_batches
+from app.domain.journals.record_batch import MarkerType, split_batches
 from app.domain.journals.transaction_state import TransactionStatus
 from app.domain.runs.task import EventKind
 from tests.domain.fencing_events.coordinator import CLUSTER, ID, Client
@@ -105,3 +107,14 @@ def commanded(command: CommandWord, *, transactional_id: str = ID) -> Case:
     return case_of_command(
         command, kafka_cluster_id=CLUSTER, transactional_id=transactional_id, producer_id=7, producer_epoch=0
     )
+
+
+def marker(*, at_ms: int, partition: int = 0, kind: MarkerType = MarkerType.ABORT) -> MarkerRecord:
+    return MarkerRecord(topic="delayed", partition=partition, offset=40, at_ms=at_ms, type=kind, coordinator_epoch=0)
+
+
+def marker_event(found: MarkerRecord, live: LiveTransaction | None, *more: Case) -> FencingEvent | None:
+    case = case_of_marker(found, kafka_cluster_id=CLUSTER, producer_id=7, producer_epoch=0, live=live)
+    cases = joined([*([case] if case else ()), *more])
+    assert len(cases) <= 1
+    return told(cases[0]) if cases else None

@@ -37,6 +37,14 @@ def test_order_and_grouping_do_not_matter(a: list[Evidence], b: list[Evidence], 
     assert merged(merged(a, b), c) == merged(a, merged(b, c))
 
 
+def test_answer_of_a_command_is_kept_whichever_came_first() -> None:
+    bare, ended = commanded(1), msgspec.structs.replace(commanded(2), verb=CommandVerb.END)
+    answered = msgspec.structs.replace(bare, producer_id=7, producer_epoch=2)
+    written = msgspec.structs.replace(ended, partitions=("orders-0",))
+    assert merged([bare, ended], [answered, written]) == merged([answered, written], [bare, ended])
+    assert merged([bare, ended], [answered, written]) == (answered, written)
+
+
 def test_oldest_and_newest_of_a_sort_are_kept() -> None:
     kept = merged(map(said, range(100)), [commanded(5)])
     assert [one.at_ms for one in kept if isinstance(one, ClientWord)] == [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from app.domain.fencing_events.cases import (
     case_of_marker,
-    joined,
     told,
 )
 from app.domain.fencing_events.evidence import (
@@ -12,23 +11,19 @@ from app.domain.fencing_events.evidence import (
     CommandWord,
     MarkerRecord,
 )
-from app.domain.fencing_events.fencing_event import Case, Cause, Confidence, FencingEvent
-from app.domain.journals.live_transactions import LiveTransaction
-from app.domain.journals.record_batch import Marker, MarkerType, RecordBatch, read_marker, read_records, split_batches
+from app.domain.fencing_events.fencing_event import Cause, Confidence
+from app.domain.journals.record_batch import Marker, RecordBatch, read_marker, read_records, split_batches
 from tests.domain.fencing_events.coordinator import CLUSTER, ID, Client, Coordinator
-from tests.domain.fencing_events.scenes import before_kip_890, both_versions, commanded, every_client, recorded_ids
+from tests.domain.fencing_events.scenes import (
+    before_kip_890,
+    both_versions,
+    commanded,
+    every_client,
+    marker,
+    marker_event,
+    recorded_ids,
+)
 from tests.support.recordings import SINK, recorded_bytes
-
-
-def marker(*, at_ms: int, partition: int = 0, kind: MarkerType = MarkerType.ABORT) -> MarkerRecord:
-    return MarkerRecord(topic="delayed", partition=partition, offset=40, at_ms=at_ms, type=kind, coordinator_epoch=0)
-
-
-def marker_event(found: MarkerRecord, live: LiveTransaction | None, *more: Case) -> FencingEvent | None:
-    case = case_of_marker(found, kafka_cluster_id=CLUSTER, producer_id=7, producer_epoch=0, live=live)
-    cases = joined([*([case] if case else ()), *more])
-    assert len(cases) <= 1
-    return told(cases[0]) if cases else None
 
 
 @every_client
@@ -74,6 +69,15 @@ def test_end_by_our_command_says_whose() -> None:
     assert alone.verdict == joined_event.verdict
     assert alone.verdict.confidence is Confidence.CERTAIN
     assert alone.verdict.sentence.startswith("ann ended the hanging transaction of producer 7 epoch 0")
+
+
+def test_end_that_nobody_answered_says_whose_and_not_what_it_was() -> None:
+    command = CommandWord(command_id=9, verb=CommandVerb.END, at_ms=1, who="ann", why="readers wait")
+    assert told(commanded(command, transactional_id="")) is None
+    event = marker_event(marker(at_ms=1), None, commanded(command, transactional_id=""))
+    assert event is not None
+    assert event.verdict.sentence.startswith("ann ended the hanging transaction of producer 7 epoch 0")
+    assert (event.verdict.confidence, event.verdict.alternatives) == (Confidence.LIKELY, (Cause.OPERATOR_ABORT,))
 
 
 @both_versions
