@@ -12,12 +12,15 @@ from typing import NamedTuple
 import pytest
 from confluent_kafka import Producer
 
+from app.domain.conformance.report import Verdict
 from app.domain.errors import FencelineError
 from app.domain.journals.live_groups import LiveGroups
 from app.domain.journals.live_transactions import LiveTransactions
 from app.domain.journals.record_batch import RecordBatch
 from app.domain.stuck.facts import OpenTransaction, Refused
 from app.kafka.admin import KafkaBrokers
+from app.kafka.conformance.bench import Place
+from app.kafka.conformance.checks import CHECKS, results_of
 from app.kafka.connections import resolve
 from app.kafka.transactions.brokers import KafkaTransactions
 from app.kafka.transactions.journals import (
@@ -30,6 +33,7 @@ from app.ports.brokers import TopicPartition
 from tests.support.kafka_clients import QUIET, Writer
 from tests.support.pipelines import TestPipeline
 from tests.support.secured import WAYS, Acl, SecuredKafka, executor, secured_kafka
+from tests.support.topics import unique_name
 from tests.support.transactions import producer, send
 from tests.support.waiting import wait_for, wait_for_async
 
@@ -42,6 +46,8 @@ _OPERATIONS = {
     "Describe": "DESCRIBE",
     "DescribeConfigs": "DESCRIBE_CONFIGS",
     "Alter": "ALTER",
+    "Create": "CREATE",
+    "Delete": "DELETE",
 }
 _RESOURCES = {"--topic": "TOPIC", "--group": "GROUP", "--transactional-id": "TRANSACTIONAL_ID"}
 _TIMEOUT_S = 10.0
@@ -207,10 +213,10 @@ FEATURES: dict[str, Feature] = {
 }
 
 
-def permissions_of_the_page() -> dict[str, list[Acl]]:
+def permissions_of_the_page(page: Path = _PAGE) -> dict[str, list[Acl]]:
     """By heading, what its lines grant."""
     found: dict[str, list[Acl]] = {}
-    for part in _PAGE.read_text(encoding="utf-8").split("\n## ")[1:]:
+    for part in page.read_text(encoding="utf-8").split("\n## ")[1:]:
         heading, _, text = part.partition("\n")
         found[heading] = [_acl(line) for line in text.splitlines() if line.startswith("--allow-principal")]
     return found
@@ -281,6 +287,50 @@ async def test_what_the_page_says_is_enough_and_nothing_of_it_is_for_nothing(
         assert user.password not in said[-1]
         stage.secured.grant(user, [acl])
         await wait_for_async(is_allowed, 20, lambda: f"{part} with all again: {said[-1:]}")
+
+
+def test_conformance_names_the_right_that_is_missing(stage: Stage, tmp_path: Path) -> None:
+    """Nothing that could not be tried is kept; with all rights everything is, and nothing is left behind."""
+    written = permissions_of_the_page(_PAGE.with_name("conformance.md"))["What it leaves"]
+    acls = [acl for acl in written if acl.resource != "BROKER"]
+    assert len(acls) == 8
+    by_name = {check.name: check for check in CHECKS}
+    tried = [by_name[name] for name in ("offsets-with-outputs", "outlives-a-broker")]
+
+    def said_to(visitor: Visitor) -> list[str]:
+        place = Place(
+            visitor.resolved,
+            prefix=unique_name("fenceline-conformance"),
+            replication_factor=1,
+            brokers={},
+            patience_s=5,
+        )
+        results = list(results_of(place, tried))
+        place.close()
+        not_checked = [one.said for one in results if one.verdict is Verdict.NOT_CHECKED]
+        return [*not_checked, *(f"left behind: {left}" for left in place.left_behind)]
+
+    for number, missing in enumerate([None, *acls]):
+        user = stage.secured.add_user(f"checker-{number}")
+        stage.secured.grant(user, [acl for acl in acls if acl is not missing])
+        visitor = Visitor(stage, stage.secured.connection(WAYS[2], user), stage.secured.secrets_of(user), tmp_path)
+        expected = None if missing is None else _missing(missing)
+        # Users and permissions are known to the broker a moment after they were made.
+        last: list[list[str]] = []
+
+        def is_told(visitor: Visitor = visitor, expected: str | None = expected, last: list[list[str]] = last) -> bool:
+            last.append(said_to(visitor))
+            return not last[-1] if expected is None else any(expected in line for line in last[-1])
+
+        wait_for(is_told, 20, lambda last=last, expected=expected: f"{expected or 'nothing refused'}, said {last[-1]}")
+
+
+def _missing(acl: Acl) -> str:
+    if acl.operation == "DELETE":
+        return f"left behind: {acl.resource.lower()} fenceline-conformance"
+    operation = {"DESCRIBE_CONFIGS": "DescribeConfigs"}.get(acl.operation, acl.operation.title())
+    resource = {"TRANSACTIONAL_ID": "transactional ids"}.get(acl.resource, f"{acl.resource.lower()}s")
+    return f"right {operation} on {resource} that begin with fenceline-conformance"
 
 
 def test_every_part_of_the_page_is_used_here() -> None:

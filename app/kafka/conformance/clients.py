@@ -59,6 +59,8 @@ class Writer:
                 if time.monotonic() > deadline:
                     raise UnavailableError(f"{topic}-{partition} has not acknowledged a record within {CALL_S:g} s")
             if self._refused is not None:
+                # Of a transaction that an error has broken, a record may be reported as purged; that is not why.
+                self._raise_if_broken()
                 raise KafkaException(self._refused)
 
     def send_offsets(self, offsets: Sequence[TopicPartition], metadata: Any) -> None:

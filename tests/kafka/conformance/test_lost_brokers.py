@@ -1,4 +1,4 @@
-"""What no client can see from outside: transactions outlive the broker that took and coordinates them."""
+"""What no client can see from outside: what was committed outlives the broker that took it, what was not may not."""
 
 from __future__ import annotations
 
@@ -72,3 +72,39 @@ def is_committed(writer: Writer) -> bool:
             raise
         return False
     return True
+
+
+def test_what_one_broker_has_acknowledged_is_lost_with_it(kafka_cluster3: KafkaCluster, bench: Bench) -> None:
+    """The negative control: `acks=1`, and a leader that dies before the others have its record."""
+    topic = bench.topic(min_insync_replicas="2")
+    settings = {**bench.place.resolved, "log_level": 0}
+    careless, careful = Writer({**settings, "acks": 1}), Writer(settings)
+    # The first of them may get away: each of the others has asked for what comes next, and is paused only now.
+    acknowledged = [f"by acks=1, number {number}" for number in range(10)]
+    careful.send(topic, "before")
+    leader = leader_of(bench, topic, 0)
+    others = [kafka_cluster3.broker(number) for number in (1, 2, 3) if number != leader]
+    for other in others:
+        other.pause()
+    try:
+        careless.send(topic, *acknowledged)
+        careful.producer.produce(topic, "by acks=all", partition=0)
+        assert careful.producer.flush(1.0) == 1, "acknowledged without the others"
+        kafka_cluster3.broker(leader).kill()
+    finally:
+        careful.producer.purge()
+        for other in others:
+            other.resume()
+    try:
+        wait_for(
+            lambda: leader_of(bench, topic, 0) in {1, 2, 3} - {leader}, _MOVED_WITHIN_S, "another leader of the topic"
+        )
+        careless.send(topic, "after")
+        reader = bench.reader(topic)
+        reader.wait_for("before", "after")
+    finally:
+        kafka_cluster3.broker(leader).restart()
+    seen = [one.value for one in reader.seen]
+    assert acknowledged[-1] not in seen, f"nothing was lost: {seen}"
+    assert seen[0] == "before"
+    assert seen[-1] == "after"
