@@ -13,7 +13,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from app.wire import heartbeat, protocol, specification
+from app.wire import audit, heartbeat, protocol, specification
 from app.wire.specification import InstanceSpecification
 
 RECORDED = Path(__file__).parent / "version_1"
@@ -26,6 +26,11 @@ MESSAGES: dict[str, type[msgspec.Struct]] = {
     "driver_answer": heartbeat.DriverAnswer,
     "outcome": heartbeat.Outcome,
     "specification": InstanceSpecification,
+    "audit_order": audit.AuditOrder,
+    "audit_claim": audit.AuditClaim,
+    "audit_progress": audit.AuditProgress,
+    "audit_answer": audit.AuditAnswer,
+    "audit_outcome": audit.AuditOutcome,
 }
 
 

@@ -1,0 +1,198 @@
+"""What an audit found: exact counts, bounded examples, the offsets that were read, and what could not be read."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Finding(StrEnum):
+    """What can be said of an id.
+
+    LOST: fewer outputs than the input asks for. DUPLICATED: more. UNEXPECTED: an output without any input.
+    LATE: all outputs are there, some of them only outside of the window, within its padding.
+    MISSING: as LOST, but not all of the output could be read, so it may be there. UNEXPLAINED: as UNEXPECTED, but not
+    all of the input could be read. These two prove nothing.
+    UNREADABLE_INPUT, UNREADABLE_OUTPUT: a record without an id; each counts for itself.
+    """
+
+    LOST = "lost"
+    DUPLICATED = "duplicated"
+    UNEXPECTED = "unexpected"
+    LATE = "late"
+    MISSING = "missing"
+    UNEXPLAINED = "unexplained"
+    UNREADABLE_INPUT = "unreadable_input"
+    UNREADABLE_OUTPUT = "unreadable_output"
+
+
+class Side(StrEnum):
+    SOURCE = "source"
+    SINK = "sink"
+
+
+class Tally(msgspec.Struct, frozen=True, kw_only=True):
+    """How many ids, and how many records: outputs that are missing, or too many, or late."""
+
+    ids: int = 0
+    records: int = 0
+
+
+class AuditCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """All of the window; what was read only as its padding is not in here.
+
+    inputs: records read. dropped: of these the transform kept none, on purpose. skipped: of these the transform failed,
+    and the pipeline's policy is to leave them out; dead_lettered: it is to put them aside; stopping: it is to stop.
+    undelivered: outputs that are expected in a sink and lie among the dead letters: the brokers refused them.
+    expected: outputs that there must be. elsewhere: outputs that belong to a topic that was not read.
+    outputs: records found. repeated: ids that the input asks for more than once; for these what happens at the edges of
+    the window is told with less certainty, never wrongly.
+    unreadable_input: expected outputs without an id. unreadable_output: outputs without one.
+    """
+
+    inputs: int = 0
+    dropped: int = 0
+    skipped: int = 0
+    dead_lettered: int = 0
+    stopping: int = 0
+    undelivered: int = 0
+    expected: int = 0
+    elsewhere: int = 0
+    outputs: int = 0
+    repeated: int = 0
+    unreadable_input: int = 0
+    unreadable_output: int = 0
+    lost: Tally = Tally()
+    duplicated: Tally = Tally()
+    unexpected: Tally = Tally()
+    late: Tally = Tally()
+    missing: Tally = Tally()
+    unexplained: Tally = Tally()
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """A record. `timestamp_ms` None: it has none, or was gone when it was asked for."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int | None = None
+
+
+class Example(msgspec.Struct, frozen=True, kw_only=True):
+    """One id of which something is to be said.
+
+    id: its text, cut if long; None where there is none, or its record was gone. topic: the sink that it is about.
+    expected, found: outputs, padding included. inputs, outputs: the first of their records by partition and offset.
+    """
+
+    finding: Finding
+    id: str | None
+    topic: str
+    expected: int
+    found: int
+    inputs: tuple[Place, ...] = ()
+    outputs: tuple[Place, ...] = ()
+
+
+class PartitionTally(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found at one partition, in records; only partitions of which there is something to say.
+
+    Lost and missing ones stand at the partition of their (first) input, all others at that of their outputs.
+    """
+
+    side: Side
+    topic: str
+    partition: int
+    finding: Finding
+    records: int
+
+
+class RangeRead(msgspec.Struct, frozen=True, kw_only=True):
+    """The offsets of a partition that were read: from `read_start` up to `read_end`, the window from `start` to `end`.
+
+    records: those that were there: without control records, aborted ones, and what compaction took away.
+    """
+
+    side: Side
+    topic: str
+    partition: int
+    read_start: int
+    start: int
+    end: int
+    read_end: int
+    records: int = 0
+
+
+class GapReason(StrEnum):
+    """Why something that belongs to the audit was not read.
+
+    DELETED: retention, or somebody, deleted the beginning; COMPACTED: the topic is compacted, records go at any time;
+    OPEN_TRANSACTION: readers wait behind an open transaction; NOT_PROCESSED: the pipeline has not committed it yet;
+    NOT_ADMITTED: whether there is a gap could not be asked.
+    """
+
+    DELETED = "deleted"
+    COMPACTED = "compacted"
+    OPEN_TRANSACTION = "open_transaction"
+    NOT_PROCESSED = "not_processed"
+    NOT_ADMITTED = "not_admitted"
+
+
+class Gap(msgspec.Struct, frozen=True, kw_only=True):
+    """Offsets from `start` up to `end` were not read; both None where it cannot be said which. `sentence` tells it."""
+
+    side: Side
+    topic: str
+    partition: int | None
+    reason: GapReason
+    start: int | None = None
+    end: int | None = None
+    sentence: str
+
+
+class AuditVersions(msgspec.Struct, frozen=True, kw_only=True):
+    fenceline: str
+    python: str
+    spark: str
+    confluent_kafka: str
+
+
+class AuditResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What a whole audit found. An audit that came to no end has no result, but an error.
+
+    counts are exact; examples and ranges are in order. duration_ms: from the first question to the last comparison.
+    """
+
+    audit_id: str
+    counts: AuditCounts
+    examples: tuple[Example, ...] = ()
+    partitions: tuple[PartitionTally, ...] = ()
+    ranges: tuple[RangeRead, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+    started_at_ms: int
+    duration_ms: int
+    versions: AuditVersions
+
+
+class Verdict(StrEnum):
+    """BROKEN: an id is proven lost, duplicated or unexpected. NOT_SHOWN: none is, but not all could be read.
+
+    EMPTY: there was nothing in the window. CLEAN: every id is where it should be, once.
+    """
+
+    BROKEN = "broken"
+    NOT_SHOWN = "not_shown"
+    EMPTY = "empty"
+    CLEAN = "clean"
+
+
+def verdict(result: AuditResult) -> Verdict:
+    """What may be said of the pipeline, and no more than that."""
+    counts = result.counts
+    if counts.lost.ids or counts.duplicated.ids or counts.unexpected.ids:
+        return Verdict.BROKEN
+    if result.gaps or counts.unreadable_input or counts.unreadable_output or counts.elsewhere:
+        return Verdict.NOT_SHOWN
+    return Verdict.CLEAN if counts.inputs or counts.outputs else Verdict.EMPTY
