@@ -20,14 +20,19 @@ from app.embedded.kafka import KafkaCluster
 from app.embedded.postgres import EmbeddedPostgres
 from app.embedded.spark import SparkCluster
 from tests.support.brokers import TEST_BROKER_SETTINGS
-from tests.support.collection import cost, not_drawn
+from tests.support.collection import cost, not_drawn, over_budget
 from tests.support.databases import create_database, drop_database
-from tests.support.results import Results
+from tests.support.results import SECONDS, Results, long_tests
 from tests.support.topics import create_topic, delete_topics, unique_name
 
 # How long one example takes depends on who else uses the machine; what is slow is seen in the suite's durations.
 hypothesis.settings.register_profile("fenceline", deadline=None)
 hypothesis.settings.load_profile("fenceline")
+
+
+TIMED = Path(__file__).parent / "results" / SECONDS
+LONG_TESTS_S = 900.0
+"""What a run that is sampled spends on tests that took long when they were last timed, about."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -45,7 +50,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header(config: pytest.Config) -> str:
     what = (
-        "nothing sampled" if config.getoption("--all") else "fault cases, group protocols and broker versions sampled"
+        "nothing sampled"
+        if config.getoption("--all")
+        else "fault cases, group protocols, broker versions and long tests sampled"
     )
     return f"fenceline: --seed {config.getoption('--seed')}, {what}"
 
@@ -54,11 +61,17 @@ def pytest_report_header(config: pytest.Config) -> str:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Draw the cases of sampled tests, then put the quickest kind of test first."""
     if not config.getoption("--all"):
-        dropped = not_drawn(items, random.Random(config.getoption("--seed")))
-        if dropped:
-            config.hook.pytest_deselected(items=dropped)
-            items[:] = [item for item in items if item not in dropped]
+        rng = random.Random(config.getoption("--seed"))
+        _drop(config, items, not_drawn(items, rng))
+        _drop(config, items, over_budget(items, rng, seconds=long_tests(TIMED), budget_s=LONG_TESTS_S))
     items.sort(key=cost)
+
+
+def _drop(config: pytest.Config, items: list[pytest.Item], dropped: list[pytest.Item]) -> None:
+    if dropped:
+        config.hook.pytest_deselected(items=dropped)
+        gone = set(dropped)
+        items[:] = [item for item in items if item not in gone]
 
 
 @pytest.fixture(scope="session")

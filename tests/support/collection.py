@@ -2,7 +2,7 @@
 
 import random
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -35,6 +35,28 @@ def not_drawn(items: Sequence[pytest.Item], rng: random.Random) -> list[pytest.I
         for family, cases in sorted(families.items())
         for case in rng.sample(cases, max(0, len(cases) - keep.get(family, 1)))
     ]
+
+
+def over_budget(
+    items: Sequence[pytest.Item], rng: random.Random, *, seconds: Mapping[str, float], budget_s: float
+) -> list[pytest.Item]:
+    """Of the tests that `seconds` knows as long, those that are too many for `budget_s` together, drawn at random.
+
+    One of each file stays in any case, and so do those marked `always`, and those that nobody has timed yet.
+    """
+    long = [item for item in items if item.nodeid in seconds and item.get_closest_marker("always") is None]
+    rng.shuffle(long)
+    kept: list[pytest.Item] = list({item.path: item for item in long}.values())
+    left_s = budget_s - sum(seconds[item.nodeid] for item in kept)
+    dropped: list[pytest.Item] = []
+    for item in long:
+        if item in kept:
+            continue
+        if seconds[item.nodeid] > left_s:
+            dropped.append(item)
+        else:
+            left_s -= seconds[item.nodeid]
+    return dropped
 
 
 def _other_parameters(item: pytest.Item) -> list[tuple[str, str]]:

@@ -1,10 +1,15 @@
 """What a run samples is drawn by its seed, and the quick tests come first."""
 
 import os
+import random
 import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from tests.support.collection import over_budget
 
 TESTS = """
 import pytest
@@ -83,6 +88,31 @@ def test_seed_decides_what_is_drawn(tmp_path: Path) -> None:
         assert sum(name.startswith("test_pure_variants") for name in names) == 2
     assert collected(tmp_path, "--seed", "1") == draws[1]
     assert draws[1] != draws[2]
+
+
+def test_long_tests_are_drawn_until_their_time_is_spent() -> None:
+    def item(file: str, name: str, *markers: str) -> Any:
+        return SimpleNamespace(
+            nodeid=f"{file}::{name}",
+            path=Path(file),
+            get_closest_marker=dict.fromkeys(markers, True).get,
+        )
+
+    always, new = item("a", "always", "always"), item("a", "new")
+    long = [item("a", f"long-{n}") for n in range(10)] + [item("b", "alone")]
+    seconds = {one.nodeid: 10.0 for one in (always, *long)}
+    for seed in range(20):
+        dropped = over_budget([always, new, *long], random.Random(seed), seconds=seconds, budget_s=45)
+        kept = [one.nodeid for one in long if one not in dropped]
+        assert len(kept) == 4
+        assert "b::alone" in kept
+        assert always not in dropped
+        assert new not in dropped
+    draws = {
+        tuple(one.nodeid for one in over_budget(long, random.Random(seed), seconds=seconds, budget_s=45))
+        for seed in (1, 1, 2)
+    }
+    assert len(draws) == 2
 
 
 def test_all_samples_nothing(tmp_path: Path) -> None:

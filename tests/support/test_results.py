@@ -1,27 +1,35 @@
 """The file that a run leaves behind says what passed, what failed and what was not run."""
 
 import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Literal
 
 import pytest
 
+from tests.support.results import SECONDS, Results, long_tests
+
 pytest_plugins = ["pytester"]
+
+CONFIG: Any = SimpleNamespace(getoption=lambda _name: 7, invocation_params=SimpleNamespace(args=[]))
+ITEM: Any = object()
+
+CONFTEST = """
+from pathlib import Path
+from tests.support.results import Results
+
+def pytest_addoption(parser):
+    parser.addoption("--seed", type=int, default=7)
+
+def pytest_configure(config):
+    config.pluginmanager.register(Results(config, Path("results/all.json")))
+"""
 
 
 def test_a_run_says_what_passed_and_what_did_not(pytester: pytest.Pytester) -> None:
     pytester.run("git", "init", "--quiet")
     pytester.run("git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "--allow-empty", "-m", "one")
-    pytester.makeconftest(
-        """
-        from pathlib import Path
-        from tests.support.results import Results
-
-        def pytest_addoption(parser):
-            parser.addoption("--seed", type=int, default=7)
-
-        def pytest_configure(config):
-            config.pluginmanager.register(Results(config, Path("results/all.json")))
-        """
-    )
+    pytester.makeconftest(CONFTEST)
     pytester.makepyfile(
         """
         import pytest
@@ -51,3 +59,24 @@ def test_a_run_says_what_passed_and_what_did_not(pytester: pytest.Pytester) -> N
     }
     assert [name.rpartition("::")[2] for name in found["failures"]] == ["test_bad", "test_good_until_its_end"]
     assert len(found["commit"]) == 40
+
+
+def test_how_long_tests_took_is_kept_until_they_are_run_again(tmp_path: Path) -> None:
+    file = tmp_path / SECONDS
+    file.write_text('{"quick now": 9.0, "left out": 8.0, "gone": 7.0}')
+
+    def run(*, left_out: int) -> None:
+        results = Results(CONFIG, tmp_path / "all.json")
+        results.pytest_deselected([ITEM] * left_out)
+        phases: list[tuple[str, Literal["setup", "call"], float]]
+        phases = [("long", "setup", 1.5), ("long", "call", 2.0), ("quick now", "call", 0.1)]
+        for name, when, seconds in phases:
+            results.pytest_runtest_logreport(
+                pytest.TestReport(name, ("file", 1, name), {}, "passed", None, when, duration=seconds)
+            )
+        results.pytest_sessionfinish(0)
+
+    run(left_out=1)
+    assert long_tests(file) == {"long": 3.5, "left out": 8.0, "gone": 7.0}
+    run(left_out=0)
+    assert long_tests(file) == {"long": 3.5}
