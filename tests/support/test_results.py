@@ -11,7 +11,7 @@ from tests.support.results import SECONDS, Results, long_tests
 
 pytest_plugins = ["pytester"]
 
-CONFIG: Any = SimpleNamespace(getoption=lambda _name: 7, invocation_params=SimpleNamespace(args=[]))
+CONFIG: Any = SimpleNamespace(getoption={"--seed": 7}.get, invocation_params=SimpleNamespace(args=[]))
 ITEM: Any = object()
 
 CONFTEST = """
