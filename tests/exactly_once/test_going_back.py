@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 
+from app.domain.offset_log.verdict import Kind, Standing
 from app.wire.heartbeat import EventKind
 from tests.exactly_once.conftest import MakePipeline
+from tests.support.offset_log import Recorders
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import running
 from tests.support.waiting import wait_for
@@ -19,6 +21,13 @@ from workers.transactional.group.membership import Hold, Membership
 from workers.transactional.producing.transactional_producer import TransactionalProducer
 from workers.transactional.records.suspicion import Suspicion
 from workers.transactional.settling import Settling
+
+
+@pytest.fixture
+def recorders(monkeypatch: pytest.MonkeyPatch) -> Recorders:
+    made = Recorders()
+    monkeypatch.setattr("workers.transactional.task.OffsetRecorder", made)
+    return made
 
 
 def failing_every_third_time(method: Callable[..., None]) -> Callable[..., None]:
@@ -54,11 +63,13 @@ def run_with_aborts(pipeline: TestPipeline, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_aborted_checkpoints_are_read_again_from_the_committed_offset(
-    make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
+    make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch, recorders: Recorders
 ) -> None:
     pipeline = make_pipeline()
     assert run_with_aborts(pipeline, monkeypatch) > 0
     pipeline.assert_whole()
+    verdicts = recorders.verdicts()
+    assert [verdict.standing for verdict in verdicts.values()] == [Standing.CONSISTENT] * 2, verdicts
 
 
 def stay(_self: Settling) -> None:
@@ -66,7 +77,7 @@ def stay(_self: Settling) -> None:
 
 
 def test_without_going_back_an_abort_loses_records(
-    make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
+    make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch, recorders: Recorders
 ) -> None:
     """The negative control: the consumer's position has passed records that were never committed."""
     pipeline = make_pipeline()
@@ -75,6 +86,8 @@ def test_without_going_back_an_abort_loses_records(
     audit = pipeline.audit()
     assert audit.lost
     assert not audit.duplicated
+    found = {one.kind for verdict in recorders.verdicts().values() for one in verdict.contradictions}
+    assert found == {Kind.GAP}
 
 
 def test_records_that_come_while_a_producer_is_replaced_are_read_again(
@@ -105,7 +118,7 @@ def test_records_that_come_while_a_producer_is_replaced_are_read_again(
 
 
 def test_callback_that_fails_inside_consume_loses_nothing(
-    make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
+    make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch, recorders: Recorders
 ) -> None:
     pipeline = make_pipeline(partitions=4)
 
@@ -129,6 +142,8 @@ def test_callback_that_fails_inside_consume_loses_nothing(
         first.wait_until(lambda seen: all(p.position == 6_000 for p in seen.partitions), "everything read")
         first.drain()
     pipeline.assert_whole()
+    verdicts = recorders.verdicts()
+    assert [verdict.standing for verdict in verdicts.values()] == [Standing.CONSISTENT] * 4, verdicts
 
 
 class InCallbackError(Exception):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
+from app.domain.offset_log.events import Outcome
 from workers.transactional.checkpoint import Checkpoint, CheckpointState
 from workers.transactional.errors import AbortableError, FatalError, FencedError, LoopError, ProducerLostError
 from workers.transactional.group.membership import Membership
@@ -76,11 +77,12 @@ class Checkpoints:
         """The consumer has just been polled."""
         self._polled_at = self._clock()
 
-    def add(self, positions: Mapping[Partition, int], *, records: int) -> None:
-        """Make a batch part of the open checkpoint; open one if there is none."""
+    def add(self, positions: Mapping[Partition, int], *, records: int, span: tuple[int, int] | None = None) -> None:
+        """Make a batch part of the open checkpoint; open one if there is none. `span`: of its first and last record."""
         if self._current is None:
             self._current = Checkpoint(self.live_producer, self._membership.ownership, clock=self._clock)
         self._current.add(positions, records=records)
+        self._membership.recorder.add(positions, records=records, span=span)
 
     def commit(self) -> None:
         """Commit what is open, if anything is. Whatever it raises leaves the checkpoint to `abort` or `abandon`."""
@@ -99,7 +101,7 @@ class Checkpoints:
                 metadata=notes,
                 confirmed=lambda: self._confirm(starts, Work()),
             )
-            self._current = None
+            self._end(Outcome.COMMITTED)
 
     def commit_starts(
         self,
@@ -123,7 +125,7 @@ class Checkpoints:
                 patience=Patience(self._bounds.usual_s, self.publish_if_due),
                 confirmed=heard,
             )
-            self._current = None
+            self._end(Outcome.COMMITTED)
 
     def end_for_revoke(self) -> None:
         """Commit the whole open checkpoint from inside the revoke callback (rule 2).
@@ -149,7 +151,8 @@ class Checkpoints:
             FencedError: the producer is over anyway.
             ProducerLostError: the abort was not answered, or refused.
         """
-        checkpoint, self._current = self._current, None
+        checkpoint = self._current
+        self._end(Outcome.ABORTED)
         if checkpoint is None:
             return
         self._forget_work()
@@ -158,7 +161,8 @@ class Checkpoints:
 
     def abandon(self, *, outcome_unknown: bool) -> None:
         """Let go of the producer with whatever is open in it; its successor's init decides that."""
-        had_one, self._current = self._current is not None, None
+        had_one = self._current is not None
+        self._end(Outcome.UNKNOWN if outcome_unknown else Outcome.ABORTED)
         if outcome_unknown:
             self._tally.outcome_unknown()
             self._bad_records.aborted()
@@ -174,6 +178,10 @@ class Checkpoints:
         if self._progress.is_due(now):
             self._progress.publish(now=now, opened_at=self.opened_at)
 
+    def _end(self, outcome: Outcome) -> None:
+        self._current = None
+        self._membership.recorder.ended(outcome)
+
     def _commit(self, checkpoint: Checkpoint, bound_s: float) -> None:
         began_at, work = self._clock(), self._tally.open
 
@@ -187,7 +195,7 @@ class Checkpoints:
             metadata=self._suspicion.notes(checkpoint.positions),
             confirmed=confirmed,
         )
-        self._current = None
+        self._end(Outcome.COMMITTED)
         self._tally.begin()
         self._suspicion.committed(checkpoint.positions)
         self._bad_records.committed()

@@ -243,7 +243,7 @@ class TaskLoop:
             self._commit()
         bytes_before = self._tally.open.bytes_in
         began_at = self._clock()
-        self._add(moved, records=len(messages))
+        self._add(moved, records=len(messages), span=(messages[0].offset() or 0, messages[-1].offset() or 0))
         self._processing.run(messages, self._checkpoints.live_producer, self._tally.open, condemned=condemned)
         self._batch_size.processed(
             records=len(messages),
@@ -257,8 +257,8 @@ class TaskLoop:
         found = self._membership.positions()
         return {name: offset for name, offset in found.items() if known.get(name) != (number(name), offset)}
 
-    def _add(self, positions: Mapping[Partition, int], *, records: int) -> None:
-        self._checkpoints.add(positions, records=records)
+    def _add(self, positions: Mapping[Partition, int], *, records: int, span: tuple[int, int] | None = None) -> None:
+        self._checkpoints.add(positions, records=records, span=span)
         number = self._membership.ownership.number
         self._positions.update({name: (number(name), offset) for name, offset in positions.items()})
 
@@ -275,6 +275,8 @@ class TaskLoop:
                 self._progress.learned(partition, found.offset)
                 if found.offset is not None or partition in starts:
                     self._suspicion.vet(partition, found)
+                    if found.offset is not None:
+                        self._membership.recorder.begins(partition, found.offset)
                     vetted.append(partition)
                     starts.setdefault(partition, found.offset or 0)
         if self._suspicion.is_active and len(messages) > self._suspicion.limit:

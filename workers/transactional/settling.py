@@ -217,6 +217,8 @@ class Settling:
             # Nothing committed for what has been read: the topic was made anew. The client stops there and says so.
             self._membership.seek(partition, OFFSET_INVALID if found.offset is None else found.offset)
             self._learn(partition, found.offset)
+            if found.offset is not None:
+                self._membership.recorder.positioned(partition, found.offset)
 
 
 def _growing(doublings: int, *, longest_s: float) -> float:

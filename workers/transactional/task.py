@@ -36,6 +36,7 @@ from workers.transactional.records.processing import Processing
 from workers.transactional.records.suspicion import Suspicion
 from workers.transactional.recovery import Recovery
 from workers.transactional.settling import Settling
+from workers.transactional.telling.offset_recorder import OffsetRecorder
 from workers.transactional.telling.progress import Progress
 from workers.transactional.telling.tally import Tally
 from workers.transforms import Transform
@@ -121,6 +122,7 @@ class Attempt:
             confirmed=None if guarantee is ProcessingGuarantee.AT_LEAST_ONCE else Confirmed(ownership),
             end_checkpoint=lambda: self.checkpoints.end_for_revoke(),
             announce=control.event,
+            recorder=OffsetRecorder(ownership),
         )
         self.checkpoints = Checkpoints(
             membership=self.membership,

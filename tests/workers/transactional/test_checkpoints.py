@@ -16,6 +16,7 @@ from workers.transactional.group.ownership import Ownership
 from workers.transactional.records.failures import BadRecords
 from workers.transactional.records.suspicion import Suspicion
 from workers.transactional.slices import Patience
+from workers.transactional.telling.offset_recorder import OffsetRecorder
 from workers.transactional.telling.progress import Progress
 from workers.transactional.telling.tally import Tally
 
@@ -47,7 +48,12 @@ def test_abort_inside_the_callback_gets_what_is_left_of_the_bound(flush_takes_s:
     tally = Tally()
     checkpoints = Checkpoints(
         membership=Membership(
-            NO_CONSUMER, ownership=ownership, confirmed=None, end_checkpoint=lambda: None, announce=control.event
+            NO_CONSUMER,
+            ownership=ownership,
+            confirmed=None,
+            end_checkpoint=lambda: None,
+            announce=control.event,
+            recorder=OffsetRecorder(ownership),
         ),
         suspicion=Suspicion(ownership),
         bad_records=BadRecords(ErrorHandling(), announce=control.event),

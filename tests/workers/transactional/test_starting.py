@@ -9,6 +9,7 @@ from tests.support.tasks import RecordingControl
 from workers.transactional.group.membership import Committed, LogBounds, Membership
 from workers.transactional.group.ownership import Ownership, Partition
 from workers.transactional.group.starting import Starting
+from workers.transactional.telling.offset_recorder import OffsetRecorder
 
 NAMES: tuple[Partition, ...] = (("t", 0), ("t", 1))
 
@@ -18,6 +19,7 @@ class NewGroup(Membership):
 
     def __init__(self) -> None:
         self.ownership = Ownership()
+        self.recorder = OffsetRecorder(self.ownership)
         self.ownership.assigned(NAMES)
         self.offsets: dict[Partition, int] = {}
         self.end = 90

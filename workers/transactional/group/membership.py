@@ -14,11 +14,13 @@ from typing import Protocol
 import msgspec
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, Message, TopicPartition
 
+from app.domain.offset_log.events import Leaving
 from app.wire.heartbeat import EventKind
 from workers.transactional.control import ProducerIdentity
 from workers.transactional.errors import FatalError, kafka_call, translated
 from workers.transactional.group.confirmed import Confirmed
 from workers.transactional.group.ownership import Ownership, Partition
+from workers.transactional.telling.offset_recorder import OffsetRecorder
 
 _UNREADABLE = (
     KafkaError._BAD_MSG,  # noqa: SLF001 - librdkafka's public names begin so
@@ -85,6 +87,7 @@ class Membership:
         confirmed: Confirmed | None,
         end_checkpoint: Callable[[], None],
         announce: Announce,
+        recorder: OffsetRecorder,
     ) -> None:
         """`confirmed` None: what is committed may go back, nothing is compared."""
         self.consumer = consumer
@@ -92,6 +95,8 @@ class Membership:
         self.confirmed = confirmed
         self._end_checkpoint = end_checkpoint
         self._announce = announce
+        self.recorder = recorder
+        self._has_read = False
         self._holds: set[Hold] = set()
         self._stopped: dict[Partition, int | None] = {}
         self._trouble: BaseException | None = None
@@ -111,8 +116,12 @@ class Membership:
             FatalError: a batch is not what was written. Nothing that came with it may be used: after a wrong checksum
                 librdkafka goes on inside the batch, and takes what the records hold for further batches.
         """
+        if self._has_read:
+            # Whatever became of what the last poll brought: the next records follow on this.
+            self.positions()
         with kafka_call("read from the source topics"):
             messages = self.consumer.consume(count, timeout_s)
+        self._has_read = bool(messages)
         if not any(map(Message.error, messages)):
             return messages, []
         errors: list[KafkaError] = []
@@ -157,7 +166,11 @@ class Membership:
             return {}
         with kafka_call("read the positions"):
             found = self.consumer.position(_list(owned))
-        return {(entry.topic, entry.partition): entry.offset for entry in found if entry.offset >= 0}
+        positions = {(entry.topic, entry.partition): entry.offset for entry in found if entry.offset >= 0}
+        if self._has_read:
+            self._has_read = False
+            self.recorder.stands_at(positions)
+        return positions
 
     def committed(self, partitions: Iterable[Partition], *, timeout_s: float) -> dict[Partition, Committed]:
         """What the group has committed; waits for offsets that a transaction has not decided yet, up to `timeout_s`.
@@ -210,6 +223,7 @@ class Membership:
             self._take(self.consumer, _list(again))
         self._forget_stops(again)
         self.ownership.assigned(again)
+        self.recorder.assigned(again, generation=self.generation())
 
     def seek(self, partition: Partition, offset: int) -> None:
         """Go on reading at `offset`. For owned partitions that have been read from; any other starts by itself where
@@ -252,6 +266,7 @@ class Membership:
         self._forget_stops(_keys(partitions))
         self.ownership.assigned(_keys(partitions))
         with self._keeping_trouble():
+            self.recorder.assigned(_keys(partitions), generation=self.generation())
             self._tell(EventKind.ASSIGNED, "assigned", partitions)
 
     def on_revoke(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
@@ -259,11 +274,13 @@ class Membership:
             self._end_checkpoint()
         self.ownership.given_up(_keys(partitions))
         with self._keeping_trouble():
+            self.recorder.given_up(_keys(partitions), Leaving.REVOKED)
             self._tell(EventKind.REVOKED, "revoked", partitions)
 
     def on_lost(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self.ownership.given_up(_keys(partitions))
         with self._keeping_trouble():
+            self.recorder.given_up(_keys(partitions), Leaving.LOST)
             self._tell(EventKind.LOST, "lost: the group went on without this member", partitions)
 
     def _take(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from confluent_kafka import KafkaError
 
+from app.domain.offset_log.events import Found
 from app.domain.pipelines.pipeline import StartPosition
 from app.wire.heartbeat import EventKind
 from workers.transactional.errors import AbortableError, FatalError, PipelineStopError, RetriableError
@@ -129,6 +130,8 @@ class Starting:
         """Resolve `latest` for the group."""
         ends = {name: log.end for name, log in logs.items()}
         mine = self._membership.ownership.owned & ends.keys()
+        for name in mine:
+            self._membership.recorder.positioned(name, ends[name], Found.NOTHING_COMMITTED)
         self._commit_starts(
             {name: ends[name] for name in mine},
             for_others={name: end for name, end in ends.items() if name not in mine},
@@ -147,6 +150,8 @@ class Starting:
             start = self._start(partition, offset, logs[partition])
             if start is not None:
                 starts[partition] = start
+                found = Found.NOTHING_COMMITTED if offset is None else Found.GONE_UNREAD
+                self._membership.recorder.positioned(partition, start, found, gone_from=offset)
         if starts:
             self._commit_starts(starts, for_others={}, confirmed=self._note_beginning)
         self._membership.restart(committed)

@@ -49,6 +49,9 @@ class IdleLook:
         except LoopError:
             found = {}
         clear = {name for name, committed in found.items() if not tells_of_a_trial(committed.metadata)}
+        for name, committed in found.items():
+            if name in clear and committed.offset is not None:
+                self._membership.recorder.begins(name, committed.offset)
         return {name: offset for name, offset in moved.items() if name not in unvetted or name in clear}
 
     def learn(self) -> None:

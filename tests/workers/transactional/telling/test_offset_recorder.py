@@ -1,0 +1,211 @@
+"""What is recorded of a loop's offsets, and that the replay makes of it what happened."""
+
+from __future__ import annotations
+
+from app.domain.offset_log.events import Assigned, Checkpoint, Found, GivenUp, Leaving, Outcome, Positioned
+from app.domain.offset_log.replay import replay
+from app.domain.offset_log.stretch import Stretch
+from app.domain.offset_log.verdict import Kind, Standing, Verdict
+from tests.support.offset_log import EVERYTHING, tellings_of
+from workers.transactional.group.ownership import Ownership
+from workers.transactional.telling.offset_recorder import OffsetRecorder
+
+P = ("orders", 0)
+Q = ("orders", 1)
+
+
+class Task:
+    """What the loop does to its recorder, in the loop's order."""
+
+    def __init__(self, *, kept: int = 100) -> None:
+        self.ownership = Ownership()
+        self.recorder = OffsetRecorder(self.ownership, kept=kept)
+
+    def take(self, *partitions: tuple[str, int], generation: int = 1, committed: int | None = 0) -> None:
+        self.ownership.assigned(partitions)
+        self.recorder.assigned(partitions, generation=generation)
+        if committed is not None:
+            for partition in partitions:
+                self.recorder.begins(partition, committed)
+
+    def give_up(self, *partitions: tuple[str, int], how: Leaving = Leaving.REVOKED) -> None:
+        self.ownership.given_up(partitions)
+        self.recorder.given_up(partitions, how)
+
+    def poll(self, to: int, partition: tuple[str, int] = P) -> None:
+        self.recorder.stands_at({partition: to})
+
+    def process(self, first: int, to: int, partition: tuple[str, int] = P) -> None:
+        self.poll(to, partition)
+        self.recorder.add({partition: to}, records=to - first, span=(first, to - 1))
+
+    def commit(self) -> None:
+        self.recorder.ended(Outcome.COMMITTED)
+
+    def verdict(self) -> Verdict:
+        return replay(tellings_of([self.recorder], P))
+
+
+def test_commits_without_a_seam_are_one_event_until_it_is_sent() -> None:
+    task = Task()
+    task.take(P)
+    for offset in range(0, 50, 5):
+        task.process(offset, offset + 5)
+        task.commit()
+    whole = Checkpoint(
+        index=2, number=1, begins=None, first=0, last=49, next=50, records=50, outcome=Outcome.COMMITTED, checkpoints=10
+    )
+    assert task.recorder.waiting(EVERYTHING)[P] == (
+        Assigned(index=0, number=1, generation=1),
+        Positioned(index=1, number=1, offset=0),
+        whole,
+    )
+    task.process(50, 55)
+    task.commit()
+    assert task.recorder.waiting(EVERYTHING)[P][2] == whole, "it may have been sent"
+    assert task.recorder.recorded() == {P: 4}
+    assert task.verdict().standing is Standing.CONSISTENT
+
+
+def test_what_was_polled_and_never_processed_lies_between_two_checkpoints() -> None:
+    task = Task()
+    task.take(P)
+    task.process(0, 5)
+    task.commit()
+    task.poll(8)
+    task.process(8, 12)
+    task.commit()
+    assert [(one.kind, one.stretch) for one in task.verdict().contradictions] == [(Kind.GAP, Stretch(5, 8))]
+
+
+def test_what_was_polled_and_never_processed_is_seen_within_one_checkpoint_too() -> None:
+    task = Task()
+    task.take(P)
+    task.process(0, 5)
+    task.poll(8)
+    task.process(8, 12)
+    task.commit()
+    assert [(one.kind, one.stretch) for one in task.verdict().contradictions] == [(Kind.GAP, Stretch(5, 8))]
+
+
+def test_markers_that_the_position_passes_between_polls_are_no_gap() -> None:
+    """Nothing was delivered: no poll brought records, and nobody asked for the position in between."""
+    task = Task()
+    task.take(P)
+    task.process(0, 5)
+    task.commit()
+    task.process(7, 12)
+    task.commit()
+    verdict = task.verdict()
+    assert (verdict.standing, verdict.figures.offsets_without_record) == (Standing.CONSISTENT, 2)
+
+
+def test_position_that_is_committed_without_records_is_gone_on_from() -> None:
+    task = Task()
+    task.take(P)
+    task.process(0, 5)
+    task.commit()
+    task.recorder.add({P: 7}, records=0)
+    task.commit()
+    task.process(7, 12)
+    task.commit()
+    assert task.verdict().standing is Standing.CONSISTENT
+
+
+def test_abort_goes_back_and_what_is_read_again_follows_on_what_is_committed() -> None:
+    task = Task()
+    task.take(P)
+    task.process(0, 5)
+    task.recorder.ended(Outcome.ABORTED)
+    task.recorder.positioned(P, 0)
+    task.process(0, 7)
+    task.commit()
+    verdict = task.verdict()
+    assert (verdict.standing, verdict.figures.aborted, verdict.figures.records) == (Standing.CONSISTENT, 1, 7)
+
+
+def test_abort_without_going_back_is_a_gap() -> None:
+    task = Task()
+    task.take(P)
+    task.process(0, 5)
+    task.recorder.ended(Outcome.ABORTED)
+    task.process(5, 9)
+    task.commit()
+    assert [(one.kind, one.stretch) for one in task.verdict().contradictions] == [(Kind.GAP, Stretch(0, 5))]
+
+
+def test_commit_in_a_revoke_is_told_before_the_revoke_and_under_its_number() -> None:
+    task = Task()
+    task.take(P)
+    task.process(0, 5)
+    task.commit()
+    task.give_up(P)
+    assert task.recorder.waiting(EVERYTHING)[P][-1] == GivenUp(index=3, number=2, how=Leaving.REVOKED)
+    assert task.verdict().standing is Standing.CONSISTENT
+
+
+def test_commit_of_what_was_polled_before_a_loss_is_found() -> None:
+    task = Task()
+    task.take(P)
+    task.process(0, 5)
+    task.give_up(P, how=Leaving.LOST)
+    task.commit()
+    assert [one.kind for one in task.verdict().contradictions] == [Kind.WITHOUT_OWNERSHIP]
+
+
+def test_group_that_begins_records_where_and_goes_on_under_the_next_number() -> None:
+    task = Task()
+    task.take(P, committed=None)
+    task.recorder.positioned(P, 40, Found.NOTHING_COMMITTED)
+    task.recorder.add({P: 40}, records=0)
+    task.commit()
+    task.take(P, committed=40)
+    task.process(40, 45)
+    task.commit()
+    verdict = task.verdict()
+    assert (verdict.standing, verdict.figures.records) == (Standing.CONSISTENT, 5)
+
+
+def test_records_of_several_partitions_in_one_batch_are_not_told_apart() -> None:
+    task = Task()
+    task.take(P, Q)
+    task.recorder.stands_at({P: 5, Q: 9})
+    task.recorder.add({P: 5, Q: 9}, records=14, span=(0, 8))
+    task.commit()
+    last = task.recorder.waiting(EVERYTHING)[P][-1]
+    assert isinstance(last, Checkpoint)
+    assert (last.first, last.last, last.records) == (None, None, None)
+    assert task.verdict().standing is Standing.CONSISTENT
+
+
+def test_what_is_dropped_leaves_a_hole_and_the_quiet_partition_keeps_its_own() -> None:
+    task = Task(kept=10)
+    task.take(Q)
+    task.take(P)
+    for offset in range(0, 40, 5):
+        task.process(offset, offset + 5)
+        task.recorder.ended(Outcome.ABORTED)
+        task.recorder.positioned(P, 0)
+    told = task.recorder.waiting(EVERYTHING)
+    assert sum(map(len, told.values())) == 10
+    assert [event.index for event in told[Q]] == [0, 1]
+    assert told[P][0].index > 0
+    assert task.recorder.recorded()[P] == told[P][-1].index + 1
+    assert task.verdict().contradictions == ()
+
+
+def test_what_is_stored_is_forgotten_and_what_came_since_is_not() -> None:
+    task = Task()
+    task.take(P)
+    sent = task.recorder.waiting(EVERYTHING)
+    task.process(0, 5)
+    task.commit()
+    task.recorder.forget({P: sent[P][-1].index + 1})
+    assert [event.index for event in task.recorder.waiting(EVERYTHING)[P]] == [2]
+    assert task.recorder.waiting(0) == {}
+
+
+def test_generation_of_nobodys_member_is_not_one() -> None:
+    task = Task()
+    task.take(P, generation=-1, committed=None)
+    assert task.recorder.waiting(EVERYTHING)[P] == (Assigned(index=0, number=1, generation=None),)
