@@ -175,17 +175,14 @@ class OffsetRecorder:
 
 
 def _follows(last: Checkpoint, event: Checkpoint) -> bool:
-    """Whether both are committed, and nothing lies between them. What one of them does not say is not said of both."""
+    """Whether both are committed, and nothing lies between them."""
     return (
-        last.outcome is event.outcome is Outcome.COMMITTED
-        and last.number == event.number
-        and last.next == event.begins
-        and (last.records is None) is (event.records is None)
+        last.outcome is event.outcome is Outcome.COMMITTED and last.number == event.number and last.next == event.begins
     )
 
 
 def _joined(whole: Checkpoint, share: Checkpoint, *, checkpoints: int = 1) -> Checkpoint:
-    """Two that follow on each other, as one."""
+    """Two that follow on each other, as one. What one of them does not say is not said of both."""
     return msgspec.structs.replace(
         whole,
         first=share.first if whole.first is None else whole.first,

@@ -178,6 +178,21 @@ def test_records_of_several_partitions_in_one_batch_are_not_told_apart() -> None
     assert task.verdict().standing is Standing.CONSISTENT
 
 
+def test_batches_of_one_partition_and_of_several_in_turn_are_one_event_too() -> None:
+    """Or what waits would grow with every commit."""
+    task = Task()
+    task.take(P, Q)
+    for offset in range(0, 40, 10):
+        task.process(offset, offset + 5)
+        task.commit()
+        task.recorder.stands_at({P: offset + 10, Q: offset})
+        task.recorder.add({P: offset + 10, Q: offset}, records=9, span=(offset + 5, offset - 1))
+        task.commit()
+    (_assigned, _positioned, whole) = task.recorder.waiting(EVERYTHING)[P]
+    assert isinstance(whole, Checkpoint)
+    assert (whole.next, whole.records, whole.checkpoints) == (40, None, 8)
+
+
 def test_what_is_dropped_leaves_a_hole_and_the_quiet_partition_keeps_its_own() -> None:
     task = Task(kept=10)
     task.take(Q)
