@@ -42,6 +42,7 @@ from app.wire.heartbeat import DesiredTaskState, EventKind
 from app.wire.specification import InstanceSpecification, TaskIdentity
 from workers.transactional.control import ProducerIdentity, TaskSnapshot, TaskSpecification
 from workers.transactional.task import run_task
+from workers.transactional.telling.offset_recorder import OffsetRecorder
 from workers.transforms.identity import IdentityTransform
 
 PARTITIONS = 4
@@ -69,6 +70,9 @@ class SilentControl:
         error: str | None = None,
         producer: ProducerIdentity | None = None,
     ) -> None:
+        pass
+
+    def tell_offsets(self, recorder: OffsetRecorder) -> None:
         pass
 
     def ask_is_current(self, *, timeout_s: float) -> bool | None:  # noqa: ARG002 - the signature of Control

@@ -22,8 +22,10 @@ from app.wire.heartbeat import (
     TaskHeartbeat,
     TaskState,
 )
+from workers.offset_teller import OffsetTeller
 from workers.server_client import ServerAwayError, ServerClient, ServerRefusedError
 from workers.transactional.control import ProducerIdentity, TaskSnapshot
+from workers.transactional.telling.offset_recorder import OffsetRecorder
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +34,7 @@ SOONEST_AGAIN_S = 0.1
 """A state change is told at once, but two of them no closer than this."""
 SILENT_AFTER_S = 10.0
 """The loop speaks twice a second and between the slices of every Kafka call; this long it is silent only when stuck."""
+ATTEMPT_OVER = frozenset({TaskState.DRAINED, TaskState.SUPERSEDED, TaskState.FAILED})
 _TURNING = frozenset({TaskState.RUNNING, TaskState.PAUSED, TaskState.DRAINING})
 
 
@@ -128,6 +131,7 @@ class HeartbeatReporter:
         self._events_per_heartbeat = events_per_heartbeat
         self._now_ms = now_ms
         self._events = EventStore(events_kept)
+        self._offsets = OffsetTeller(events_per_heartbeat=events_per_heartbeat)
         self._said = Said(TaskSnapshot(state=TaskState.STARTING), time.monotonic())
         self._is_silent = False
         self._wanted = initial
@@ -203,6 +207,9 @@ class HeartbeatReporter:
             )
         )
 
+    def tell_offsets(self, recorder: OffsetRecorder) -> None:
+        self._offsets.recorder = recorder
+
     def ask_is_current(self, *, timeout_s: float) -> bool | None:
         if self.is_superseded:
             return False
@@ -246,7 +253,7 @@ class HeartbeatReporter:
             is_last = self._closing
             self._note_silence(self._said.silent_s())
             delivered = self._try_to_send()
-            if is_last and (not delivered or not len(self._events)):
+            if is_last and (not delivered or not (len(self._events) or self._offsets.has_more)):
                 self._client.close()
                 return
             if not is_last and not (delivered and len(self._events) > self._events_per_heartbeat):
@@ -306,7 +313,10 @@ class HeartbeatReporter:
         return answer.is_current
 
     def _send(self, client: ServerClient, *, timeout_s: float | None) -> HeartbeatAnswer:
-        return client.post(HEARTBEAT_PATH, self._heartbeat(), HeartbeatAnswer, timeout_s=timeout_s)
+        heartbeat = self._heartbeat()
+        answer = client.post(HEARTBEAT_PATH, heartbeat, HeartbeatAnswer, timeout_s=timeout_s)
+        self._offsets.answered(heartbeat.offsets, answer)
+        return answer
 
     def _heartbeat(self) -> TaskHeartbeat:
         said = self._said
@@ -345,6 +355,7 @@ class HeartbeatReporter:
             producer_id=snapshot.producer_id,
             producer_epoch=snapshot.producer_epoch,
             events=self._events.oldest(self._events_per_heartbeat),
+            offsets=self._offsets.report(is_over=snapshot.state in ATTEMPT_OVER),
         )
 
 

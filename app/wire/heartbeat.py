@@ -14,6 +14,7 @@ import msgspec
 
 from app.domain.runs.task import Counters, DesiredTaskState, EventKind, OutcomeKind, PartitionProgress, TaskState
 from app.wire import protocol
+from app.wire.offset_log import OffsetReport
 
 __all__ = [
     "Claim",
@@ -74,12 +75,14 @@ class TaskHeartbeat(msgspec.Struct, frozen=True, kw_only=True):
     producer_id: int | None = None
     producer_epoch: int | None = None
     events: tuple[TaskEvent, ...] = ()
+    offsets: OffsetReport | None = None
 
 
 class HeartbeatAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """`is_current` is the server's word on the sender's (lease, attempt); None: the server cannot tell now.
 
     accepted_events: ids of the events that are stored; the sender forgets these.
+    answered_ms: by the server's clock, from before it read the heartbeat. offsets_stored: its `offsets` are kept.
     """
 
     protocol_version: int = protocol.CURRENT
@@ -87,6 +90,8 @@ class HeartbeatAnswer(msgspec.Struct, frozen=True, kw_only=True):
     is_current: bool | None
     database_epoch: str
     accepted_events: tuple[str, ...] = ()
+    answered_ms: int | None = None
+    offsets_stored: bool = False
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import pytest
 
 from app.embedded.kafka import KafkaCluster
+from tests.support.offset_log import Recorders
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import TaskProcess
 from tests.support.topics import delete_topics
@@ -35,6 +36,22 @@ def make_pipeline(kafka: KafkaCluster) -> Generator[MakePipeline]:
 
     yield make
     delete_topics(kafka.bootstrap_servers, [topic for pipeline in made for topic in (pipeline.source, pipeline.sink)])
+
+
+@pytest.fixture
+def recorders(monkeypatch: pytest.MonkeyPatch) -> Recorders:
+    """What the attempts in this process record of their offsets."""
+    made = Recorders()
+    monkeypatch.setattr("workers.transactional.task.OffsetRecorder", made)
+    return made
+
+
+@pytest.fixture
+def uncontradicted_offsets(recorders: Recorders) -> Generator[None]:
+    """When the test is over, nothing that its attempts recorded of their offsets contradicts the rest."""
+    yield
+    verdicts = recorders.verdicts()
+    assert {name: verdict.contradictions for name, verdict in verdicts.items() if verdict.contradictions} == {}
 
 
 class StartProcess(Protocol):

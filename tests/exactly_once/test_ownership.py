@@ -6,10 +6,12 @@ from collections.abc import Mapping
 
 import pytest
 
+from app.domain.offset_log.verdict import Kind
 from app.domain.pipelines.pipeline import GroupProtocol
 from app.wire.heartbeat import DesiredTaskState, EventKind, TaskState
 from tests.exactly_once.conftest import MakePipeline
 from tests.support import verifier
+from tests.support.offset_log import Recorders
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import running
 from tests.support.verifier import Audit
@@ -45,7 +47,7 @@ def primed(make_pipeline: MakePipeline, protocol: GroupProtocol) -> TestPipeline
 
 @pytest.mark.parametrize("protocol", list(GroupProtocol))
 def test_revoke_commits_the_whole_checkpoint_before_a_partition_goes(
-    make_pipeline: MakePipeline, protocol: GroupProtocol
+    make_pipeline: MakePipeline, protocol: GroupProtocol, recorders: Recorders
 ) -> None:
     pipeline = primed(make_pipeline, protocol)
     pipeline.feed(200)
@@ -64,6 +66,7 @@ def test_revoke_commits_the_whole_checkpoint_before_a_partition_goes(
         first.drain()
     assert first.control.last.counters.transactions_aborted == 0
     pipeline.assert_whole()
+    assert recorders.found() == []
 
 
 def partition_goes_and_comes_back(pipeline: TestPipeline) -> tuple[Audit, list[EventKind]]:
@@ -86,18 +89,19 @@ def partition_goes_and_comes_back(pipeline: TestPipeline) -> tuple[Audit, list[E
 
 @pytest.mark.parametrize("protocol", list(GroupProtocol))
 def test_checkpoint_whose_partition_went_and_came_back_is_aborted(
-    make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch, protocol: GroupProtocol
+    make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch, protocol: GroupProtocol, recorders: Recorders
 ) -> None:
     # The callback's commit would hide what the number protects from: without it the checkpoint survives the callback.
     monkeypatch.setattr(Checkpoints, "end_for_revoke", keep_it)
     audit, kinds = partition_goes_and_comes_back(primed(make_pipeline, protocol))
     assert audit.is_exact, str(audit)
     assert EventKind.ABORTED in kinds
+    assert recorders.found() == []
 
 
 @pytest.mark.parametrize("protocol", list(GroupProtocol))
 def test_without_the_ownership_number_it_duplicates(
-    make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch, protocol: GroupProtocol
+    make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch, protocol: GroupProtocol, recorders: Recorders
 ) -> None:
     """The negative control: the broker takes the member's commit for a partition that another member has processed."""
     monkeypatch.setattr(Checkpoints, "end_for_revoke", keep_it)
@@ -108,11 +112,13 @@ def test_without_the_ownership_number_it_duplicates(
     assert len(audit.duplicated) == 200, str(audit)
     assert not audit.lost
     assert EventKind.ABORTED not in kinds
+    found = {one.kind for verdict in recorders.verdicts().values() for one in verdict.contradictions}
+    assert {Kind.OVERLAP, Kind.WITHOUT_OWNERSHIP} <= found
 
 
 @pytest.mark.parametrize("protocol", list(GroupProtocol))
 def test_partition_that_left_while_it_was_paused_is_read_when_it_comes_back(
-    make_pipeline: MakePipeline, protocol: GroupProtocol
+    make_pipeline: MakePipeline, protocol: GroupProtocol, recorders: Recorders
 ) -> None:
     """The client remembers the pause of a partition that it no longer has."""
     pipeline = primed(make_pipeline, protocol)
@@ -131,11 +137,14 @@ def test_partition_that_left_while_it_was_paused_is_read_when_it_comes_back(
         first.wait_for_records(200)
         first.drain()
     pipeline.assert_whole()
+    assert recorders.found() == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", list(GroupProtocol))
-def test_tasks_that_come_and_go_under_load_keep_it_exact(make_pipeline: MakePipeline, protocol: GroupProtocol) -> None:
+def test_tasks_that_come_and_go_under_load_keep_it_exact(
+    make_pipeline: MakePipeline, protocol: GroupProtocol, recorders: Recorders
+) -> None:
     pipeline = make_pipeline(group_protocol=protocol, partitions=6)
     pipeline.feed(3_000)
     with running(pipeline.specification()) as first:
@@ -155,3 +164,4 @@ def test_tasks_that_come_and_go_under_load_keep_it_exact(make_pipeline: MakePipe
         first.wait_until(lambda seen: all(p.position == 12_000 for p in seen.partitions), "everything read")
         first.drain()
     pipeline.assert_whole()
+    assert recorders.found() == []

@@ -69,6 +69,7 @@ def beginnings(task: TaskThread) -> list[str]:
     return [event.message for event in task.control.events if "begins at the end" in event.message]
 
 
+@pytest.mark.usefixtures("uncontradicted_offsets")
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 @pytest.mark.parametrize("protocol", list(GroupProtocol))
 def test_latest_is_resolved_once_and_an_idle_partition_loses_nothing_over_a_restart(
@@ -118,6 +119,7 @@ def test_client_that_resets_by_itself_skips_in_silence(
     assert losses(first) + losses(second) == []
 
 
+@pytest.mark.usefixtures("uncontradicted_offsets")
 @pytest.mark.parametrize("protocol", list(GroupProtocol))
 def test_two_tasks_that_start_together_begin_at_one_end(
     make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch, protocol: GroupProtocol
@@ -153,6 +155,7 @@ def test_two_tasks_that_start_together_begin_at_one_end(
     pipeline.assert_whole()
 
 
+@pytest.mark.usefixtures("uncontradicted_offsets")
 @pytest.mark.parametrize("protocol", list(GroupProtocol))
 def test_partition_that_is_added_later_is_read_from_its_beginning(
     make_pipeline: MakePipeline, protocol: GroupProtocol
@@ -172,6 +175,7 @@ def test_partition_that_is_added_later_is_read_from_its_beginning(
     pipeline.assert_whole()
 
 
+@pytest.mark.usefixtures("uncontradicted_offsets")
 @pytest.mark.parametrize("start_position", list(StartPosition))
 @pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_records_deleted_before_they_were_read_are_told_and_the_rest_is_read(
@@ -196,6 +200,7 @@ def test_records_deleted_before_they_were_read_are_told_and_the_rest_is_read(
     pipeline.assert_whole()
 
 
+@pytest.mark.usefixtures("uncontradicted_offsets")
 @pytest.mark.parametrize("protocol", list(GroupProtocol))
 def test_loss_in_an_idle_partition_is_told_once_and_committed(
     make_pipeline: MakePipeline, protocol: GroupProtocol
@@ -257,6 +262,7 @@ def test_log_that_has_grown_again_before_anybody_looked_stops_the_pipeline(
     assert pipeline.audit().found == 0
 
 
+@pytest.mark.usefixtures("uncontradicted_offsets")
 @pytest.mark.parametrize("protocol", list(GroupProtocol))
 def test_topic_made_anew_while_running_is_read_from_its_beginning(
     make_pipeline: MakePipeline, protocol: GroupProtocol

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from app.domain.offset_log.events import GivenUp, Leaving
 from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
 from tests.exactly_once.conftest import MakePipeline, StartProcess
 from tests.support import verifier
+from tests.support.offset_log import Recorders
 from tests.support.tasks import running
 from tests.support.waiting import wait_for
 from workers.transactional.control import TaskEnd
@@ -47,7 +49,7 @@ def test_death_between_outputs_and_commit_leaves_no_trace_of_the_outputs(
 
 @pytest.mark.parametrize("protocol", list(GroupProtocol))
 def test_frozen_zombie_cannot_commit_what_another_task_has_processed(
-    make_pipeline: MakePipeline, start_process: StartProcess, protocol: GroupProtocol
+    make_pipeline: MakePipeline, start_process: StartProcess, protocol: GroupProtocol, recorders: Recorders
 ) -> None:
     """Frozen with an open checkpoint until the group has given its partitions away; thawed before its timeout."""
     pipeline = make_pipeline(group_protocol=protocol, session_timeout_ms=3_000, partitions=1)
@@ -73,3 +75,6 @@ def test_frozen_zombie_cannot_commit_what_another_task_has_processed(
         assert zombie.drain().end is TaskEnd.DRAINED
         taker.drain()
     pipeline.assert_whole()
+    zombies = [offsets for report in zombie.reports() for offsets in report.offsets]
+    assert {event.how for told in zombies for event in told.events if isinstance(event, GivenUp)} >= {Leaving.LOST}
+    assert recorders.found(zombies) == []

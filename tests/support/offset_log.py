@@ -2,39 +2,61 @@
 
 from __future__ import annotations
 
-from app.domain.offset_log.events import Teller, Telling
+from collections.abc import Iterable, Sequence
+
+from app.domain.offset_log.events import Event, Teller, Telling
 from app.domain.offset_log.replay import replay
 from app.domain.offset_log.verdict import Verdict
+from app.wire.offset_log import PartitionOffsets
 from workers.transactional.group.ownership import Ownership, Partition
 from workers.transactional.telling.offset_recorder import OffsetRecorder
 
 EVERYTHING = 1_000_000
 
+Reports = Sequence[Iterable[PartitionOffsets]]
+"""What each attempt told, by attempt."""
 
-def tellings_of(recorders: list[OffsetRecorder], partition: Partition) -> list[Telling]:
-    """Of attempts that are over: nothing is missing that they have not counted."""
-    return [
-        Telling(
-            teller=Teller(run=0, ordinal=ordinal, task=0, lease=0, attempt=0),
-            events=recorder.waiting(EVERYTHING).get(partition, ()),
-            recorded=recorder.recorded().get(partition, 0),
-            is_final=True,
-        )
-        for ordinal, recorder in enumerate(recorders)
-    ]
+
+def replayed(reports: Reports) -> dict[Partition, Verdict]:
+    """Of each partition that any of these attempts told of. They are over: what they have not counted never was."""
+    tellings: dict[Partition, list[Telling]] = {}
+    for ordinal, report in enumerate(reports):
+        events: dict[Partition, dict[int, Event]] = {}
+        recorded: dict[Partition, int] = {}
+        for told in report:
+            name = told.topic, told.partition
+            events.setdefault(name, {}).update({event.index: event for event in told.events})
+            recorded[name] = told.recorded
+        for name, count in recorded.items():
+            tellings.setdefault(name, []).append(
+                Telling(
+                    teller=Teller(run=0, ordinal=ordinal, task=0, lease=0, attempt=0),
+                    events=tuple(events[name].values()),
+                    recorded=count,
+                    is_final=True,
+                )
+            )
+    return {name: replay(of_one) for name, of_one in sorted(tellings.items())}
 
 
 class Recorders:
-    """Stands in for the class while attempts are made, and remembers each of its objects."""
+    """Stands in for the class while attempts are made in this process, and remembers each of its objects."""
 
     def __init__(self) -> None:
         self.made: list[OffsetRecorder] = []
 
-    def __call__(self, ownership: Ownership) -> OffsetRecorder:
-        self.made.append(OffsetRecorder(ownership))
+    def __call__(self, ownership: Ownership, *, is_on: bool) -> OffsetRecorder:
+        self.made.append(OffsetRecorder(ownership, is_on=is_on))
         return self.made[-1]
 
-    def verdicts(self) -> dict[Partition, Verdict]:
-        """Of each partition that any of them recorded."""
-        partitions = {partition for recorder in self.made for partition in recorder.recorded()}
-        return {partition: replay(tellings_of(self.made, partition)) for partition in sorted(partitions)}
+    def verdicts(self, *others: Iterable[PartitionOffsets]) -> dict[Partition, Verdict]:
+        """Of each partition that any of them recorded, or any of `others`, what processes told."""
+        return replayed([recorder.untold(EVERYTHING) for recorder in self.made] + list(others))
+
+    def found(self, *others: Iterable[PartitionOffsets]) -> list[str]:
+        """What contradicts, and what could not be told, as sentences."""
+        return [
+            f"{topic}-{number}: {said.kind}: {said.message}"
+            for (topic, number), verdict in self.verdicts(*others).items()
+            for said in (*verdict.contradictions, *verdict.doubts)
+        ]

@@ -21,6 +21,7 @@ from tests.support.tasks import RecordedEvent, Report
 from workers.spark.tasks import _task_specification  # pyright: ignore[reportPrivateUsage]
 from workers.transactional.control import ProducerIdentity, TaskSnapshot, TaskSpecification
 from workers.transactional.task import run_task
+from workers.transactional.telling.offset_recorder import OffsetRecorder
 from workers.transforms import Processed, Transform
 from workers.transforms.identity import IdentityTransform, as_output
 
@@ -43,16 +44,25 @@ class PrintingControl:
 
     def __init__(self) -> None:
         self._wanted = DesiredTaskState.RUN
+        self._recorder: OffsetRecorder | None = None
         signal.signal(signal.SIGTERM, lambda _number, _frame: self._drain())
 
     def _drain(self) -> None:
         self._wanted = DesiredTaskState.DRAIN
+
+    def say_offsets(self) -> None:
+        """Whatever is printed is stored: nothing is said twice."""
+        if self._recorder is not None:
+            offsets = self._recorder.untold(1000)
+            say(Report(offsets=offsets))
+            self._recorder.stored(offsets)
 
     def desired(self) -> DesiredTaskState:
         return self._wanted
 
     def publish(self, snapshot: TaskSnapshot) -> None:
         say(Report(snapshot=snapshot))
+        self.say_offsets()
 
     def event(
         self,
@@ -65,6 +75,9 @@ class PrintingControl:
         producer: ProducerIdentity | None = None,
     ) -> None:
         say(Report(event=RecordedEvent(kind, message, partitions, time.monotonic(), error, producer)))
+
+    def tell_offsets(self, recorder: OffsetRecorder) -> None:
+        self._recorder = recorder
 
     def ask_is_current(self, *, timeout_s: float) -> bool | None:
         return None

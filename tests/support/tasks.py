@@ -15,10 +15,12 @@ from pathlib import Path
 import msgspec
 
 from app.wire.heartbeat import DesiredTaskState, EventKind, TaskState
+from app.wire.offset_log import PartitionOffsets
 from app.wire.specification import InstanceSpecification
 from tests.support.waiting import wait_for
 from workers.transactional.control import ProducerIdentity, TaskResult, TaskSnapshot, TaskSpecification
 from workers.transactional.task import run_task
+from workers.transactional.telling.offset_recorder import OffsetRecorder
 from workers.transforms import Transform
 from workers.transforms.identity import IdentityTransform
 
@@ -47,6 +49,7 @@ class RecordingControl:
         self.snapshots: list[TaskSnapshot] = []
         self.published_at: list[float] = []
         self.events: list[RecordedEvent] = []
+        self.recorder: OffsetRecorder | None = None
 
     def desired(self) -> DesiredTaskState:
         return self.wanted
@@ -66,6 +69,9 @@ class RecordingControl:
         producer: ProducerIdentity | None = None,
     ) -> None:
         self.events.append(RecordedEvent(kind, message, partitions, time.monotonic(), error, producer))
+
+    def tell_offsets(self, recorder: OffsetRecorder) -> None:
+        self.recorder = recorder
 
     def ask_is_current(self, *, timeout_s: float) -> bool | None:
         self.asked += 1
@@ -191,6 +197,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     event: RecordedEvent | None = None
     result: TaskResult | None = None
     error: str | None = None
+    offsets: tuple[PartitionOffsets, ...] = ()
 
 
 class TaskProcess:

@@ -9,6 +9,7 @@ import msgspec
 
 from app.domain.pipelines.pipeline import PipelineDefinition
 from app.wire.heartbeat import Counters, DesiredTaskState, EventKind, PartitionProgress, TaskState
+from workers.transactional.telling.offset_recorder import OffsetRecorder
 
 
 class TaskSpecification(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +76,10 @@ class Control(Protocol):
 
         error: Kafka's name of what was answered. producer: whose it is; the one of the last snapshot if not given.
         """
+        ...
+
+    def tell_offsets(self, recorder: OffsetRecorder) -> None:
+        """Tell from now on what this records, on a thread of the control's own."""
         ...
 
     def ask_is_current(self, *, timeout_s: float) -> bool | None:

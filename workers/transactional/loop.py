@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from confluent_kafka import KafkaError, Message
 
+from app.domain.offset_log.hearing import Init
 from app.wire.heartbeat import DesiredTaskState, EventKind, TaskState
 from workers.transactional.checkpoint import Checkpoint, CheckpointState
 from workers.transactional.checkpoints import Checkpoints
@@ -165,7 +166,10 @@ class TaskLoop:
         if self._progress.is_due(self._clock()):
             self._progress.look(self._membership)
             producer = self._checkpoints.producer
-            self._progress.identify(None if producer is None else producer.identity(timeout_s=0))
+            identity = None if producer is None else producer.identity(timeout_s=0)
+            self._progress.identify(identity)
+            if identity is not None:
+                self._membership.recorder.initialised(Init(identity.producer_id, identity.epoch))
             self._checkpoints.publish_if_due()
 
     def _heed_desired(self) -> None:

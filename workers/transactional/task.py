@@ -113,6 +113,9 @@ class Attempt:
         commit_interval_s = definition.commit_interval_ms / 1000
         batch_size = BatchSize(target_s=commit_interval_s)
         ownership = Ownership()
+        recorder = OffsetRecorder(ownership, is_on=guarantee is not ProcessingGuarantee.AT_LEAST_ONCE)
+        if recorder.is_on:
+            control.tell_offsets(recorder)
         suspicion = Suspicion(ownership)
         bad_records = BadRecords(definition.errors, announce=control.event)
         self.commits = OffsetCommits(consuming, trouble=lambda error: self.membership.keep_trouble(error))
@@ -122,7 +125,7 @@ class Attempt:
             confirmed=None if guarantee is ProcessingGuarantee.AT_LEAST_ONCE else Confirmed(ownership),
             end_checkpoint=lambda: self.checkpoints.end_for_revoke(),
             announce=control.event,
-            recorder=OffsetRecorder(ownership),
+            recorder=recorder,
         )
         self.checkpoints = Checkpoints(
             membership=self.membership,

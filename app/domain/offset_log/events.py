@@ -7,7 +7,8 @@
 `index` counts the events of one attempt about one partition from 0, those that were dropped before they could be sent
 included: a missing number is a hole, and no clock is needed to see it. `number` is the ownership number of the task
 (workers/transactional/group/ownership.py): every assignment and every loss raises it, so that two events with one
-number have no rebalance of the partition between them.
+number have no rebalance of the partition between them. `at_ms` is when it was recorded, by the clock of its host: it is
+shown, and never compared.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ class Assigned(msgspec.Struct, frozen=True, kw_only=True, tag="assigned"):
     index: int
     number: int
     generation: int | None = None
+    at_ms: int | None = None
 
 
 class GivenUp(msgspec.Struct, frozen=True, kw_only=True, tag="given_up"):
@@ -69,6 +71,7 @@ class GivenUp(msgspec.Struct, frozen=True, kw_only=True, tag="given_up"):
     index: int
     number: int
     how: Leaving
+    at_ms: int | None = None
 
 
 class Positioned(msgspec.Struct, frozen=True, kw_only=True, tag="positioned"):
@@ -82,6 +85,7 @@ class Positioned(msgspec.Struct, frozen=True, kw_only=True, tag="positioned"):
     offset: int
     found: Found = Found.COMMITTED
     gone_from: int | None = None
+    at_ms: int | None = None
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, tag="checkpoint"):
@@ -94,6 +98,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, tag="checkpoint"):
     records: how many it holds; None likewise.
     next: the offset that was, or would have been, committed.
     number: under which the first of its records was polled.
+    at_ms, until_ms: when the first and, if there are several, the last of them ended.
     """
 
     index: int
@@ -105,6 +110,8 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, tag="checkpoint"):
     records: int | None
     outcome: Outcome
     checkpoints: int = 1
+    at_ms: int | None = None
+    until_ms: int | None = None
 
 
 Event = Assigned | GivenUp | Positioned | Checkpoint

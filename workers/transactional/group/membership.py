@@ -116,7 +116,7 @@ class Membership:
             FatalError: a batch is not what was written. Nothing that came with it may be used: after a wrong checksum
                 librdkafka goes on inside the batch, and takes what the records hold for further batches.
         """
-        if self._has_read:
+        if self._has_read and self.recorder.is_on:
             # Whatever became of what the last poll brought: the next records follow on this.
             self.positions()
         with kafka_call("read from the source topics"):

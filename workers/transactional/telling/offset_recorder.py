@@ -3,46 +3,68 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
 
 from app.domain.offset_log.events import Assigned, Checkpoint, Event, Found, GivenUp, Leaving, Outcome, Positioned
+from app.domain.offset_log.hearing import Init
+from app.wire.offset_log import PartitionOffsets
 from workers.transactional.group.ownership import Ownership, Partition
 
 KEPT = 2000
-"""Events that wait to be sent; beyond it the oldest go. Their numbers stay used, so the hole is seen."""
+"""Events that wait to be stored; beyond it the oldest go. Their numbers stay used, so the hole is seen."""
+KEPT_INITS = 100
+GROWS_FOR_MS = 600_000
+"""One event of committed checkpoints covers at most this long: it tells when something was committed no finer."""
 
 
 @dataclass
 class _Told:
-    """Of one partition: what waits to be sent, how many there were, and up to which one nothing may be added to."""
+    """Of one partition: what waits to be stored, and how many events there were.
+
+    stored: the newest event that is stored. It still waits if it may grow; grown, it is another object.
+    said: `recorded` and whether a checkpoint was open, as they are stored.
+    """
 
     waiting: deque[Event] = field(default_factory=deque[Event])
     recorded: int = 0
-    sealed: int = 0
+    stored: Event | None = None
+    said: tuple[int, bool] | None = None
 
 
 class OffsetRecorder:
-    """Keeps the events of one attempt. The loop's thread records, another one may send.
+    """Keeps the events of one attempt. The loop's thread records, another one tells.
 
-    Committed checkpoints that follow on each other without a seam are one event until it is sent, so that what waits
-    grows with rebalances and aborts, not with commits.
+    Committed checkpoints that follow on each other without a seam are one event, which grows also after it was told: so
+    what is told and stored grows with rebalances, aborts and time, not with commits.
 
     Where a checkpoint begins is the client's position before the first poll whose records are in it (`stands_at`), not
     the end of the checkpoint before: what was polled and is in no checkpoint lies between the two.
     """
 
-    def __init__(self, ownership: Ownership, *, kept: int = KEPT) -> None:
+    def __init__(
+        self,
+        ownership: Ownership,
+        *,
+        is_on: bool = True,
+        kept: int = KEPT,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        """`is_on` False: nothing is recorded, for a guarantee under which what is committed may go back."""
+        self.is_on = is_on
         self._ownership = ownership
         self._kept = kept
+        self._now_ms = now_ms
         self._told: dict[Partition, _Told] = {}
+        self._inits: dict[Init, None] = {}
         self._waiting = 0
         self._stands: dict[Partition, int] = {}
         self._stood: dict[Partition, int | None] = {}
-        self._open: list[tuple[Partition, Checkpoint]] = []
+        self._open: dict[Partition, list[Checkpoint]] = {}
         self._lock = threading.Lock()
 
     # What the loop records
@@ -75,6 +97,8 @@ class OffsetRecorder:
 
     def stands_at(self, positions: Mapping[Partition, int]) -> None:
         """The client's positions after a poll that brought records; asked for once a poll, before the next one."""
+        if not self.is_on:
+            return
         for name, offset in positions.items():
             before = self._stands.get(name)
             if before != offset:
@@ -87,6 +111,8 @@ class OffsetRecorder:
         Args:
             span: offsets of its first and last record, if they are known to be of one partition.
         """
+        if not self.is_on:
+            return
         is_alone = len(positions) == 1
         known = records if is_alone or not records else None
         first, last = span if span is not None and is_alone else (None, None)
@@ -103,39 +129,79 @@ class OffsetRecorder:
                 records=known,
                 outcome=Outcome.UNKNOWN,
             )
-            self._grow(name, share)
+            shares = self._open.get(name)
+            if shares is None:
+                with self._lock:
+                    self._open[name] = [share]
+            elif shares[-1].number == share.number and shares[-1].next == share.begins:
+                shares[-1] = _joined(shares[-1], share)
+            else:
+                shares.append(share)
 
     def ended(self, outcome: Outcome) -> None:
-        """The open checkpoint is over."""
-        shares, self._open = self._open, []
-        for name, share in shares:
-            self._record(name, msgspec.structs.replace(share, outcome=outcome))
+        """The open checkpoint is over. Who tells sees it either open or recorded."""
+        if not self._open:
+            return
+        with self._lock:
+            for name, shares in self._open.items():
+                for share in shares:
+                    self._append(name, msgspec.structs.replace(share, outcome=outcome))
+            self._open = {}
 
-    # What is sent
+    def initialised(self, init: Init) -> None:
+        """What the coordinator gave the producer of now."""
+        if self.is_on and init not in self._inits:
+            with self._lock:
+                self._inits[init] = None
+                while len(self._inits) > KEPT_INITS:
+                    del self._inits[next(iter(self._inits))]
 
-    def waiting(self, limit: int) -> dict[Partition, tuple[Event, ...]]:
-        """The oldest events of each partition, up to `limit` in all; nothing is added to them from now on."""
-        found: dict[Partition, tuple[Event, ...]] = {}
+    # What is told
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there is more to tell than how far checkpoints have come."""
+        with self._lock:
+            return any(
+                told.said is None or told.said[0] != told.recorded or len(told.waiting) > 1
+                for told in self._told.values()
+            )
+
+    def inits(self) -> tuple[Init, ...]:
+        with self._lock:
+            return tuple(self._inits)
+
+    def untold(self, limit: int) -> tuple[PartitionOffsets, ...]:
+        """The partitions of which something is not stored yet; of their events the oldest, up to `limit` in all."""
+        found: list[PartitionOffsets] = []
         with self._lock:
             for name, told in self._told.items():
-                taken = tuple(event for _, event in zip(range(limit), told.waiting, strict=False))
-                if taken:
-                    found[name] = taken
-                    told.sealed = max(told.sealed, taken[-1].index + 1)
-                    limit -= len(taken)
-        return found
+                fresh = [event for event in told.waiting if event is not told.stored][:limit]
+                limit -= len(fresh)
+                is_open = name in self._open
+                if fresh or told.said != (told.recorded, is_open):
+                    found.append(
+                        PartitionOffsets(
+                            topic=name[0],
+                            partition=name[1],
+                            recorded=told.recorded,
+                            is_open=is_open,
+                            events=tuple(fresh),
+                        )
+                    )
+        return tuple(found)
 
-    def recorded(self) -> dict[Partition, int]:
-        """How many events there were of each partition, dropped ones included."""
+    def stored(self, report: Iterable[PartitionOffsets]) -> None:
+        """What `untold` gave is stored. What has grown or come since waits on."""
         with self._lock:
-            return {name: told.recorded for name, told in self._told.items()}
-
-    def forget(self, stored: Mapping[Partition, int]) -> None:
-        """These are stored: of each partition all before the event of this number."""
-        with self._lock:
-            for name, before in stored.items():
-                waiting = self._told[name].waiting if name in self._told else deque[Event]()
-                while waiting and waiting[0].index < before:
+            for entry in report:
+                told = self._told[entry.topic, entry.partition]
+                told.said = entry.recorded, entry.is_open
+                if not entry.events:
+                    continue
+                told.stored = last = entry.events[-1]
+                waiting = told.waiting
+                while waiting and (waiting[0].index < last.index or (waiting[0] is last and not _may_grow(waiting))):
                     waiting.popleft()
                     self._waiting -= 1
 
@@ -143,30 +209,23 @@ class OffsetRecorder:
         self._stands.pop(name, None)
         self._stood.pop(name, None)
 
-    def _grow(self, name: Partition, share: Checkpoint) -> None:
-        for at, (known, whole) in enumerate(self._open):
-            if known == name and whole.number == share.number and whole.next == share.begins:
-                self._open[at] = name, _joined(whole, share)
-                return
-        self._open.append((name, share))
-
     def _record(self, name: Partition, event: Event) -> None:
-        with self._lock:
-            told = self._told.setdefault(name, _Told())
-            last = told.waiting[-1] if told.waiting else None
-            if (
-                isinstance(last, Checkpoint)
-                and isinstance(event, Checkpoint)
-                and last.index >= told.sealed
-                and _follows(last, event)
-            ):
-                told.waiting[-1] = _joined(last, event, checkpoints=last.checkpoints + event.checkpoints)
-                return
-            told.waiting.append(msgspec.structs.replace(event, index=told.recorded))
-            told.recorded += 1
-            self._waiting += 1
-            if self._waiting > self._kept:
-                self._drop_oldest()
+        if self.is_on:
+            with self._lock:
+                self._append(name, event)
+
+    def _append(self, name: Partition, event: Event) -> None:
+        told = self._told.setdefault(name, _Told())
+        now_ms = self._now_ms()
+        last = told.waiting[-1] if told.waiting else None
+        if isinstance(last, Checkpoint) and isinstance(event, Checkpoint) and _follows(last, event, now_ms):
+            told.waiting[-1] = _joined(last, event, checkpoints=last.checkpoints + event.checkpoints, until_ms=now_ms)
+            return
+        told.waiting.append(msgspec.structs.replace(event, index=told.recorded, at_ms=now_ms))
+        told.recorded += 1
+        self._waiting += 1
+        if self._waiting > self._kept:
+            self._drop_oldest()
 
     def _drop_oldest(self) -> None:
         """Of the partition that has most of them, so that a quiet one keeps what little it has."""
@@ -174,14 +233,22 @@ class OffsetRecorder:
         self._waiting -= 1
 
 
-def _follows(last: Checkpoint, event: Checkpoint) -> bool:
-    """Whether both are committed, and nothing lies between them."""
+def _may_grow(waiting: deque[Event]) -> bool:
+    only = waiting[0]
+    return len(waiting) == 1 and isinstance(only, Checkpoint) and only.outcome is Outcome.COMMITTED
+
+
+def _follows(last: Checkpoint, event: Checkpoint, now_ms: int) -> bool:
+    """Whether both are committed, nothing lies between them, and one event may cover the time of both."""
     return (
-        last.outcome is event.outcome is Outcome.COMMITTED and last.number == event.number and last.next == event.begins
+        last.outcome is event.outcome is Outcome.COMMITTED
+        and last.number == event.number
+        and last.next == event.begins
+        and (last.at_ms is None or now_ms - last.at_ms < GROWS_FOR_MS)
     )
 
 
-def _joined(whole: Checkpoint, share: Checkpoint, *, checkpoints: int = 1) -> Checkpoint:
+def _joined(whole: Checkpoint, share: Checkpoint, *, checkpoints: int = 1, until_ms: int | None = None) -> Checkpoint:
     """Two that follow on each other, as one. What one of them does not say is not said of both."""
     return msgspec.structs.replace(
         whole,
@@ -190,4 +257,5 @@ def _joined(whole: Checkpoint, share: Checkpoint, *, checkpoints: int = 1) -> Ch
         next=share.next,
         records=None if whole.records is None or share.records is None else whole.records + share.records,
         checkpoints=checkpoints,
+        until_ms=until_ms,
     )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from app.domain.offset_log.events import Assigned, Checkpoint, Found, GivenUp, Leaving, Outcome, Positioned
-from app.domain.offset_log.replay import replay
+import msgspec
+
+from app.domain.offset_log.events import Assigned, Checkpoint, Event, Found, GivenUp, Leaving, Outcome, Positioned
+from app.domain.offset_log.hearing import Init
 from app.domain.offset_log.stretch import Stretch
 from app.domain.offset_log.verdict import Kind, Standing, Verdict
-from tests.support.offset_log import EVERYTHING, tellings_of
+from tests.support.offset_log import EVERYTHING, replayed
 from workers.transactional.group.ownership import Ownership
-from workers.transactional.telling.offset_recorder import OffsetRecorder
+from workers.transactional.telling.offset_recorder import GROWS_FOR_MS, OffsetRecorder
 
 P = ("orders", 0)
 Q = ("orders", 1)
@@ -19,7 +21,8 @@ class Task:
 
     def __init__(self, *, kept: int = 100) -> None:
         self.ownership = Ownership()
-        self.recorder = OffsetRecorder(self.ownership, kept=kept)
+        self.now_ms = 7
+        self.recorder = OffsetRecorder(self.ownership, kept=kept, now_ms=lambda: self.now_ms)
 
     def take(self, *partitions: tuple[str, int], generation: int = 1, committed: int | None = 0) -> None:
         self.ownership.assigned(partitions)
@@ -43,28 +46,106 @@ class Task:
         self.recorder.ended(Outcome.COMMITTED)
 
     def verdict(self) -> Verdict:
-        return replay(tellings_of([self.recorder], P))
+        return replayed([self.recorder.untold(EVERYTHING)])[P]
+
+    def untold(self) -> dict[tuple[str, int], tuple[Event, ...]]:
+        return {(told.topic, told.partition): told.events for told in self.recorder.untold(EVERYTHING)}
+
+    def tell(self) -> dict[tuple[str, int], tuple[Event, ...]]:
+        """What is told now, and stored."""
+        told = self.untold()
+        self.recorder.stored(self.recorder.untold(EVERYTHING))
+        return told
 
 
-def test_commits_without_a_seam_are_one_event_until_it_is_sent() -> None:
+def test_commits_without_a_seam_are_one_event_that_grows_also_after_it_was_told() -> None:
     task = Task()
     task.take(P)
     for offset in range(0, 50, 5):
         task.process(offset, offset + 5)
         task.commit()
     whole = Checkpoint(
-        index=2, number=1, begins=None, first=0, last=49, next=50, records=50, outcome=Outcome.COMMITTED, checkpoints=10
+        index=2,
+        number=1,
+        begins=None,
+        first=0,
+        last=49,
+        next=50,
+        records=50,
+        outcome=Outcome.COMMITTED,
+        checkpoints=10,
+        at_ms=7,
+        until_ms=7,
     )
-    assert task.recorder.waiting(EVERYTHING)[P] == (
-        Assigned(index=0, number=1, generation=1),
-        Positioned(index=1, number=1, offset=0),
+    assert task.tell()[P] == (
+        Assigned(index=0, number=1, generation=1, at_ms=7),
+        Positioned(index=1, number=1, offset=0, at_ms=7),
         whole,
     )
+    assert task.untold() == {}
+    assert not task.recorder.has_news
+    task.now_ms = 9
     task.process(50, 55)
     task.commit()
-    assert task.recorder.waiting(EVERYTHING)[P][2] == whole, "it may have been sent"
-    assert task.recorder.recorded() == {P: 4}
+    assert not task.recorder.has_news, "how far it has come can wait"
+    grown = msgspec.structs.replace(whole, last=54, next=55, records=55, checkpoints=11, until_ms=9)
+    assert task.tell() == {P: (grown,)}
+
+
+def test_an_event_covers_no_more_than_its_time() -> None:
+    task = Task()
+    task.take(P)
+    for offset in (0, 5):
+        task.process(offset, offset + 5)
+        task.commit()
+        task.now_ms += GROWS_FOR_MS
+    assert [event.index for event in task.untold()[P]] == [0, 1, 2, 3]
     assert task.verdict().standing is Standing.CONSISTENT
+
+
+def test_what_grows_while_it_is_on_its_way_is_told_again() -> None:
+    task = Task()
+    task.take(P)
+    task.process(0, 5)
+    task.commit()
+    on_its_way = task.recorder.untold(EVERYTHING)
+    task.process(5, 9)
+    task.commit()
+    task.recorder.stored(on_its_way)
+    (told,) = task.tell()[P]
+    assert isinstance(told, Checkpoint)
+    assert (told.index, told.next) == (2, 9)
+
+
+def test_what_was_never_answered_is_told_again_whole() -> None:
+    task = Task()
+    task.take(P)
+    task.process(0, 5)
+    task.commit()
+    task.recorder.untold(EVERYTHING)
+    task.give_up(P)
+    assert [event.index for event in task.untold()[P]] == [0, 1, 2, 3]
+
+
+def test_open_checkpoint_is_told_as_open_until_its_end_is_recorded() -> None:
+    task = Task()
+    task.take(P)
+    task.process(0, 5)
+    assert [told.is_open for told in task.recorder.untold(EVERYTHING)] == [True]
+    task.commit()
+    assert [told.is_open for told in task.recorder.untold(EVERYTHING)] == [False]
+
+
+def test_nothing_is_recorded_where_offsets_may_go_back() -> None:
+    recorder = OffsetRecorder(Ownership(), is_on=False)
+    recorder.assigned([P], generation=1)
+    recorder.positioned(P, 0)
+    recorder.stands_at({P: 5})
+    recorder.add({P: 5}, records=5, span=(0, 4))
+    recorder.ended(Outcome.COMMITTED)
+    recorder.given_up([P], Leaving.REVOKED)
+    recorder.initialised(Init(1, 1))
+    assert (recorder.untold(EVERYTHING), recorder.inits(), recorder.has_news) == ((), (), False)
 
 
 def test_what_was_polled_and_never_processed_lies_between_two_checkpoints() -> None:
@@ -140,7 +221,7 @@ def test_commit_in_a_revoke_is_told_before_the_revoke_and_under_its_number() -> 
     task.process(0, 5)
     task.commit()
     task.give_up(P)
-    assert task.recorder.waiting(EVERYTHING)[P][-1] == GivenUp(index=3, number=2, how=Leaving.REVOKED)
+    assert task.untold()[P][-1] == GivenUp(index=3, number=2, how=Leaving.REVOKED, at_ms=7)
     assert task.verdict().standing is Standing.CONSISTENT
 
 
@@ -172,7 +253,7 @@ def test_records_of_several_partitions_in_one_batch_are_not_told_apart() -> None
     task.recorder.stands_at({P: 5, Q: 9})
     task.recorder.add({P: 5, Q: 9}, records=14, span=(0, 8))
     task.commit()
-    last = task.recorder.waiting(EVERYTHING)[P][-1]
+    last = task.untold()[P][-1]
     assert isinstance(last, Checkpoint)
     assert (last.first, last.last, last.records) == (None, None, None)
     assert task.verdict().standing is Standing.CONSISTENT
@@ -188,7 +269,7 @@ def test_batches_of_one_partition_and_of_several_in_turn_are_one_event_too() -> 
         task.recorder.stands_at({P: offset + 10, Q: offset})
         task.recorder.add({P: offset + 10, Q: offset}, records=9, span=(offset + 5, offset - 1))
         task.commit()
-    (_assigned, _positioned, whole) = task.recorder.waiting(EVERYTHING)[P]
+    (_assigned, _positioned, whole) = task.untold()[P]
     assert isinstance(whole, Checkpoint)
     assert (whole.next, whole.records, whole.checkpoints) == (40, None, 8)
 
@@ -201,26 +282,25 @@ def test_what_is_dropped_leaves_a_hole_and_the_quiet_partition_keeps_its_own() -
         task.process(offset, offset + 5)
         task.recorder.ended(Outcome.ABORTED)
         task.recorder.positioned(P, 0)
-    told = task.recorder.waiting(EVERYTHING)
+    told = task.untold()
     assert sum(map(len, told.values())) == 10
     assert [event.index for event in told[Q]] == [0, 1]
     assert told[P][0].index > 0
-    assert task.recorder.recorded()[P] == told[P][-1].index + 1
     assert task.verdict().contradictions == ()
 
 
 def test_what_is_stored_is_forgotten_and_what_came_since_is_not() -> None:
     task = Task()
     task.take(P)
-    sent = task.recorder.waiting(EVERYTHING)
+    task.tell()
     task.process(0, 5)
     task.commit()
-    task.recorder.forget({P: sent[P][-1].index + 1})
-    assert [event.index for event in task.recorder.waiting(EVERYTHING)[P]] == [2]
-    assert task.recorder.waiting(0) == {}
+    assert [event.index for event in task.untold()[P]] == [2]
+    (bounded,) = task.recorder.untold(0)
+    assert (bounded.events, bounded.recorded) == ((), 3)
 
 
 def test_generation_of_nobodys_member_is_not_one() -> None:
     task = Task()
     task.take(P, generation=-1, committed=None)
-    assert task.recorder.waiting(EVERYTHING)[P] == (Assigned(index=0, number=1, generation=None),)
+    assert task.untold()[P] == (Assigned(index=0, number=1, generation=None, at_ms=7),)

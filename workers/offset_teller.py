@@ -1,0 +1,55 @@
+"""When a task's heartbeats tell of its offsets, and what of it waits on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from app.wire.heartbeat import HeartbeatAnswer
+from app.wire.offset_log import OffsetReport
+from workers.transactional.telling.offset_recorder import OffsetRecorder
+
+EVERY_S = 5.0
+"""How far checkpoints have come is told so often; a rebalance or an abort with the next heartbeat."""
+
+
+class OffsetTeller:
+    """What is not stored is told again, until the recorder's bound. Any thread that sends a heartbeat may use it."""
+
+    def __init__(self, *, events_per_heartbeat: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.recorder: OffsetRecorder | None = None
+        self._limit = events_per_heartbeat
+        self._clock = clock
+        self._heard_ms: int | None = None
+        self._stored_at = float("-inf")
+        self._is_kept = False
+
+    @property
+    def has_more(self) -> bool:
+        """Whether another heartbeat would bring more to a server that keeps what it is told."""
+        return self._is_kept and self.recorder is not None and self.recorder.has_news
+
+    def report(self, *, is_over: bool) -> OffsetReport | None:
+        """What the next heartbeat is to tell; None: nothing now. `is_over`: the attempt records nothing any more."""
+        recorder = self.recorder
+        if recorder is None:
+            return None
+        if not is_over and not recorder.has_news and self._clock() - self._stored_at < EVERY_S:
+            return None
+        # Read before the events: what is not among them had not happened by then.
+        heard_ms = self._heard_ms
+        return OffsetReport(
+            heard_ms=heard_ms,
+            is_over=is_over,
+            inits=recorder.inits(),
+            partitions=recorder.untold(self._limit),
+        )
+
+    def answered(self, report: OffsetReport | None, answer: HeartbeatAnswer) -> None:
+        if answer.answered_ms is not None:
+            self._heard_ms = max(answer.answered_ms, self._heard_ms or 0)
+        if report is not None and self.recorder is not None:
+            self._is_kept = answer.offsets_stored
+            if answer.offsets_stored:
+                self._stored_at = self._clock()
+                self.recorder.stored(report.partitions)
