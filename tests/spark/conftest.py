@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Generator
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from app.embedded.java import find_java
 from app.embedded.kafka import KafkaCluster
 from app.embedded.spark import SparkCluster
-from app.spark.launcher import SubmitLauncher
 from tests.support.spark_instances import SparkInstances
 
 
@@ -27,20 +23,12 @@ def spark_instances(
     kafka: KafkaCluster, spark_cluster: SparkCluster, tmp_path: Path, worker_cache: Path
 ) -> Generator[SparkInstances]:
     """Starts instances on the shared cluster, and kills what a test leaves running."""
-    make_launcher = partial(
-        SubmitLauncher,
+    instances = SparkInstances(
         state_dir=tmp_path / "state",
         cache_dir=worker_cache,
-        version="0.0.test",
-        python=sys.executable,
-        java_home=find_java(may_fetch=False).home,
-        master_web_urls={spark_cluster.master_url: spark_cluster.master_web_url},
-    )
-    instances = SparkInstances(
-        make_launcher=make_launcher,
-        state_dir=tmp_path / "state",
         master=spark_cluster.master_url,
         bootstrap_servers=kafka.bootstrap_servers,
+        master_web_urls={spark_cluster.master_url: spark_cluster.master_web_url},
     )
     yield instances
     instances.kill_all()

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Generator
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from app.embedded.java import find_java
 from app.embedded.ports import free_ports
-from app.spark.launcher import SubmitLauncher
 from tests.support.spark_instances import SparkInstances
 from workers.spark.exit_codes import ExitCode
 
@@ -22,15 +18,8 @@ pytestmark = pytest.mark.slow
 def instances(tmp_path: Path, worker_cache: Path) -> Generator[SparkInstances]:
     (port,) = free_ports(1)
     made = SparkInstances(
-        make_launcher=partial(
-            SubmitLauncher,
-            state_dir=tmp_path / "state",
-            cache_dir=worker_cache,
-            version="0.0.test",
-            python=sys.executable,
-            java_home=find_java(may_fetch=False).home,
-        ),
         state_dir=tmp_path / "state",
+        cache_dir=worker_cache,
         master=f"spark://127.0.0.1:{port}",
         bootstrap_servers="127.0.0.1:1",
     )

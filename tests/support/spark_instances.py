@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,8 +17,10 @@ from app.domain.pipelines.pipeline import PipelineDefinition, SparkSettings
 from app.domain.runs.instance import Instance, InstanceState
 from app.domain.runs.observation import Observation, ProcessWord
 from app.domain.transactions import transactional_id
+from app.embedded.java import find_java
 from app.spark.instance_files import InstanceFiles
 from app.spark.launcher import SubmitLauncher
+from app.spark.spark_submit import SparkSubmit
 from app.wire.specification import InstanceSpecification, TaskIdentity
 from tests.support.topics import unique_name
 from tests.support.waiting import wait_for
@@ -79,12 +82,16 @@ class StartedInstance:
 
 @dataclass
 class SparkInstances:
-    """Makes specifications and submits them."""
+    """Makes specifications and submits them.
 
-    make_launcher: Callable[..., SubmitLauncher]
+    cache_dir: where the package for the executors is built. master_web_urls: as the launcher takes them.
+    """
+
     state_dir: Path
+    cache_dir: Path
     master: str
     bootstrap_servers: str
+    master_web_urls: Mapping[str, str] = field(default_factory=dict[str, str])
     started: list[StartedInstance] = field(default_factory=list[StartedInstance])
 
     def definition(self, *, source: str, sink: str, group: str | None = None, tasks: int = 1) -> PipelineDefinition:
@@ -131,9 +138,16 @@ class SparkInstances:
             run_token="token",
         )
 
-    def submit(self, specification: InstanceSpecification, **options: str) -> StartedInstance:
-        """`options` are those of the launcher that differ from the fixture's."""
-        launcher = self.make_launcher(**options)
+    def submit(self, specification: InstanceSpecification, *, worker_python: str | None = None) -> StartedInstance:
+        """worker_python: the interpreter of the executors, if it is not this one."""
+        spark_submit = SparkSubmit(
+            cache_dir=self.cache_dir,
+            version="0.0.test",
+            python=sys.executable,
+            worker_python=worker_python,
+            java_home=find_java(may_fetch=False).home,
+        )
+        launcher = SubmitLauncher(spark_submit, state_dir=self.state_dir, master_web_urls=self.master_web_urls)
         submitted = asyncio.run(launcher.submit(specification))
         now = datetime.now(UTC)
         started = StartedInstance(
