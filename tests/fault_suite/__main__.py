@@ -8,10 +8,10 @@ import sys
 import time
 from pathlib import Path
 
-from app.domain.pipelines.pipeline import ProcessingGuarantee
+from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
 from tests.fault_suite import ledger
-from tests.fault_suite.one_broker import OneBroker
 from tests.fault_suite.run import Run, finish
+from tests.fault_suite.task_stage import TaskStage
 
 _RUNS = Path(__file__).parents[2] / "build" / "faults"
 
@@ -20,6 +20,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fault_suite", description=__doc__)
     parser.add_argument("--seed", type=int, default=None, help="what is drawn by chance; printed first")
     parser.add_argument("--minutes", type=float, default=5.0, help="for how long faults are done (5)")
+    parser.add_argument("--faults", type=int, default=None, help="not more than so many")
+    parser.add_argument("--brokers", type=int, choices=[1, 3], default=3, help="how many (3)")
+    parser.add_argument(
+        "--protocol", type=GroupProtocol, choices=list(GroupProtocol), default=None, help="else the seed draws it"
+    )
+    parser.add_argument("--keep", action="store_true", help="leave the run's folder also where nothing was wrong")
     parser.add_argument("--ledger", type=Path, default=ledger.LEDGER, help=f"where it is entered ({ledger.LEDGER})")
     parser.add_argument(
         "--guarantee",
@@ -34,15 +40,16 @@ def main() -> int:
     folder.mkdir(parents=True)
     say(f"seed {seed}, {chosen.minutes:g} minutes, in {folder}")
     run = Run(seed, folder)
+    stage = TaskStage(seed, folder, brokers=chosen.brokers, guarantee=chosen.guarantee, protocol=chosen.protocol)
     try:
-        with OneBroker(seed, folder, guarantee=chosen.guarantee) as stage:
-            run.over(stage, minutes=chosen.minutes)
+        with stage:
+            run.over(stage, minutes=chosen.minutes, at_most=chosen.faults)
     except Exception as error:  # noqa: BLE001 - whatever it was, it is in the ledger
         run.failed(error)
-    entry = run.entry(OneBroker.name)
+    entry = run.entry(stage.name)
     if chosen.guarantee is ProcessingGuarantee.EXACTLY_ONCE_V2:
         ledger.append(entry, chosen.ledger)
-    finish(entry, folder)
+    finish(entry, folder, keeps=chosen.keep)
     if not entry.is_exact:
         say(f"failed: {entry.failure}\nsee {folder}")
     sys.stdout.write(ledger.line_of(entry) + "\n")

@@ -12,19 +12,25 @@ from tests.fault_suite.freeze_points import Point
 
 T = TypeVar("T")
 
-_GAP_S = (1.0, 5.0)
+_GAP_S = (0.5, 3.0)
+_AWAITED = 1 / 3
 _HUNDREDTHS = 2
 
 
 class Kind(StrEnum):
-    """What is done, and in the table below for how many seconds; 0: it is over at once."""
+    """What is done; the table below says for how long."""
 
     WORKER_KILLED = "worker killed"
     WORKER_TERMINATED = "worker terminated"
     WORKER_FROZEN = "worker frozen"
     WORKER_REPLACED = "worker replaced while frozen"
+    WORKER_DOUBLED = "worker doubled"
+    INSTANCES_SCALED = "instances scaled"
+    PARTITION_ADDED = "partition added"
     BROKER_KILLED = "broker killed"
     BROKER_PAUSED = "broker paused"
+    BROKERS_ROLLED = "brokers rolled"
+    COORDINATORS_MOVED = "coordinators moved in a commit"
     CONNECTIONS_CUT = "connections cut"
     BROKER_UNREACHABLE = "broker unreachable"
     STALLED_TO_BROKER = "stalled to broker"
@@ -36,31 +42,45 @@ class Kind(StrEnum):
 
 
 FREEZING = (Kind.WORKER_FROZEN, Kind.WORKER_REPLACED)
+OF_TRANSACTIONS = (Kind.COMMIT_REQUEST_LOST, Kind.COMMIT_ANSWER_LOST, Kind.COORDINATORS_MOVED)
 
-# Past the session timeout of the suite's pipelines (4 s) and past their transaction timeout (10 s), and before either.
-LASTS_S: dict[Kind, tuple[float, float]] = {
-    Kind.WORKER_KILLED: (0, 0),
-    Kind.WORKER_TERMINATED: (0, 0),
-    Kind.WORKER_FROZEN: (1, 14),
-    Kind.WORKER_REPLACED: (1, 14),
-    Kind.BROKER_KILLED: (0, 3),
-    Kind.BROKER_PAUSED: (1, 8),
-    Kind.CONNECTIONS_CUT: (0, 0),
-    Kind.BROKER_UNREACHABLE: (1, 14),
-    Kind.STALLED_TO_BROKER: (1, 14),
-    Kind.STALLED_TO_CLIENT: (1, 14),
-    Kind.SLOW: (2, 8),
-    Kind.DELAYED: (2, 8),
-    Kind.COMMIT_REQUEST_LOST: (0, 3),
-    Kind.COMMIT_ANSWER_LOST: (0, 3),
+Range = tuple[float, float]
+
+_AT_ONCE: tuple[Range, ...] = ((0, 0),)
+# Half of them before any timeout. Then past the session of a classic group (4 s), and past that of a KIP-848 group and
+# the transaction timeout (10 s each).
+_PAST_TIMEOUTS: tuple[Range, ...] = ((0.5, 3), (0.5, 3), (4.5, 6), (10.5, 13))
+LASTS_S: dict[Kind, tuple[Range, ...]] = {
+    Kind.WORKER_KILLED: _AT_ONCE,
+    Kind.WORKER_TERMINATED: _AT_ONCE,
+    Kind.WORKER_FROZEN: _PAST_TIMEOUTS,
+    Kind.WORKER_REPLACED: _PAST_TIMEOUTS,
+    Kind.WORKER_DOUBLED: _AT_ONCE,
+    Kind.INSTANCES_SCALED: _AT_ONCE,
+    Kind.PARTITION_ADDED: _AT_ONCE,
+    Kind.BROKER_KILLED: ((0, 3),),
+    # Before and past the brokers' own session (6 s).
+    Kind.BROKER_PAUSED: ((1, 3), (6.5, 8)),
+    Kind.BROKERS_ROLLED: _AT_ONCE,
+    # Until the leaders have been moved: only then is the connection cut.
+    Kind.COORDINATORS_MOVED: ((3, 6),),
+    Kind.CONNECTIONS_CUT: _AT_ONCE,
+    Kind.BROKER_UNREACHABLE: _PAST_TIMEOUTS,
+    Kind.STALLED_TO_BROKER: _PAST_TIMEOUTS,
+    Kind.STALLED_TO_CLIENT: _PAST_TIMEOUTS,
+    Kind.SLOW: ((2, 5),),
+    Kind.DELAYED: ((2, 5),),
+    Kind.COMMIT_REQUEST_LOST: ((0, 3),),
+    Kind.COMMIT_ANSWER_LOST: ((0, 3),),
 }
+"""For how many seconds: one of these ranges."""
 
 
 class Fault(NamedTuple):
     """The `number`-th of a run.
 
     gap_s: from the end of the one before. which: from 0 to 1, whom it hits, of as many as there are then. point: where
-    a worker is frozen; None: wherever it is.
+    a worker is frozen; None: wherever it is. is_awaited: whether nothing else is done before records flow again.
     """
 
     number: int
@@ -69,6 +89,7 @@ class Fault(NamedTuple):
     lasts_s: float
     which: float
     point: Point | None
+    is_awaited: bool
 
     def of(self, those: Sequence[int]) -> int:
         """Whom of those that there are."""
@@ -89,9 +110,10 @@ def faults(seed: int, kinds: Sequence[Kind] = tuple(Kind)) -> Iterator[Fault]:
             number=number,
             kind=kind,
             gap_s=round(rng.uniform(*_GAP_S), _HUNDREDTHS),
-            lasts_s=round(rng.uniform(*LASTS_S[kind]), _HUNDREDTHS),
+            lasts_s=round(rng.uniform(*rng.choice(LASTS_S[kind])), _HUNDREDTHS),
             which=rng.random(),
             point=next(at_points) if kind in FREEZING else None,
+            is_awaited=rng.random() < _AWAITED,
         )
 
 

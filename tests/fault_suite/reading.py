@@ -21,6 +21,7 @@ from tests.fault_suite.rest import AtRest, Ends
 from tests.fault_suite.standstill import Standstills
 from tests.fault_suite.trail import Trail
 from tests.support import verifier
+from tests.support.kafka_clients import QUIET
 
 _BATCH = 5_000
 _POLL_S = 0.2
@@ -186,6 +187,7 @@ def _consumer(bootstrap_servers: str) -> Consumer:
     return Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
+            **QUIET,
             "group.id": "fault-suite-reader",
             "enable.auto.commit": False,
             "auto.offset.reset": "error",

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
@@ -31,6 +32,7 @@ from tests.support.waiting import wait_for
 
 _RECORDS_PER_S = 2_000
 _FIRST_WITHIN_S = 60.0
+_FLOWS_WITHIN_S = 90.0
 _REST_WITHIN_S = 180.0
 _NOTHING = Verdict(0, 0, 0, Wrong(), Wrong(), Wrong(), Wrong(), Wrong(), Wrong(), Wrong())
 
@@ -57,20 +59,20 @@ class Run:
         self._seed = seed
         self._folder = folder
         self._began_at = time.monotonic()
-        self._standstills = Standstills(self._began_at)
+        self._standstills = Standstills()
         self._done: Counter[Kind] = Counter()
         self._verdict = _NOTHING
         self._failures: list[str] = []
 
-    def over(self, stage: Stage, *, minutes: float) -> None:
-        """Everything, from the first record to the verdict."""
+    def over(self, stage: Stage, *, minutes: float, at_most: int | None = None) -> None:
+        """Everything, from the first record to the verdict; faults for so many minutes, and not more than so many."""
         feeder = Feeder(stage.pipeline, records_per_s=_RECORDS_PER_S, remembers=False)
         follower = Follower(stage.pipeline.bootstrap_servers, stage.pipeline.sink, self._standstills)
         follower.start()
         feeder.start()
         try:
             wait_for(lambda: follower.trail.count, _FIRST_WITHIN_S, "the first output")
-            self._do_faults(stage, until=time.monotonic() + 60 * minutes)
+            self._do_faults(stage, until=time.monotonic() + 60 * minutes, at_most=at_most)
         finally:
             stage.settle()
             feeder.stop()
@@ -124,23 +126,39 @@ class Run:
             },
         )
 
-    def _do_faults(self, stage: Stage, *, until: float) -> None:
+    def _do_faults(self, stage: Stage, *, until: float, at_most: int | None) -> None:
         log = FaultLog(self._folder / "faults.jsonl")
         # Waited for and never set: a wait that is the run's own time, not that of something to happen.
         wait = threading.Event().wait
-        for fault in faults(self._seed, stage.kinds):
+        self._expect_outputs(stage)
+        for fault in islice(faults(self._seed, stage.kinds), at_most):
             wait(fault.gap_s)
             if time.monotonic() >= until:
                 return
             self._standstills.begun(fault.kind, time.monotonic())
             with log.doing(fault) as did:
                 stage.do(fault, did, wait=wait)
+                self._expect_outputs(stage)
+                if fault.is_awaited:
+                    self._wait_until_it_flows()
             self._done[fault.kind] += 1
 
+    def _expect_outputs(self, stage: Stage) -> None:
+        for partition in range(stage.pipeline.partitions):
+            self._standstills.expected(partition, time.monotonic())
 
-def finish(entry: Entry, folder: Path) -> None:
-    """A run that failed leaves its folder, with what is wrong; one that went well leaves nothing."""
-    if entry.is_exact:
-        shutil.rmtree(folder)
-    else:
+    def _wait_until_it_flows(self) -> None:
+        now = time.monotonic()
+        wait_for(
+            lambda: not self._standstills.silent_since(now),
+            _FLOWS_WITHIN_S,
+            lambda: f"outputs of every partition; silent are {self._standstills.silent_since(now)}",
+        )
+
+
+def finish(entry: Entry, folder: Path, *, keeps: bool = False) -> None:
+    """A run that failed leaves its folder, with what is wrong; one that went well leaves nothing, unless it `keeps`."""
+    if not entry.is_exact:
         (folder / "failure.txt").write_text(f"{entry.failure}\n", encoding="utf-8")
+    elif not keeps:
+        shutil.rmtree(folder)

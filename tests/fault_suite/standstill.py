@@ -18,11 +18,11 @@ class _Begun(NamedTuple):
 class Standstills:
     """Hears of faults and of outputs as they come, in the time of one clock; keeps the longest gap by kind.
 
-    A gap belongs to the first fault that began in it, else to the last one before it: what recovers late is its fault.
+    A gap belongs to the fault that began in it, else to the last one before it: what recovers late is its fault. One in
+    which several began is nobody's alone, and counts for all of them together only.
     """
 
-    def __init__(self, began_at: float) -> None:
-        self._began_at = began_at
+    def __init__(self) -> None:
         self._faults: list[_Begun] = []
         self._last: dict[int, float] = {}
         self.longest_s = 0.0
@@ -31,9 +31,17 @@ class Standstills:
     def begun(self, kind: Kind, at: float) -> None:
         self._faults.append(_Begun(kind, at))
 
+    def expected(self, partition: int, at: float) -> None:
+        """From now on something of this source partition should come out."""
+        self._last.setdefault(partition, at)
+
+    def silent_since(self, at: float) -> list[int]:
+        """The partitions of which nothing has come out after this moment."""
+        return sorted(partition for partition, last in tuple(self._last.items()) if last <= at)
+
     def output(self, partition: int, at: float) -> None:
         """Something of this source partition has come out."""
-        since = self._last.get(partition, self._began_at)
+        since = self._last.get(partition, at)
         self._last[partition] = at
         gap_s = at - since
         if gap_s < _SHORTEST_S:
@@ -51,5 +59,5 @@ class Standstills:
     def _whose(self, since: float, at: float) -> Kind | None:
         within = [fault for fault in self._faults if since < fault.at <= at]
         before = [fault for fault in self._faults if fault.at <= since]
-        found = within[:1] or before[-1:]
-        return found[0].kind if found else None
+        found = within or before[-1:]
+        return found[0].kind if len(found) == 1 else None

@@ -104,3 +104,17 @@ def test_a_start_that_fails_is_told_when_it_is_drained(workers: Workers, monkeyp
     wait_for(lambda: not workers.is_tending, _WITHIN_S, "the end of the tending")
     with pytest.raises(OSError, match="no room"):
         workers.drain()
+
+
+def test_a_task_that_is_retired_drains_and_is_the_first_to_be_added_again(workers: Workers, launched: Launched) -> None:
+    assert workers.add() == 2
+    workers.retire(1)
+    wait_for(lambda: not launched.sleepers[1].is_running, _WITHIN_S, "the end of the one that was retired")
+    assert workers.tasks == [0, 2]
+    # Somebody else's end is seen; the one that was retired has been passed by then.
+    os.kill(workers.current(2).pid, signal.SIGKILL)
+    wait_for(lambda: (2, 1) in launched.attempts, _WITHIN_S, lambda: f"another start; {launched.attempts}")
+    assert (1, 1) not in launched.attempts
+    assert workers.add() == 1
+    assert workers.name(1).startswith("task 1, attempt 1, pid ")
+    assert workers.tasks == [0, 1, 2]

@@ -29,11 +29,12 @@ Launch = Callable[[int, int], Worker]
 
 
 class Workers:
-    """One living attempt of each task, and those that were replaced while they were frozen."""
+    """One living attempt of each task, those that were replaced while they lived, and those that need not come back."""
 
     def __init__(self, tasks: int, launch: Launch) -> None:
         self._launch = launch
         self._attempts: list[list[Worker]] = [[] for _ in range(tasks)]
+        self._retired: set[int] = set()
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._failed: BaseException | None = None
@@ -45,8 +46,10 @@ class Workers:
         self._thread.start()
 
     @property
-    def tasks(self) -> range:
-        return range(len(self._attempts))
+    def tasks(self) -> list[int]:
+        """Those that are to run now."""
+        with self._lock:
+            return [task for task in range(len(self._attempts)) if task not in self._retired]
 
     @property
     def is_tending(self) -> bool:
@@ -62,15 +65,39 @@ class Workers:
         with self._lock:
             self._start(task)
 
+    def add(self) -> int:
+        """One more task: the first that was retired, else a new one. Says which."""
+        with self._lock:
+            task = min(self._retired, default=len(self._attempts))
+            if task in self._retired:
+                self._retired.remove(task)
+            else:
+                self._attempts.append([])
+            self._start(task)
+            return task
+
+    def retire(self, task: int) -> None:
+        """Its attempt drains, and no other one is started."""
+        with self._lock:
+            self._retired.add(task)
+            attempt = self._attempts[task][-1]
+            if attempt.is_running:
+                os.kill(attempt.pid, signal.SIGTERM)
+
     def task_of(self, pid: int) -> int:
         """Whose attempt this process is, or was."""
         with self._lock:
             return next(task for task, attempts in enumerate(self._attempts) for one in attempts if one.pid == pid)
 
     def name(self, task: int) -> str:
+        return self.name_of(self.current(task).pid)
+
+    def name_of(self, pid: int) -> str:
+        """Of an attempt by its process."""
+        task = self.task_of(pid)
         with self._lock:
-            attempts = self._attempts[task]
-            return f"task {task}, attempt {len(attempts) - 1}, pid {attempts[-1].pid}"
+            (attempt,) = (number for number, one in enumerate(self._attempts[task]) if one.pid == pid)
+        return f"task {task}, attempt {attempt}, pid {pid}"
 
     def drain(self) -> None:
         """Nobody is started again; every worker drains. Raises what went wrong, in the tending too."""
@@ -100,7 +127,7 @@ class Workers:
             while not self._stopping.wait(_LOOK_S):
                 with self._lock:
                     for task, attempts in enumerate(self._attempts):
-                        if not attempts[-1].is_running:
+                        if task not in self._retired and not attempts[-1].is_running:
                             self._start(task)
         except BaseException as error:  # noqa: BLE001 - handed to the thread that drains
             self._failed = error

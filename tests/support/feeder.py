@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import defaultdict
 
 from confluent_kafka import Producer
 
+from tests.support.kafka_clients import QUIET
 from tests.support.pipelines import PADDING, TestPipeline
 from tests.support.verifier import make_id
 
+_ANSWER_S = 60.0
+
 
 class Feeder:
-    """`records_per_s` over all partitions; what it wrote is added to the pipeline's `fed` in batches.
+    """`records_per_s` over all partitions, those that are added meanwhile too; what it wrote is added to the pipeline's
+    `fed` in batches.
 
     remembers: False keeps no ids, for runs that are too long for that.
     """
@@ -22,8 +27,8 @@ class Feeder:
         self._remembers = remembers
         self._failed: BaseException | None = None
         self._interval_s = 0.05
-        self._each = max(1, round(records_per_s * self._interval_s / pipeline.partitions))
-        self._next = 0
+        self._records = records_per_s * self._interval_s
+        self._next: defaultdict[int, int] = defaultdict(int)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="feeder", daemon=True)
 
@@ -33,7 +38,7 @@ class Feeder:
     def stop(self) -> None:
         """Stop after the batch that is being written. Raises what has stopped it before."""
         self._stopping.set()
-        self._thread.join(30)
+        self._thread.join(_ANSWER_S + 1)
         assert not self._thread.is_alive(), "the feeder did not stop: does the broker answer?"
         if self._failed is not None:
             raise self._failed
@@ -52,6 +57,7 @@ class Feeder:
         producer = Producer(
             {
                 "bootstrap.servers": self._pipeline.bootstrap_servers,
+                **QUIET,
                 "linger.ms": 1,
                 # A batch that is sent again is written once, also when its first broker died or hangs.
                 "enable.idempotence": True,
@@ -60,14 +66,20 @@ class Feeder:
             }
         )
         due = time.monotonic()
+        known = self._pipeline.partitions
         while not self._stopping.is_set():
             ids: list[str] = []
-            for partition in range(self._pipeline.partitions):
-                for sequence in range(self._next, self._next + self._each):
-                    ids.append(make_id(partition, sequence))
+            partitions = self._pipeline.partitions
+            if partitions != known:
+                producer.list_topics(self._pipeline.source, timeout=_ANSWER_S)
+                known = partitions
+            each = max(1, round(self._records / partitions))
+            for partition in range(partitions):
+                for _ in range(each):
+                    ids.append(make_id(partition, self._next[partition]))
+                    self._next[partition] += 1
                     producer.produce(self._pipeline.source, ids[-1].encode() + PADDING, partition=partition)
-            self._next += self._each
-            assert producer.flush(30) == 0
+            assert producer.flush(_ANSWER_S) == 0
             if self._remembers:
                 self._pipeline.fed.extend(ids)
             due += self._interval_s

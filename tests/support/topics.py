@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from typing import cast
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewPartitions  # pyright: ignore[reportPrivateImportUsage]
 from confluent_kafka.cimpl import NewTopic
 
 from tests.support.waiting import wait_for
@@ -38,6 +38,20 @@ def create_topic(
         return len(found) == partitions and all(partition.leader >= 0 for partition in found.values())
 
     wait_for(has_leaders, _TIMEOUT_S, f"a leader for each of the {partitions} partitions of {name}")
+
+
+def add_partition(bootstrap_servers: str, name: str) -> int:
+    """One more, with a leader; says how many there are."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    wanted = len(admin.list_topics(name, timeout=_TIMEOUT_S).topics[name].partitions) + 1
+    admin.create_partitions([NewPartitions(name, wanted)])[name].result(_TIMEOUT_S)  # pyright: ignore[reportUnknownMemberType]
+
+    def has_leaders() -> bool:
+        found = admin.list_topics(name, timeout=_TIMEOUT_S).topics[name].partitions
+        return len(found) == wanted and all(partition.leader >= 0 for partition in found.values())
+
+    wait_for(has_leaders, _TIMEOUT_S, f"a leader for each of the {wanted} partitions of {name}")
+    return wanted
 
 
 def delete_topics(bootstrap_servers: str, names: list[str]) -> None:

@@ -1,0 +1,187 @@
+"""A stage for faults: brokers behind proxies, and the tasks of a pipeline as processes that come back."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
+from tests.fault_suite.freeze_points import FreezePoints, Point
+from tests.fault_suite.plan import FREEZING, OF_TRANSACTIONS, Fault, Kind
+from tests.fault_suite.proxied_cluster import Did, ProxiedCluster, Wait
+from tests.fault_suite.reading import Facts
+from tests.fault_suite.workers import Workers
+from tests.support.pipelines import TestPipeline
+from tests.support.tasks import TaskProcess
+from tests.support.topics import add_partition
+
+_FEWEST, _MOST = 2, 3
+_PARTITIONS = 4
+"""One more than tasks: whoever joins takes one from somebody."""
+_WITHIN_S = 90.0
+_OF_WHO_STAYS = (Point.IN_REVOKE, Point.BETWEEN_REVOKE_AND_ASSIGN)
+_KINDS = (
+    Kind.WORKER_KILLED,
+    Kind.WORKER_TERMINATED,
+    *FREEZING,
+    Kind.WORKER_DOUBLED,
+    Kind.INSTANCES_SCALED,
+    Kind.PARTITION_ADDED,
+)
+
+
+class TaskStage:
+    """A context manager: everything runs when it is entered, nothing when it is left. Which group protocol it has
+    depends on the seed, unless it is named."""
+
+    def __init__(
+        self,
+        seed: int,
+        folder: Path,
+        *,
+        brokers: int,
+        guarantee: ProcessingGuarantee = ProcessingGuarantee.EXACTLY_ONCE_V2,
+        protocol: GroupProtocol | None = None,
+        partitions: int = _PARTITIONS,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._protocol = protocol or random.Random(f"{seed}/protocol").choice(list(GroupProtocol))
+        self._guarantee = guarantee
+        self._folder = folder
+        self._partitions = partitions
+        self._environment = environment or {}
+        self._stack = ExitStack()
+        self.cluster = ProxiedCluster(brokers, folder)
+        self.name = f"{brokers} broker{'s' if brokers > 1 else ''}, task processes, {self._protocol} group"
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            stack.enter_context(self.cluster)
+            self.pipeline = TestPipeline.create(
+                self.cluster.bootstrap_servers,
+                partitions=self._partitions,
+                group_protocol=self._protocol,
+                processing_guarantee=self._guarantee,
+            )
+            self.cluster.group = self.pipeline.definition.group_id
+            self._points = FreezePoints(self._folder / "freeze")
+            self.workers = Workers(_FEWEST, self._launch)
+            stack.callback(self.workers.close)
+            stack.callback(self._points.thaw_all)
+            self.workers.start()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """What needs no transaction can be done to at_least_once too: the negative control of a run."""
+        kinds = (*_KINDS, *self.cluster.kinds)
+        if self._guarantee is ProcessingGuarantee.EXACTLY_ONCE_V2:
+            return kinds
+        return tuple(kind for kind in kinds if kind not in (*FREEZING, *OF_TRANSACTIONS))
+
+    @property
+    def facts(self) -> Facts:
+        definition = self.pipeline.definition
+        return Facts(
+            self.cluster.bootstrap_servers,
+            source=self.pipeline.source,
+            sink=definition.sink_topic,
+            group=definition.group_id,
+        )
+
+    def settle(self) -> None:
+        """End whatever a fault may have left, so that the pipeline can come to rest."""
+        self._points.thaw_all()
+        self.cluster.settle()
+
+    def drain(self) -> None:
+        """Every worker commits and leaves."""
+        self.workers.drain()
+
+    def do(self, fault: Fault, did: Did, *, wait: Wait) -> None:
+        """Do it, wait for as long as it lasts, and end it. `did` is told whom it has hit, once it has.
+
+        Raises AssertionError where it could not be done.
+        """
+        match fault.kind:
+            case Kind.WORKER_KILLED | Kind.WORKER_TERMINATED:
+                task = fault.of(self.workers.tasks)
+                name = self.workers.name(task)
+                how = signal.SIGKILL if fault.kind is Kind.WORKER_KILLED else signal.SIGTERM
+                os.kill(self.workers.current(task).pid, how)
+                did(f"{name}: {how.name}")
+            case Kind.WORKER_FROZEN | Kind.WORKER_REPLACED:
+                self._freeze(fault, did, wait)
+            case Kind.WORKER_DOUBLED:
+                task = fault.of(self.workers.tasks)
+                did(f"{self.workers.name(task)}: goes on")
+                self.workers.replace(task)
+                did(f"{self.workers.name(task)}: beside it")
+            case Kind.INSTANCES_SCALED:
+                if len(self.workers.tasks) < _MOST:
+                    did(f"{self.workers.name(self.workers.add())}: one more")
+                else:
+                    task = fault.of(self.workers.tasks)
+                    did(f"{self.workers.name(task)}: one less")
+                    self.workers.retire(task)
+            case Kind.PARTITION_ADDED:
+                self.pipeline.partitions = add_partition(self.cluster.bootstrap_servers, self.pipeline.source)
+                did(f"{self.pipeline.partitions} partitions")
+            case _:
+                self.cluster.do(fault, did, wait=wait)
+
+    def _launch(self, task: int, attempt: int) -> TaskProcess:
+        specification = self.pipeline.specification(task=task, attempt=attempt)
+        settings = {
+            "bootstrap.servers": self.cluster.proxied,
+            # How long a new partition stays unseen in a classic group: 5 minutes by default.
+            "topic.metadata.refresh.interval.ms": "2000",
+        }
+        return TaskProcess(
+            msgspec.structs.replace(specification, client_config={**specification.client_config, **settings}),
+            self._folder / "workers" / f"task-{task}-attempt-{attempt}",
+            environment=self._points.environment_of({**os.environ, **self._environment}),
+        )
+
+    def _freeze(self, fault: Fault, did: Did, wait: Wait) -> None:
+        joined: int | None = None
+        if fault.point is None:
+            task = fault.of(self.workers.tasks)
+            name, worker = self.workers.name(task), self.workers.current(task)
+            worker.freeze()
+            pid = worker.pid
+            did(f"{name}: frozen")
+        else:
+            self._points.ask(fault.point)
+            if fault.point in _OF_WHO_STAYS:
+                joined = self.workers.add()
+                did(f"{self.workers.name(joined)}: joins")
+            elif fault.point is Point.BETWEEN_INIT_AND_FIRST_FETCH:
+                task = fault.of(self.workers.tasks)
+                did(f"{self.workers.name(task)}: SIGTERM")
+                os.kill(self.workers.current(task).pid, signal.SIGTERM)
+            pid = self._points.wait_until_frozen(fault.point, _WITHIN_S)
+            did(f"{self.workers.name_of(pid)}: frozen {fault.point}")
+        if fault.kind is Kind.WORKER_REPLACED:
+            frozen = self.workers.task_of(pid)
+            self.workers.replace(frozen)
+            did(f"replaced by {self.workers.name(frozen)}")
+        wait(fault.lasts_s)
+        self._points.thaw(pid)
+        if joined is not None:
+            did(f"{self.workers.name(joined)}: leaves")
+            self.workers.retire(joined)
