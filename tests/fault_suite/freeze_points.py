@@ -1,8 +1,7 @@
 """Named places of the loop at which a real worker stops itself, with all of its threads, because a test asks for it.
 
-The product knows nothing of them: they are put around the methods of the loop from outside, in processes that are
-started with `environment_of` (a folder with a `sitecustomize` in front of their path), as Spark's Python workers are
-when the cluster has that environment. No module, no hook and no variable of the product has to be there for a test.
+The product knows nothing of them: they are put around the methods of the loop from outside (see seams), in processes
+that are started with `environment_of`, as Spark's Python workers are when the cluster has that environment.
 
 A test asks by a file in a folder; the first worker to arrive takes it, by renaming it, and stops: SIGSTOP, as a virtual
 machine or a cgroup does it to the whole process. A sleep would not do, since the client's own threads would go on
@@ -11,29 +10,22 @@ sending heartbeats. Whoever asks sees the renamed file and the state of the proc
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import signal
-import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from enum import StrEnum
-from functools import wraps
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType
-from typing import Any, NamedTuple
 
 import psutil
 
+from tests.fault_suite.seams import Make, Seam, around
 from tests.support.waiting import wait_for
 
 FOLDER_VARIABLE = "FENCELINE_TEST_FREEZE_DIR"
 _AT_START = Path(__file__).parent / "at_start"
 _ROOT = Path(__file__).parents[2]
-_LAST_IMPORTED = "workers.transactional.task"
 _FROZEN = "frozen"
 
 
@@ -51,15 +43,6 @@ class Point(StrEnum):
 
 
 Reach = Callable[[Point], None]
-Method = Callable[..., Any]
-
-
-class Seam(NamedTuple):
-    """A method of the loop, and what a worker calls in its place."""
-
-    owner: type
-    name: str
-    method: Method
 
 
 class _Worker:
@@ -98,24 +81,6 @@ def seams(reach: Reach) -> list[Seam]:
     from workers.transactional.producing.transactional_producer import TransactionalProducer
 
     worker = _Worker(reach)
-
-    def nothing() -> None:
-        """On this side of the call."""
-
-    def around(
-        owner: type, name: str, *, before: Callable[[], None] = nothing, after: Callable[[], None] = nothing
-    ) -> Seam:
-        original: Method = getattr(owner, name)
-
-        @wraps(original)
-        def method(*arguments: Any, **named: Any) -> Any:
-            before()
-            result = original(*arguments, **named)
-            after()
-            return result
-
-        return Seam(owner, name, method)
-
     return [
         around(TransactionalProducer, "init", after=worker.initialised),
         around(Membership, "consume", before=worker.fetches),
@@ -145,35 +110,10 @@ def stop_if_asked(folder: Path, point: Point) -> None:
             return
 
 
-class _AfterImport(MetaPathFinder):
-    """Puts the seams in once the loop has been imported, from wherever Spark has put it."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if fullname != _LAST_IMPORTED:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
-
-            def exec_module(module: ModuleType) -> None:
-                execute(module)
-                for seam in seams(lambda point: stop_if_asked(self._folder, point)):
-                    setattr(seam.owner, seam.name, seam.method)
-
-            setattr(spec.loader, "exec_module", exec_module)  # noqa: B010 - a loader's method is no field to assign to
-        return spec
-
-
-def install_from(environment: Mapping[str, str]) -> None:
-    """For `sitecustomize`: does nothing where no folder is named."""
-    if folder := environment.get(FOLDER_VARIABLE):
-        sys.meta_path.insert(0, _AfterImport(Path(folder)))
+def makers(environment: Mapping[str, str]) -> list[Make]:
+    """Nothing, where no folder is named."""
+    folder = environment.get(FOLDER_VARIABLE)
+    return [] if folder is None else [lambda: seams(lambda point: stop_if_asked(Path(folder), point))]
 
 
 class FreezePoints:

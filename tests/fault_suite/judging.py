@@ -93,7 +93,8 @@ class _Counted:
 class Verdict:
     """lost, duplicated, torn, out_of_order: as README and the ledger have it.
 
-    expected, found: ids in the source, records in the sink. transactions: committed ones of the group.
+    expected, found: ids in the source, records in the sink. transactions: committed ones of the group. aborted: those
+    that had sent its offsets already.
     unexpected: outputs that are no id of the source. uncommitted: shown under read_committed by transactions that were
     not committed. went_back: commits of an offset before one that was committed already.
     """
@@ -101,6 +102,7 @@ class Verdict:
     expected: int
     found: int
     transactions: int
+    aborted: int
     lost: Wrong
     duplicated: Wrong
     torn: Wrong
@@ -183,13 +185,14 @@ class Judge:
         if segment is not None:
             known.segments[identity.sequence] = self._number(segment)
 
-    def verdict(self, consumed: Sequence[Consumed]) -> Verdict:
-        """consumed: the group's committed transactions, in the order of their markers."""
+    def verdict(self, consumed: Sequence[Consumed], *, aborted: int = 0) -> Verdict:
+        """consumed: the group's committed transactions, in the order of their markers. aborted: how many others."""
         torn, went_back = self._torn(consumed)
         return Verdict(
             expected=sum(len(known.times) for known in self._partitions.values()),
             found=self._found,
             transactions=len(consumed),
+            aborted=aborted,
             lost=self._ids_seen(lambda times: times == 0),
             duplicated=self._ids_seen(lambda times: times > 1),
             torn=torn,

@@ -92,7 +92,8 @@ class Facts:
             },
             untransacted=[one for journal in journals.values() for one in journal.untransacted],
         )
-        return judge.verdict(consumed), at_rest.contradictions()
+        aborted = sum(journal.aborted for journal in journals.values())
+        return judge.verdict(consumed, aborted=aborted), at_rest.contradictions()
 
     def _ends(self, topic: str) -> Ends:
         return Ends(

@@ -34,7 +34,7 @@ _RECORDS_PER_S = 2_000
 _FIRST_WITHIN_S = 60.0
 _FLOWS_WITHIN_S = 90.0
 _REST_WITHIN_S = 180.0
-_NOTHING = Verdict(0, 0, 0, Wrong(), Wrong(), Wrong(), Wrong(), Wrong(), Wrong(), Wrong())
+_NOTHING = Verdict(0, 0, 0, 0, Wrong(), Wrong(), Wrong(), Wrong(), Wrong(), Wrong(), Wrong())
 
 
 class Stage(Protocol):

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import msgspec
 
@@ -50,14 +50,17 @@ class TaskStage:
         brokers: int,
         guarantee: ProcessingGuarantee = ProcessingGuarantee.EXACTLY_ONCE_V2,
         protocol: GroupProtocol | None = None,
-        partitions: int = _PARTITIONS,
         environment: Mapping[str, str] | None = None,
+        client_config: Mapping[str, str] | None = None,
+        **pipeline: Any,
     ) -> None:
+        """environment, client_config: of the workers besides. pipeline: arguments of TestPipeline.create."""
         self._protocol = protocol or random.Random(f"{seed}/protocol").choice(list(GroupProtocol))
         self._guarantee = guarantee
         self._folder = folder
-        self._partitions = partitions
+        self._settings: dict[str, Any] = {"partitions": _PARTITIONS, **pipeline}
         self._environment = environment or {}
+        self._client_config = client_config or {}
         self._stack = ExitStack()
         self.cluster = ProxiedCluster(brokers, folder)
         self.name = f"{brokers} broker{'s' if brokers > 1 else ''}, task processes, {self._protocol} group"
@@ -67,9 +70,9 @@ class TaskStage:
             stack.enter_context(self.cluster)
             self.pipeline = TestPipeline.create(
                 self.cluster.bootstrap_servers,
-                partitions=self._partitions,
                 group_protocol=self._protocol,
                 processing_guarantee=self._guarantee,
+                **self._settings,
             )
             self.cluster.group = self.pipeline.definition.group_id
             self._points = FreezePoints(self._folder / "freeze")
@@ -150,6 +153,7 @@ class TaskStage:
             "bootstrap.servers": self.cluster.proxied,
             # How long a new partition stays unseen in a classic group: 5 minutes by default.
             "topic.metadata.refresh.interval.ms": "2000",
+            **self._client_config,
         }
         return TaskProcess(
             msgspec.structs.replace(specification, client_config={**specification.client_config, **settings}),

@@ -43,7 +43,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Calls of the client and points, as they come."""
     steps: list[str] = []
     for seam in seams(lambda point: steps.append(point.name)):
-        monkeypatch.setattr(seam.owner, seam.name, seam.method)
+        monkeypatch.setattr(seam.owner, seam.name, seam.value)
     return steps
 
 

@@ -35,13 +35,19 @@ class TestPipeline:
 
     @classmethod
     def create(
-        cls, bootstrap_servers: str, *, partitions: int = 2, sink_config: dict[str, str] | None = None, **settings: Any
+        cls,
+        bootstrap_servers: str,
+        *,
+        partitions: int = 2,
+        sink_partitions: int | None = None,
+        sink_config: dict[str, str] | None = None,
+        **settings: Any,
     ) -> TestPipeline:
-        """Fresh topics and a definition; `settings` are fields of PipelineDefinition."""
+        """Fresh topics, alike unless said otherwise, and a definition; `settings` are fields of PipelineDefinition."""
         name = unique_name("p")
         source, sink = f"{name}.in", f"{name}.out"
         create_topic(bootstrap_servers, source, partitions=partitions)
-        create_topic(bootstrap_servers, sink, partitions=partitions, config=sink_config)
+        create_topic(bootstrap_servers, sink, partitions=sink_partitions or partitions, config=sink_config)
         chosen: dict[str, Any] = {
             "cluster": "test",
             "source_topics": (source,),

@@ -1,7 +1,8 @@
-"""Python imports this at its start, in processes that have this folder in PYTHONPATH (see freeze_points)."""
+"""Python imports this at its start, in processes that have this folder in PYTHONPATH (see seams)."""
 
 import os
 
-from tests.fault_suite.freeze_points import install_from
+from tests.fault_suite import copier, freeze_points
+from tests.fault_suite.seams import install
 
-install_from(os.environ)
+install([*freeze_points.makers(os.environ), *copier.makers(os.environ)])

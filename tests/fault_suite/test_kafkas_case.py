@@ -1,0 +1,137 @@
+"""The case of Kafka's own transactions_test.py: records are copied in transactions, a third of which are aborted by
+chance, while copiers or brokers go down, hard or clean; then compare the sets, and the order.
+
+Unlike there, copiers share a group: who is away has its partitions taken over. And beside the sets it is asked whether
+each transaction is whole.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import pytest
+
+from app.domain.pipelines.pipeline import GroupProtocol
+from tests.fault_suite.copier import Copier
+from tests.fault_suite.proxy import Conditions
+from tests.fault_suite.reading import Follower
+from tests.fault_suite.standstill import Standstills
+from tests.fault_suite.task_stage import TaskStage
+from tests.fault_suite.trail import Trail
+from tests.support.waiting import wait_for
+
+pytestmark = [pytest.mark.slow]
+
+RECORDS = 100_000
+A_TRANSACTION = 750
+ABORTED = 1 / 3
+ROUNDS = 3
+PROGRESS = 0.2
+WITHIN_S = 120.0
+# Else the whole of it would be copied before the first one is killed.
+SLOW = Conditions(bytes_per_s=1_000_000)
+# What is read ahead is read again after an abort, over a slow network.
+SMALL_FETCHES = {"fetch.message.max.bytes": "200000"}
+
+Bounce = Callable[[TaskStage], None]
+
+
+def killed_copiers(stage: TaskStage) -> None:
+    bounce_copiers(stage, signal.SIGKILL)
+
+
+def drained_copiers(stage: TaskStage) -> None:
+    bounce_copiers(stage, signal.SIGTERM)
+
+
+def killed_brokers(stage: TaskStage) -> None:
+    for broker in stage.cluster.kafka.brokers:
+        wait_for_progress(stage)
+        broker.kill()
+        broker.start()
+        stage.cluster.wait_until_in_sync()
+
+
+def restarted_brokers(stage: TaskStage) -> None:
+    for broker in stage.cluster.kafka.brokers:
+        wait_for_progress(stage)
+        broker.restart()
+        stage.cluster.wait_until_in_sync()
+
+
+def bounce_copiers(stage: TaskStage, how: signal.Signals) -> None:
+    for _ in range(ROUNDS):
+        for task in stage.workers.tasks:
+            wait_for_progress(stage)
+            attempt = stage.workers.current(task).pid
+            os.kill(attempt, how)
+            wait_for(
+                lambda task=task, attempt=attempt: stage.workers.current(task).pid != attempt,
+                WITHIN_S,
+                f"another attempt of task {task}",
+            )
+
+
+def wait_for_progress(stage: TaskStage) -> None:
+    """A fifth of its share of what is left, of which there are as many shares as copiers."""
+    consumed = sum(stage.facts.consumed().values())
+    wanted = consumed + int((RECORDS - consumed) * PROGRESS / len(stage.workers.tasks))
+    wait_for(
+        lambda: sum(stage.facts.consumed().values()) >= wanted,
+        WITHIN_S,
+        lambda: f"{wanted} records consumed; it is at {stage.facts.consumed()}",
+    )
+
+
+@pytest.fixture
+def stage(
+    tmp_path: Path, seed: int, protocol: GroupProtocol, partitions: int, sink_partitions: int
+) -> Generator[TaskStage]:
+    copier = Copier(records=A_TRANSACTION, aborted=ABORTED, seed=seed)
+    with TaskStage(
+        seed,
+        tmp_path,
+        brokers=3,
+        protocol=protocol,
+        environment=copier.environment(),
+        client_config=SMALL_FETCHES,
+        partitions=partitions,
+        sink_partitions=sink_partitions,
+        # A transaction is full long before.
+        commit_interval_ms=5_000,
+    ) as stage:
+        yield stage
+
+
+@pytest.mark.always
+@pytest.mark.faults(keep=1)
+@pytest.mark.parametrize("protocol", list(GroupProtocol))
+@pytest.mark.parametrize("bounce", [killed_copiers, drained_copiers, killed_brokers, restarted_brokers])
+@pytest.mark.parametrize(("partitions", "sink_partitions"), [(2, 3), (1, 1)], ids=["spread", "ordered"])
+def test_every_record_is_copied_once_whoever_goes_down(
+    stage: TaskStage, tmp_path: Path, bounce: Bounce, partitions: int
+) -> None:
+    for proxy in stage.cluster.proxies:
+        proxy.impose(SLOW)
+    facts = stage.facts
+    follower = Follower(stage.cluster.bootstrap_servers, stage.pipeline.sink, Standstills())
+    follower.start()
+    stage.pipeline.feed(RECORDS // partitions)
+    bounce(stage)
+    assert not facts.is_through(), "the copiers were quicker than those who put them down: make the network slower"
+    wait_for(facts.is_through, WITHIN_S, lambda: f"all of {facts.source_ends()}; consumed are {facts.consumed()}")
+    stage.drain()
+    follower.finish(facts.sink_ends(), deadline_s=WITHIN_S)
+    fresh = Trail()
+    verdict, contradictions = facts.judge(fresh, batches_to=tmp_path / "batches.txt")
+    assert verdict.is_exact, str(verdict)
+    assert not contradictions
+    assert fresh.difference(follower.trail) is None
+    assert verdict.expected == RECORDS
+    ended = verdict.transactions + verdict.aborted
+    # Of about 200 transactions these are more than four standard deviations off.
+    assert 0.2 < verdict.aborted / ended < 0.5, verdict
+    assert RECORDS / verdict.transactions > A_TRANSACTION / 2, verdict
