@@ -19,6 +19,7 @@ from workers.transactional.group.membership import Membership
 from workers.transactional.group.ownership import Ownership
 from workers.transactional.producing.transactional_producer import TransactionalProducer
 from workers.transactional.slices import Patience
+from workers.transactional.telling.offset_recorder import OffsetRecorder
 
 _WITHIN_S = 20.0
 PATIENCE = Patience(1.0, lambda: None)
@@ -59,7 +60,15 @@ def _not_heard(*_arguments: Any, **_named: Any) -> None:
 
 
 def membership_of(client: Any, end_checkpoint: Callable[[], None]) -> Membership:
-    return Membership(client, ownership=Ownership(), confirmed=None, end_checkpoint=end_checkpoint, announce=_not_heard)
+    ownership = Ownership()
+    return Membership(
+        client,
+        ownership=ownership,
+        confirmed=None,
+        end_checkpoint=end_checkpoint,
+        announce=_not_heard,
+        recorder=OffsetRecorder(ownership),
+    )
 
 
 def messages(count: int) -> Any:
@@ -167,7 +176,16 @@ import sys
 from workers.transactional import task
 from workers.transactional.group.membership import Membership
 from workers.transactional.group.ownership import Ownership
-membership = Membership(None, ownership=Ownership(), confirmed=None, end_checkpoint=lambda: None, announce=print)
+from workers.transactional.telling.offset_recorder import OffsetRecorder
+ownership = Ownership()
+membership = Membership(
+    None,
+    ownership=ownership,
+    confirmed=None,
+    end_checkpoint=lambda: None,
+    announce=print,
+    recorder=OffsetRecorder(ownership),
+)
 for _ in sys.stdin:
     membership.on_revoke(None, [])
     print("revoked", flush=True)
