@@ -22,7 +22,9 @@ PACKAGE_FILE = "workers/package.json"
 """Version and digest of the package, read by workers/versions.py on both sides."""
 DRIVER = "workers.spark.driver"
 """Runs one instance of a pipeline."""
-_SCRIPTS = {DRIVER: "fenceline_driver.py"}
+AUDIT = "workers.spark.audit_driver"
+"""Carries out one audit."""
+_SCRIPTS = {DRIVER: "fenceline_driver.py", AUDIT: "fenceline_audit.py"}
 """What spark-submit runs: a script for each module that has a `main`."""
 _SCRIPT = """\
 import sys

@@ -5,8 +5,8 @@ HTTP on the workers' listener, JSON bodies, `Authorization: Bearer <token>`:
   POST /workers/v1/audit/progress   AuditProgress -> AuditAnswer   once a second
   POST /workers/v1/audit/outcome    AuditOutcome  -> {}            repeated until it is heard, within a bound
 
-The driver (workers/spark/audit_driver.py) is started as `… --order FILE --outcome FILE` in the audit's folder; it takes
-the order away once it has read it, and ends at a SIGTERM to the Python driver's pid.
+The driver (workers/spark/audit_driver.py) is started as `… --specification FILE --outcome FILE` in the audit's folder,
+where FILE holds the order; it takes that away once it has read it, and ends at a SIGTERM to the Python driver's pid.
 """
 
 from __future__ import annotations

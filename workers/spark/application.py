@@ -17,6 +17,7 @@ log = logging.getLogger(__name__)
 
 ATTEMPTS_LOOKED_AT = 500
 PartitionFunction = Callable[[int, Iterable[object]], Iterator[bytes]]
+Job = Callable[[SparkContext], list[bytes]]
 
 
 class Slots(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +35,14 @@ def attempt_number() -> int:
     if context is None:
         raise RuntimeError("there is no task context: this function belongs into a Spark task")
     return context.attemptNumber()
+
+
+class ActiveStage(msgspec.Struct, frozen=True, kw_only=True):
+    """Spark's stage that runs now, and how many of its tasks have ended."""
+
+    id: int
+    tasks_done: int
+    tasks: int
 
 
 class Application:
@@ -73,7 +82,15 @@ class Application:
     def run_stage(self, tasks: int, function: PartitionFunction) -> None:
         """Start the stage in a thread of its own, so that the main thread stays free for signals."""
         self._tasks = tasks
-        self._stage = InheritableThread(target=self._collect, args=(tasks, function), name="fenceline-stage")
+
+        def stage(context: SparkContext) -> list[bytes]:
+            return context.parallelize(range(tasks), tasks).mapPartitionsWithIndex(function).collect()
+
+        self.run_job(stage)
+
+    def run_job(self, job: Job) -> None:
+        """Start `job` in a thread of its own; `wait` and `results` are about it, as about a stage."""
+        self._stage = InheritableThread(target=self._collect, args=(job,), name="fenceline-stage")
         self._stage.daemon = True
         self._stage.start()
 
@@ -97,6 +114,18 @@ class Application:
         except (Py4JError, OSError) as error:
             raise SparkGoneError(f"Spark's driver JVM does not answer: {first_line(error)}") from error
 
+    def active_stage(self) -> ActiveStage | None:
+        """The first of those that run; raises SparkGoneError when the JVM does not answer any more."""
+        try:
+            tracker = self._context.statusTracker()
+            for stage_id in sorted(tracker.getActiveStageIds()):
+                stage = tracker.getStageInfo(stage_id)
+                if stage is not None:
+                    return ActiveStage(id=stage_id, tasks_done=stage.numCompletedTasks, tasks=stage.numTasks)
+        except (Py4JError, OSError) as error:
+            raise SparkGoneError(f"Spark's driver JVM does not answer: {first_line(error)}") from error
+        return None
+
     def last_failure(self) -> str:
         """Why the newest failed attempt failed, in Spark's words; empty when Spark does not say."""
         try:
@@ -117,10 +146,9 @@ class Application:
         except (Py4JError, OSError) as error:
             log.warning("stopping Spark's context: %s", error)
 
-    def _collect(self, tasks: int, function: PartitionFunction) -> None:
+    def _collect(self, job: Job) -> None:
         try:
-            stage = self._context.parallelize(range(tasks), tasks).mapPartitionsWithIndex(function)
-            self._results = stage.collect()
+            self._results = job(self._context)
         except BaseException as error:  # noqa: BLE001 - handed to the main thread, which raises it in `results`
             self._error = error
 

@@ -6,14 +6,17 @@ import stat
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
-from app.wire import protocol
+from app.wire import audit, protocol
 from app.wire import specification as wire
+from app.wire.audit import AuditOrder
 from app.wire.specification import InstanceSpecification
 from workers.server_client import ServerAwayError, ServerClient, ServerRefusedError
 
+Handed = TypeVar("Handed")
 SPECIFICATION_PATH = "/workers/v1/specification"
 
 
@@ -24,6 +27,11 @@ class NoSpecificationError(Exception):
 def from_file(path: Path) -> InstanceSpecification:
     """Read the file; refuses one that others may read, since the run's token is in it. Raises NoSpecificationError."""
     return decode(_read_private(path), origin=str(path))
+
+
+def audit_from_file(path: Path) -> AuditOrder:
+    """An audit's order, under the same condition."""
+    return _usable(_read_private(path), audit.decode, origin=str(path))
 
 
 def token_from_file(path: Path) -> str:
@@ -62,8 +70,12 @@ def from_server(
 
 def decode(data: bytes, *, origin: str) -> InstanceSpecification:
     """Raises NoSpecificationError, which names both protocol versions if that is what is wrong."""
+    return _usable(data, wire.decode, origin=origin)
+
+
+def _usable(data: bytes, decode: Callable[[bytes], Handed], *, origin: str) -> Handed:
     try:
-        return wire.decode(data)
+        return decode(data)
     except (protocol.UnsupportedProtocolError, msgspec.MsgspecError) as error:
         raise NoSpecificationError(f"the specification from {origin} is not usable: {error}") from error
 

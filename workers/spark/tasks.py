@@ -242,7 +242,7 @@ def _task_specification(specification: InstanceSpecification, *, task: int, atte
         attempt=attempt,
         definition=specification.definition,
         client_config=secret_reference.resolve(
-            specification.client_config, environment=os.environ, read_file=_read_secret
+            specification.client_config, environment=os.environ, read_file=read_secret
         ),
         transactional_id=specification.tasks[task].transactional_id,
         transform_source=specification.transform_source,
@@ -250,7 +250,7 @@ def _task_specification(specification: InstanceSpecification, *, task: int, atte
     )
 
 
-def _read_secret(name: str) -> str:
+def read_secret(name: str) -> str:
     """A file of the folder of secrets on the executor's host, which its administrator names in the environment."""
     folder = os.environ.get(SECRETS_FOLDER_VARIABLE)
     if not folder:

@@ -42,8 +42,9 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
 class AuditCounts(msgspec.Struct, frozen=True, kw_only=True):
     """All of the window; what was read only as its padding is not in here.
 
-    inputs: records read. dropped: of these the transform kept none, on purpose. skipped: of these the transform failed,
-    and the pipeline's policy is to leave them out; dead_lettered: it is to put them aside; stopping: it is to stop.
+    inputs: records that the pipeline has processed. pending: those that it has not committed yet: nothing is expected
+    of them. dropped: inputs of which the transform kept nothing, on purpose. skipped: inputs that the transform failed
+    for, where the pipeline's policy is to leave them out; dead_lettered: it is to put them aside; stopping: to stop.
     undelivered: outputs that are expected in a sink and lie among the dead letters: the brokers refused them.
     expected: outputs that there must be. elsewhere: outputs that belong to a topic that was not read.
     outputs: records found. repeated: ids that the input asks for more than once; for these what happens at the edges of
@@ -52,6 +53,7 @@ class AuditCounts(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     inputs: int = 0
+    pending: int = 0
     dropped: int = 0
     skipped: int = 0
     dead_lettered: int = 0
@@ -193,6 +195,7 @@ def verdict(result: AuditResult) -> Verdict:
     counts = result.counts
     if counts.lost.ids or counts.duplicated.ids or counts.unexpected.ids:
         return Verdict.BROKEN
-    if result.gaps or counts.unreadable_input or counts.unreadable_output or counts.elsewhere:
+    unclear = counts.unreadable_input + counts.unreadable_output + counts.elsewhere + counts.stopping
+    if result.gaps or unclear:
         return Verdict.NOT_SHOWN
     return Verdict.CLEAN if counts.inputs or counts.outputs else Verdict.EMPTY

@@ -1,0 +1,193 @@
+"""From the records of one split to rows for the comparison, and to what is counted without comparing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+from confluent_kafka import Message
+
+from app.domain.audits.result import Example, Finding, Gap, GapReason, Place, Side
+from app.domain.audits.specification import AuditSpecification
+from app.domain.pipelines.pipeline import FailurePolicy
+from workers.audit.expecting import Expectations, Fate
+from workers.audit.ids import Headers, id_of
+from workers.audit.rows import (
+    EXPECTED,
+    FOUND,
+    MOST_OFFSETS,
+    PADDING,
+    WINDOW,
+    Pieces,
+    TooLargeError,
+    base_of,
+    sink_bytes,
+)
+from workers.audit.splits import Split, partition_name
+from workers.transactional.records.failures import HEADER_PREFIX
+
+
+class SplitReport(msgspec.Struct, kw_only=True):
+    """What one split held. All but `records` are of the window alone. fates: how many inputs met each Fate."""
+
+    number: int
+    records: int = 0
+    window_records: int = 0
+    pending: int = 0
+    fates: dict[str, int] = msgspec.field(default_factory=dict[str, int])
+    expected: int = 0
+    elsewhere: int = 0
+    unreadable: int = 0
+    examples: list[Example] = msgspec.field(default_factory=list[Example])
+    gaps: list[Gap] = msgspec.field(default_factory=list[Gap])
+
+
+class Collector:
+    """Collects one split into `pieces`; `report` is true once all batches have been added."""
+
+    def __init__(self, specification: AuditSpecification, split: Split, *, buckets: int) -> None:
+        """Raises what Expectations raises, and TooLargeError."""
+        if split.end > MOST_OFFSETS:
+            raise TooLargeError(f"{partition_name(split.topic, split.partition)} has offsets beyond {MOST_OFFSETS}")
+        self._specification = specification
+        self._split = split
+        self._base = base_of(split.number)
+        self.pieces = Pieces(buckets)
+        self.report = SplitReport(number=split.number)
+
+    def collect(self, batches: Iterable[list[Message]]) -> None:
+        if self._split.side is Side.SINK:
+            self._outputs(batches)
+            return
+        expectations = Expectations(self._specification)
+        if expectations.is_identity:
+            self._unchanged(batches)
+        else:
+            self._transformed(batches, expectations)
+
+    def deleted(self, start: int, end: int) -> None:
+        """These offsets went while they were to be read."""
+        split = self._split
+        self.report.gaps.append(deletion_gap(split.side, split.topic, split.partition, start, end))
+
+    def _outputs(self, batches: Iterable[list[Message]]) -> None:
+        specification, split, report = self._specification, self._split, self.report
+        errors = specification.errors
+        is_letters = errors.policy is FailurePolicy.DEAD_LETTER and split.topic == errors.dead_letter_topic
+        # A dead letter is the input as it was.
+        find = id_of((specification.source_id or specification.id) if is_letters else specification.id)
+        sink = sink_bytes(specification.sink_topics.index(split.topic))
+        add = self.pieces.add
+        for message, word, is_window in self._rows(batches, FOUND):
+            headers: Headers = message.headers()  # pyright: ignore[reportAssignmentType]
+            if is_letters and letter_origin(headers) not in specification.source_topics:
+                # A letter of somebody else's pipeline.
+                continue
+            id_ = find(message.value(), message.key(), headers)  # pyright: ignore[reportArgumentType]
+            report.window_records += is_window
+            if id_ is not None:
+                add(id_, sink, word)
+            elif is_window:
+                self._unreadable(message, Finding.UNREADABLE_OUTPUT)
+
+    def _unchanged(self, batches: Iterable[list[Message]]) -> None:
+        find = id_of(self._specification.id)
+        sink = sink_bytes(self._specification.sink_topics.index(self._specification.sink_topic))
+        add, report = self.pieces.add, self.report
+        for message, word, is_window in self._rows(batches, EXPECTED):
+            id_ = find(message.value(), message.key(), message.headers())  # pyright: ignore[reportArgumentType]
+            report.window_records += is_window
+            if id_ is not None:
+                add(id_, sink, word)
+            elif is_window:
+                self._unreadable(message, Finding.UNREADABLE_INPUT)
+        report.expected = report.window_records
+        report.fates[Fate.WRITTEN.value] = report.window_records
+
+    def _transformed(self, batches: Iterable[list[Message]], expectations: Expectations) -> None:
+        sinks = [sink_bytes(number) for number in range(len(self._specification.sink_topics))]
+        add, report = self.pieces.add, self.report
+        for message, word, is_window in self._rows(batches, EXPECTED):
+            expected = expectations.of(message)
+            if is_window:
+                report.window_records += 1
+                report.fates[expected.fate.value] = report.fates.get(expected.fate.value, 0) + 1
+                report.expected += len(expected.ids)
+                report.elsewhere += expected.elsewhere
+            for number, id_ in expected.ids:
+                if id_ is not None:
+                    add(id_, sinks[number], word)
+                elif is_window:
+                    self._unreadable(message, Finding.UNREADABLE_INPUT)
+
+    def _rows(self, batches: Iterable[list[Message]], side: int) -> Iterator[tuple[Message, int, bool]]:
+        """Each record with its word, and whether it belongs to what is judged."""
+        split, report, base = self._split, self.report, self._base
+        start, end = split.window_start, min(split.window_end, split.committed)
+        pending_end = split.window_end if split.committed < split.window_end else end
+        for batch in batches:
+            report.records += len(batch)
+            for message in batch:
+                offset: int = message.offset()  # pyright: ignore[reportAssignmentType] - of a record that was read
+                is_window = start <= offset < end
+                if end <= offset < pending_end and offset >= start:
+                    report.pending += 1
+                yield message, base | offset << 2 | side | (WINDOW if is_window else PADDING), is_window
+
+    def _unreadable(self, message: Message, finding: Finding) -> None:
+        report = self.report
+        report.unreadable += 1
+        if len(report.examples) >= self._specification.bounds.examples:
+            return
+        split = self._split
+        place = (
+            Place(
+                topic=split.topic,
+                partition=split.partition,
+                offset=message.offset() or 0,
+                timestamp_ms=timestamp_of(message),
+            ),
+        )
+        is_input = split.side is Side.SOURCE
+        report.examples.append(
+            Example(
+                finding=finding,
+                id=None,
+                topic=self._specification.sink_topic if is_input else split.topic,
+                expected=int(is_input),
+                found=int(not is_input),
+                inputs=place if is_input else (),
+                outputs=() if is_input else place,
+            )
+        )
+
+
+def timestamp_of(message: Message) -> int | None:
+    kind, at_ms = message.timestamp()
+    return at_ms if kind else None
+
+
+def letter_origin(headers: Headers) -> str | None:
+    """The topic that a dead letter came from, by the header that the loop writes; None: it is no dead letter."""
+    for name, value in reversed(headers or ()):
+        if name == HEADER_PREFIX + "topic":
+            return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+    return None
+
+
+def deletion_gap(side: Side, topic: str, partition: int, start: int | None, end: int) -> Gap:
+    """`start` None: it is not known how much was deleted."""
+    where = partition_name(topic, partition)
+    if start is None:
+        sentence = f"The records of {where} before offset {end} are deleted; some may belong to what is audited."
+    else:
+        sentence = f"The records of {where} from offset {start} to {end - 1} were deleted while they were to be read."
+    return Gap(
+        side=side,
+        topic=topic,
+        partition=partition,
+        reason=GapReason.DELETED,
+        start=start,
+        end=end,
+        sentence=sentence,
+    )

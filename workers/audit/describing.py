@@ -1,0 +1,94 @@
+"""What the comparison did not keep of the few ids that are shown: their text, and when their records were written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+
+import msgspec
+from confluent_kafka import Message
+
+from app.domain.audits.result import Example, Place, RangeRead, Side
+from app.domain.audits.specification import AuditSpecification
+from app.domain.pipelines.pipeline import FailurePolicy
+from workers.audit.collecting import timestamp_of
+from workers.audit.comparing import Deviation
+from workers.audit.expecting import Expectations
+from workers.audit.ids import id_of, shown
+from workers.audit.judging import places
+from workers.audit.reading import AuditReadError, Reader, committed_records
+from workers.audit.rows import hash_of
+from workers.audit.splits import Split
+
+
+def describe(
+    specification: AuditSpecification,
+    ranges: Sequence[RangeRead],
+    deviations: Sequence[Deviation],
+    *,
+    open_reader: Callable[[], AbstractContextManager[Reader]],
+) -> Iterator[Example]:
+    """Each deviation as an example. A record that is gone meanwhile leaves its place without a timestamp."""
+    if not deviations:
+        return
+    expectations = Expectations(specification)
+    with open_reader() as consumer:
+        for deviation in deviations:
+            topic = specification.sink_topics[deviation.sink]
+            inputs = [_read(consumer, place, specification) for place in places(deviation.inputs, ranges)]
+            outputs = [_read(consumer, place, specification) for place in places(deviation.outputs, ranges)]
+            yield Example(
+                finding=deviation.finding,
+                id=_text(specification, expectations, topic, deviation.key[:14], inputs, outputs),
+                topic=topic,
+                expected=deviation.expected,
+                found=deviation.found,
+                inputs=tuple(place for place, _ in inputs),
+                outputs=tuple(place for place, _ in outputs),
+            )
+
+
+def _read(consumer: Reader, place: Place, specification: AuditSpecification) -> tuple[Place, Message | None]:
+    split = Split(
+        number=0,
+        side=Side.SOURCE,
+        topic=place.topic,
+        partition=place.partition,
+        start=place.offset,
+        end=place.offset + 1,
+        window_start=place.offset,
+        window_end=place.offset + 1,
+    )
+    stall_s = specification.bounds.stall_ms / 1000
+    try:
+        for batch in committed_records(consumer, split, stall_s=stall_s, deleted=lambda _start, _end: None):
+            return msgspec.structs.replace(place, timestamp_ms=timestamp_of(batch[0])), batch[0]
+    except AuditReadError:
+        # The finding stands without it.
+        return place, None
+    return place, None
+
+
+def _text(
+    specification: AuditSpecification,
+    expectations: Expectations,
+    topic: str,
+    digest: bytes,
+    inputs: Sequence[tuple[Place, Message | None]],
+    outputs: Sequence[tuple[Place, Message | None]],
+) -> str | None:
+    """The id that has this hash, from the first record that still has it."""
+    errors = specification.errors
+    is_letters = errors.policy is FailurePolicy.DEAD_LETTER and topic == errors.dead_letter_topic
+    find = id_of((specification.source_id or specification.id) if is_letters else specification.id)
+    for _, message in outputs:
+        if message is not None:
+            found = find(message.value(), message.key(), message.headers())  # pyright: ignore[reportArgumentType]
+            if found is not None and hash_of(found) == digest:
+                return shown(found)
+    for _, message in inputs:
+        if message is not None:
+            for _, found in expectations.of(message).ids:
+                if found is not None and hash_of(found) == digest:
+                    return shown(found)
+    return None

@@ -1,0 +1,84 @@
+"""Which outputs an input asks for: by the pipeline's transform, and its policy for what that cannot process."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+from confluent_kafka import Message
+
+from app.domain.audits.specification import AuditSpecification
+from app.domain.pipelines.pipeline import FailurePolicy
+from workers.audit.ids import IdOf, id_of
+from workers.transforms import Output, Transform
+from workers.transforms.build import build
+
+
+class Fate(Enum):
+    """What becomes of an input."""
+
+    WRITTEN = "written"
+    DROPPED = "dropped"
+    SKIPPED = "skipped"
+    DEAD_LETTERED = "dead_lettered"
+    STOPPING = "stopping"
+
+
+class Expected(NamedTuple):
+    """ids: the sink's number and the id of each output; elsewhere: how many belong to a topic that is not read."""
+
+    fate: Fate
+    ids: list[tuple[int, bytes | None]]
+    elsewhere: int
+
+
+class Expectations:
+    """Applies the transform to one record at a time, since each output must be told from which input it is.
+
+    So what a function does for a batch is asked of it for a batch of one. A transform that gives another answer the
+    second time it is asked cannot be audited by what it drops or makes.
+    """
+
+    def __init__(self, specification: AuditSpecification) -> None:
+        """Raises TransformError when the transform cannot run, FieldPathError for an id that cannot be found."""
+        self._transform: Transform = build(specification.transform, source=specification.transform_source)
+        self._numbers = {topic: number for number, topic in enumerate(specification.sink_topics)}
+        self._sink_topic = specification.sink_topic
+        self._policy = specification.errors.policy
+        self._dead_letter_topic = specification.errors.dead_letter_topic
+        self._id_of: IdOf = id_of(specification.id)
+        self._source_id_of: IdOf = id_of(specification.source_id or specification.id)
+
+    @property
+    def is_identity(self) -> bool:
+        return self._transform.is_identity
+
+    def of(self, message: Message) -> Expected:
+        processed = self._transform.process([message])
+        if processed.failures:
+            return self._failed(message)
+        ids: list[tuple[int, bytes | None]] = []
+        elsewhere = 0
+        for output in processed.outputs:
+            number = self._numbers.get(output.topic or self._sink_topic)
+            if number is None:
+                elsewhere += 1
+            else:
+                ids.append((number, self._id(output)))
+        return Expected(Fate.WRITTEN if processed.outputs else Fate.DROPPED, ids, elsewhere)
+
+    def _id(self, output: Output) -> bytes | None:
+        return self._id_of(output.value, output.key, output.headers)
+
+    def _failed(self, message: Message) -> Expected:
+        match self._policy:
+            case FailurePolicy.SKIP:
+                return Expected(Fate.SKIPPED, [], 0)
+            case FailurePolicy.FAIL:
+                return Expected(Fate.STOPPING, [], 0)
+            case FailurePolicy.DEAD_LETTER:
+                number = self._numbers.get(self._dead_letter_topic or "")
+                if number is None:
+                    return Expected(Fate.DEAD_LETTERED, [], 1)
+                found = self._source_id_of(message.value(), message.key(), message.headers())  # pyright: ignore[reportArgumentType]
+                return Expected(Fate.DEAD_LETTERED, [(number, found)], 0)

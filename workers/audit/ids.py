@@ -1,0 +1,71 @@
+"""Where a record has its id, and what that id is as bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from app.domain.audits.specification import Header, IdPlace, JsonField, RecordKey
+from app.domain.transforms import field_path
+from app.domain.transforms.field_path import MISSING
+
+Headers = Sequence[tuple[str, str | bytes | None]] | None
+IdOf = Callable[[bytes | None, bytes | None, Headers], bytes | None]
+"""From value, key and headers to the id; None for a record that has none."""
+
+_LONGEST_SHOWN = 200
+_decode = msgspec.json.Decoder().decode
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+def id_of(place: IdPlace) -> IdOf:
+    """The function that finds ids at `place`. Raises FieldPathError for a path that is none."""
+    match place:
+        case RecordKey():
+            return lambda _value, key, _headers: key
+        case Header(name=name):
+            return _header(name)
+        case JsonField(path=path):
+            return _field(field_path.parse(path))
+
+
+def shown(id_: bytes) -> str:
+    """The id for a person, cut if it is long."""
+    text = id_.decode("utf-8", "backslashreplace")
+    return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 1] + "…"
+
+
+def _header(name: str) -> IdOf:
+    def find(_value: bytes | None, _key: bytes | None, headers: Headers) -> bytes | None:
+        for given, value in reversed(headers or ()):
+            if given == name:
+                return value.encode() if isinstance(value, str) else value
+        return None
+
+    return find
+
+
+def _field(names: tuple[str, ...]) -> IdOf:
+    get = field_path.getter(names)
+
+    def find(value: bytes | None, _key: bytes | None, _headers: Headers) -> bytes | None:
+        if value is None:
+            return None
+        try:
+            record: Any = _decode(value)
+        except _UNREADABLE:
+            return None
+        return _text_of(get(record)) if type(record) is dict else None  # pyright: ignore[reportUnknownArgumentType]
+
+    return find
+
+
+def _text_of(value: Any) -> bytes | None:
+    """A text as it is, a number as JSON writes it (so 5 and "5" are one id); null and a missing field are none."""
+    if type(value) is str:
+        return value.encode("utf-8", "surrogatepass")
+    if value is None or value is MISSING:
+        return None
+    return msgspec.json.encode(value, order="sorted")

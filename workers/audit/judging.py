@@ -1,0 +1,230 @@
+"""From what tasks report to the audit's result: sums, and what may be concluded where not all could be read."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from app.domain.audits.result import (
+    AuditCounts,
+    AuditResult,
+    AuditVersions,
+    Example,
+    Finding,
+    Gap,
+    GapReason,
+    PartitionTally,
+    Place,
+    RangeRead,
+    Side,
+    Tally,
+)
+from app.domain.audits.specification import AuditSpecification
+from workers.audit.collecting import SplitReport
+from workers.audit.comparing import BucketReport, Deviation, first_place
+from workers.audit.expecting import Fate
+from workers.audit.rows import place_of
+from workers.audit.splits import Plan, partition_name
+
+Describe = Callable[[Sequence[Deviation]], Sequence[Example]]
+"""Reads the records of a few deviations again, for what the comparison did not keep of them: ids and timestamps."""
+
+_TAKES_FROM_SINK = frozenset(
+    {GapReason.DELETED, GapReason.COMPACTED, GapReason.OPEN_TRANSACTION, GapReason.NOT_ADMITTED}
+)
+_TAKES_FROM_SOURCE = frozenset({GapReason.DELETED, GapReason.COMPACTED, GapReason.NOT_ADMITTED})
+"""What is open in the source, or not processed, has no outputs that it could explain."""
+
+
+def judge(
+    specification: AuditSpecification,
+    plan: Plan,
+    splits: Iterable[SplitReport],
+    buckets: Iterable[BucketReport],
+    *,
+    describe: Describe,
+    started_at_ms: int,
+    duration_ms: Callable[[], int],
+    versions: AuditVersions,
+) -> AuditResult:
+    """The result. `buckets` and `splits` are summed as they come; of the deviations only the bounded first are kept."""
+    read = _Read(specification, plan)
+    for split in splits:
+        read.add(split)
+    found = _Found(specification.bounds.examples)
+    for bucket in buckets:
+        found.add(bucket)
+    gaps = (*plan.gaps, *read.gaps, *read.not_processed())
+    names = _concluded(gaps, repeated=found.repeated)
+    tallies = found.tallies(names)
+    examples = [*describe(found.first()), *read.examples()]
+    return AuditResult(
+        audit_id=specification.audit_id,
+        counts=msgspec.structs.replace(read.counts(found), **tallies),
+        examples=tuple(msgspec.structs.replace(one, finding=names.get(one.finding, one.finding)) for one in examples),
+        partitions=tuple(found.by_partition(plan.ranges, names)),
+        ranges=tuple(read.ranges()),
+        gaps=gaps,
+        started_at_ms=started_at_ms,
+        duration_ms=duration_ms(),
+        versions=versions,
+    )
+
+
+def _concluded(gaps: Iterable[Gap], *, repeated: int) -> dict[Finding, Finding]:
+    """What a finding is called where part of the other side could not be read: it proves nothing then.
+
+    One output too many is still one where every id is asked for once; if ids come again, the input of an earlier time
+    may be what is gone.
+    """
+    reasons = {(gap.side, gap.reason) for gap in gaps}
+    names: dict[Finding, Finding] = {}
+    if any(side is Side.SINK and reason in _TAKES_FROM_SINK for side, reason in reasons):
+        names[Finding.LOST] = Finding.MISSING
+    if any(side is Side.SOURCE and reason in _TAKES_FROM_SOURCE for side, reason in reasons):
+        names[Finding.UNEXPECTED] = Finding.UNEXPLAINED
+        if repeated:
+            names[Finding.DUPLICATED] = Finding.UNEXPLAINED
+    return names
+
+
+class _Read:
+    """The sum of what splits held."""
+
+    def __init__(self, specification: AuditSpecification, plan: Plan) -> None:
+        self._plan = plan
+        self._most = specification.bounds.examples
+        self._reports: defaultdict[int, SplitReport] = defaultdict(lambda: SplitReport(number=-1))
+        self._fates: Counter[str] = Counter()
+        self._examples: list[Example] = []
+        self.gaps: list[Gap] = []
+
+    def add(self, report: SplitReport) -> None:
+        total = self._reports[report.number]
+        total.records += report.records
+        total.window_records += report.window_records
+        total.pending += report.pending
+        total.expected += report.expected
+        total.elsewhere += report.elsewhere
+        total.unreadable += report.unreadable
+        self._fates.update(report.fates)
+        self._examples += report.examples
+        self.gaps += report.gaps
+
+    def examples(self) -> list[Example]:
+        def place(example: Example) -> tuple[str, int, int]:
+            (one,) = example.inputs or example.outputs
+            return one.topic, one.partition, one.offset
+
+        kept: list[Example] = []
+        for finding in (Finding.UNREADABLE_INPUT, Finding.UNREADABLE_OUTPUT):
+            of_kind = [example for example in self._examples if example.finding is finding]
+            kept += sorted(of_kind, key=place)[: self._most]
+        return kept
+
+    def ranges(self) -> Iterable[RangeRead]:
+        for number, one in enumerate(self._plan.ranges):
+            yield msgspec.structs.replace(one, records=self._reports[number].records)
+
+    def not_processed(self) -> Iterable[Gap]:
+        """Input of the window that the pipeline has not committed; behind it there may be control records alone."""
+        if not self._plan.tells_pending:
+            return
+        for number, one in enumerate(self._plan.ranges):
+            pending = self._reports[number].pending
+            if one.side is not Side.SOURCE or not pending:
+                continue
+            name = partition_name(one.topic, one.partition)
+            committed = max(one.start, self._plan.committed.get(name, 0))
+            yield Gap(
+                side=Side.SOURCE,
+                topic=one.topic,
+                partition=one.partition,
+                reason=GapReason.NOT_PROCESSED,
+                start=committed,
+                end=one.end,
+                sentence=f"The pipeline has committed {name} up to offset {committed}; {pending} later records of "
+                "the window were not judged.",
+            )
+
+    def counts(self, found: _Found) -> AuditCounts:
+        source = [self._reports[n] for n, one in enumerate(self._plan.ranges) if one.side is Side.SOURCE]
+        sink = [self._reports[n] for n, one in enumerate(self._plan.ranges) if one.side is Side.SINK]
+        return AuditCounts(
+            inputs=sum(one.window_records for one in source),
+            pending=sum(one.pending for one in source),
+            dropped=self._fates[Fate.DROPPED.value],
+            skipped=self._fates[Fate.SKIPPED.value],
+            dead_lettered=self._fates[Fate.DEAD_LETTERED.value],
+            stopping=self._fates[Fate.STOPPING.value],
+            undelivered=found.undelivered,
+            expected=sum(one.expected for one in source),
+            elsewhere=sum(one.elsewhere for one in source),
+            outputs=sum(one.window_records for one in sink),
+            repeated=found.repeated,
+            unreadable_input=sum(one.unreadable for one in source),
+            unreadable_output=sum(one.unreadable for one in sink),
+        )
+
+
+class _Found:
+    """The sum of what buckets held."""
+
+    def __init__(self, examples: int) -> None:
+        self._most = examples
+        self._ids: Counter[str] = Counter()
+        self._records: Counter[str] = Counter()
+        self._partitions: defaultdict[str, Counter[int]] = defaultdict(Counter)
+        self._deviations: defaultdict[Finding, list[Deviation]] = defaultdict(list)
+        self.repeated = 0
+        self.undelivered = 0
+
+    def add(self, report: BucketReport) -> None:
+        self.repeated += report.repeated
+        self.undelivered += report.undelivered
+        self._ids.update(report.ids)
+        self._records.update(report.records)
+        for finding, numbers in report.partitions.items():
+            self._partitions[finding].update(numbers)
+        for deviation in report.deviations:
+            self._deviations[deviation.finding].append(deviation)
+        for several in self._deviations.values():
+            several.sort(key=first_place)
+            del several[self._most :]
+
+    def first(self) -> list[Deviation]:
+        return [deviation for finding in Finding for deviation in self._deviations.get(finding, ())]
+
+    def tallies(self, names: dict[Finding, Finding]) -> dict[str, Tally]:
+        tallies: dict[str, Tally] = {}
+        for finding in Finding:
+            if not self._ids[finding]:
+                continue
+            name = names.get(finding, finding).value
+            before = tallies.get(name, Tally())
+            tallies[name] = Tally(ids=before.ids + self._ids[finding], records=before.records + self._records[finding])
+        return tallies
+
+    def by_partition(self, ranges: Sequence[RangeRead], names: dict[Finding, Finding]) -> Iterable[PartitionTally]:
+        summed: Counter[tuple[Finding, int]] = Counter()
+        for finding, numbers in self._partitions.items():
+            name = names.get(Finding(finding), Finding(finding))
+            for number, records in numbers.items():
+                summed[name, number] += records
+        order = list(Finding)
+        for finding, number in sorted(summed, key=lambda at: (order.index(at[0]), at[1])):
+            one, records = ranges[number], summed[finding, number]
+            yield PartitionTally(
+                side=one.side, topic=one.topic, partition=one.partition, finding=finding, records=records
+            )
+
+
+def places(words: Iterable[int], ranges: Sequence[RangeRead]) -> tuple[Place, ...]:
+    """The records that words stand for."""
+    found: list[Place] = []
+    for word in words:
+        number, offset = place_of(word)
+        found.append(Place(topic=ranges[number].topic, partition=ranges[number].partition, offset=offset))
+    return tuple(found)

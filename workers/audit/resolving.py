@@ -1,0 +1,278 @@
+"""From a window to offsets, in an order that makes what is compared belong together."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from app.domain.audits.result import Gap, GapReason, RangeRead, Side
+from app.domain.audits.specification import AuditSpecification, Everything, OffsetWindow, TimeWindow
+from workers.audit.collecting import deletion_gap
+from workers.audit.splits import Plan, partition_name
+
+Partition = tuple[str, int]
+_LOOK_EVERY_S = 0.2
+
+
+class UnresolvableError(Exception):
+    """The window cannot become offsets: a topic or a partition is not there. The message names it."""
+
+
+class Brokers(Protocol):
+    """What is asked of the cluster. Every call may raise AuditReadError."""
+
+    def partitions(self, topic: str) -> Sequence[int]:
+        """Those of the topic; none: it does not exist."""
+        ...
+
+    def is_compacted(self, topic: str) -> bool | None:
+        """None: it may not be asked."""
+        ...
+
+    def committed(self, group_id: str, partitions: Iterable[Partition]) -> Mapping[Partition, int | None]:
+        """Offsets that the group has committed, without what a transaction has not decided yet."""
+        ...
+
+    def beginnings(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]: ...
+
+    def last_stable(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]: ...
+
+    def high_watermarks(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]: ...
+
+    def at_time(self, partitions: Iterable[Partition], at_ms: int) -> Mapping[Partition, int | None]:
+        """The first offset of a record that is not older; None: there is none yet."""
+        ...
+
+    def time_at(self, partition: Partition, offset: int) -> int | None:
+        """When the first record at or after this offset was written; None: there is none yet."""
+        ...
+
+
+def resolve(
+    specification: AuditSpecification,
+    brokers: Brokers,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Plan:
+    """The offsets to read.
+
+    1. what the group has committed   of these inputs, and no others, the outputs are in the log by now
+    2. the sinks' ends                as high watermarks: the outputs of 1 lie below, committed or about to be
+    3. wait for the sinks             until readers of committed records get that far: another transaction, open since
+                                      before, hides what was committed behind it, and so would make it look lost
+    4. the source's ends              last, so that whatever was found in a sink has its input in what is read
+
+    Waiting is bounded; where readers still wait then, the range ends at the last stable offset, with a gap.
+
+    Raises:
+        UnresolvableError: a topic does not exist, or the window names a partition that does not.
+    """
+    source = _partitions(brokers, specification.source_topics)
+    sink = _partitions(brokers, specification.sink_topics)
+    committed = None if specification.group_id is None else brokers.committed(specification.group_id, source)
+    sink_ends, sink_gaps = _settled(Side.SINK, sink, brokers, specification, clock=clock, sleep=sleep)
+    is_everything = isinstance(specification.window, Everything)
+    if is_everything:
+        # What is open in the source is not to be processed yet, and never was part of anything.
+        source_ends, source_gaps = dict(brokers.last_stable(source)), []
+    else:
+        source_ends, source_gaps = _settled(Side.SOURCE, source, brokers, specification, clock=clock, sleep=sleep)
+    bounds = _Bounds(brokers, specification, source, sink, source_ends, sink_ends)
+    ranges, gaps = bounds.ranges()
+    held_back = [gap for gap in (*source_gaps, *sink_gaps) if _matters(gap, ranges)]
+    return Plan(
+        ranges=tuple(ranges),
+        gaps=(*gaps, *held_back, *_compacted(brokers, specification)),
+        # A partition without a committed offset: nothing of it has been processed.
+        committed={partition_name(*at): offset or 0 for at, offset in (committed or {}).items()},
+        tells_pending=not is_everything,
+    )
+
+
+class _Bounds:
+    """Where each partition's window and padding begin and end. `*_ends`: where reading ends at the latest."""
+
+    def __init__(
+        self,
+        brokers: Brokers,
+        specification: AuditSpecification,
+        source: Sequence[Partition],
+        sink: Sequence[Partition],
+        source_ends: Mapping[Partition, int],
+        sink_ends: Mapping[Partition, int],
+    ) -> None:
+        self._brokers = brokers
+        self._specification = specification
+        self._source = source
+        self._sink = sink
+        self._ends = {**source_ends, **sink_ends}
+        self._beginnings = brokers.beginnings([*source, *sink])
+
+    def ranges(self) -> tuple[list[RangeRead], list[Gap]]:
+        match self._specification.window:
+            case Everything():
+                begun = {at: self._beginnings[at] for at in self._ends}
+                ranges = [self._range(at, begun[at], begun[at], self._ends[at], self._ends[at]) for at in begun]
+                return ranges, self._deleted(ranges)
+            case TimeWindow(start_ms=start_ms, end_ms=end_ms):
+                return self._by_time(start_ms, end_ms, {})
+            case OffsetWindow() as window:
+                return self._by_offsets(window)
+
+    def _by_time(
+        self, start_ms: int, end_ms: int, named: Mapping[Partition, tuple[int, int]]
+    ) -> tuple[list[RangeRead], list[Gap]]:
+        padding_ms = self._specification.padding_ms
+        ranges = [
+            *self._timed(self._source, start_ms, end_ms, 2 * padding_ms, named, is_named=bool(named)),
+            *self._timed(self._sink, start_ms, end_ms, padding_ms, {}, is_named=False),
+        ]
+        return ranges, self._deleted(ranges)
+
+    def _timed(
+        self,
+        partitions: Sequence[Partition],
+        start_ms: int,
+        end_ms: int,
+        padding_ms: int,
+        named: Mapping[Partition, tuple[int, int]],
+        *,
+        is_named: bool,
+    ) -> list[RangeRead]:
+        times = (start_ms - padding_ms, start_ms, end_ms, end_ms + padding_ms)
+        found = [self._brokers.at_time(partitions, max(0, at_ms)) for at_ms in times]
+        ranges: list[RangeRead] = []
+        for at in partitions:
+            read_start, start, end, read_end = (self._within(at, offsets[at]) for offsets in found)
+            if is_named:
+                start, end = named.get(at, (read_start, read_start))
+            end = max(start, end)
+            ranges.append(self._range(at, min(read_start, start), start, end, max(read_end, end)))
+        return ranges
+
+    def _by_offsets(self, window: OffsetWindow) -> tuple[list[RangeRead], list[Gap]]:
+        named: dict[Partition, tuple[int, int]] = {}
+        gaps: list[Gap] = []
+        times: list[int] = []
+        for one in window.ranges:
+            at = one.topic, one.partition
+            if at not in self._source:
+                raise UnresolvableError(
+                    f"{partition_name(*at)} is no partition of the pipeline's source; name one that it reads"
+                )
+            start, end = self._within(at, one.start), self._within(at, one.end)
+            named[at] = start, end
+            if one.start < self._beginnings[at]:
+                gaps.append(deletion_gap(Side.SOURCE, *at, None, self._beginnings[at]))
+            times += [time for time in (self._brokers.time_at(at, start),) if time is not None and start < end]
+            until = self._brokers.time_at(at, end)
+            times += [_NEVER if until is None else until] if start < end else []
+        if not times:
+            ranges = [self._range(at, *([named.get(at, (0, 0))[0]] * 4)) for at in (*self._source, *self._sink)]
+            return ranges, gaps
+        ranges, deleted = self._by_time(min(times), max(times), named)
+        return ranges, [*gaps, *(gap for gap in deleted if gap.side is Side.SINK)]
+
+    def _within(self, at: Partition, offset: int | None) -> int:
+        end = self._ends[at]
+        return end if offset is None else max(min(offset, end), min(self._beginnings[at], end))
+
+    def _range(self, at: Partition, read_start: int, start: int, end: int, read_end: int) -> RangeRead:
+        return RangeRead(
+            side=Side.SOURCE if at in self._source else Side.SINK,
+            topic=at[0],
+            partition=at[1],
+            read_start=read_start,
+            start=start,
+            end=end,
+            read_end=read_end,
+        )
+
+    def _deleted(self, ranges: Iterable[RangeRead]) -> list[Gap]:
+        """What begins where the log begins, while that is not its first offset, may have begun before."""
+        return [
+            deletion_gap(one.side, one.topic, one.partition, None, one.read_start)
+            for one in ranges
+            if 0 < one.read_start <= self._beginnings[one.topic, one.partition]
+        ]
+
+
+_NEVER = 1 << 45
+"""Later than any record; well within what the brokers take for a time."""
+
+
+def _partitions(brokers: Brokers, topics: Iterable[str]) -> list[Partition]:
+    found: list[Partition] = []
+    for topic in topics:
+        partitions = brokers.partitions(topic)
+        if not partitions:
+            raise UnresolvableError(f"the topic {topic} does not exist on this cluster; create it, or audit without it")
+        found += [(topic, partition) for partition in sorted(partitions)]
+    return found
+
+
+def _settled(
+    side: Side,
+    partitions: Sequence[Partition],
+    brokers: Brokers,
+    specification: AuditSpecification,
+    *,
+    clock: Callable[[], float],
+    sleep: Callable[[float], None],
+) -> tuple[dict[Partition, int], list[Gap]]:
+    """The ends as they are now, once readers of committed records get there; where they do not: less, with gaps."""
+    wanted = dict(brokers.high_watermarks(partitions))
+    deadline = clock() + specification.bounds.settle_ms / 1000
+    waiting = list(partitions)
+    stable: dict[Partition, int] = {}
+    while True:
+        stable.update(brokers.last_stable(waiting))
+        waiting = [at for at in waiting if stable[at] < wanted[at]]
+        if not waiting or clock() >= deadline:
+            break
+        sleep(_LOOK_EVERY_S)
+    gaps = [_open_gap(side, at, stable[at], wanted[at]) for at in waiting]
+    return {at: min(stable[at], wanted[at]) for at in partitions}, gaps
+
+
+def _open_gap(side: Side, at: Partition, start: int, end: int) -> Gap:
+    return Gap(
+        side=side,
+        topic=at[0],
+        partition=at[1],
+        reason=GapReason.OPEN_TRANSACTION,
+        start=start,
+        end=end,
+        sentence=f"Readers of {partition_name(*at)} wait at offset {start} behind an open transaction; "
+        f"what lies from there to {end - 1} could not be read.",
+    )
+
+
+def _matters(gap: Gap, ranges: Iterable[RangeRead]) -> bool:
+    """Whether what could not be read was to be: a range that ends before has not missed it.
+
+    Of the source it is the window that counts: what is in its padding and not committed yet has no output either.
+    """
+    return any(
+        (one.topic, one.partition) == (gap.topic, gap.partition)
+        and (one.end if gap.side is Side.SOURCE else one.read_end) >= (gap.start or 0)
+        for one in ranges
+    )
+
+
+def _compacted(brokers: Brokers, specification: AuditSpecification) -> list[Gap]:
+    gaps: list[Gap] = []
+    for side, topics in ((Side.SOURCE, specification.source_topics), (Side.SINK, specification.sink_topics)):
+        for topic in topics:
+            is_compacted = brokers.is_compacted(topic)
+            if is_compacted is False:
+                continue
+            reason, sentence = (
+                (GapReason.COMPACTED, f"{topic} is compacted: records go once a later one has their key.")
+                if is_compacted
+                else (GapReason.NOT_ADMITTED, f"Whether {topic} is compacted may not be asked, so records may be gone.")
+            )
+            gaps.append(Gap(side=side, topic=topic, partition=None, reason=reason, sentence=sentence))
+    return gaps

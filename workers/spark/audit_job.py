@@ -1,0 +1,159 @@
+"""The audit as Spark runs it: three steps, of which only the last brings anything back, and that bounded.
+
+    read      a task for each split         records ─▶ rows of 24 bytes, in pieces by bucket
+    shuffle   Spark                          all rows of an id meet in one bucket
+    compare   a task for each bucket        rows ─▶ counts, and the first few ids of each finding
+    describe  one task                       those few once more, for their text and timestamps
+
+A hundred million ids are two hundred million rows: at a million offsets a task 200 tasks that keep 24 MB each, 4.8 GB
+of shuffle on disk, and 250 buckets, of which a task keeps one: 400,000 ids, about 100 MB of Python. Nothing grows with
+the number of ids but the number of tasks, and the disk.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+
+import msgspec
+from pyspark import RDD, SparkContext
+
+from app.domain.audits.result import Example, RangeRead
+from app.domain.audits.specification import AuditSpecification
+from app.domain.clusters import secret_reference
+from app.domain.pipelines.pipeline import FailurePolicy
+from app.wire.audit import AuditOrder
+from workers import versions
+from workers.audit.collecting import Collector, SplitReport
+from workers.audit.comparing import BucketReport, Deviation, compare
+from workers.audit.describing import describe
+from workers.audit.reading import committed_records, reader
+from workers.audit.splits import Plan, Split, splits_of
+from workers.spark.tasks import read_secret
+from workers.versions import Versions
+
+Keyed = tuple[int, bytes]
+
+
+class AuditLuggage(msgspec.Struct, frozen=True, kw_only=True):
+    """What tasks are given, as JSON: another Python could not read a pickle of it."""
+
+    versions: Versions
+    order: AuditOrder
+
+
+def resolved(client_config: dict[str, str]) -> dict[str, str]:
+    """The cluster's settings with their secrets, of the process that asks. Raises InvalidError."""
+    return secret_reference.resolve(client_config, environment=os.environ, read_file=read_secret)
+
+
+def buckets_of(plan: Plan, specification: AuditSpecification) -> int:
+    """Each has about as many ids as a task may keep, an id being in the source and in a sink."""
+    return max(specification.cores, -(-plan.offsets // (2 * specification.bounds.ids_per_task)))
+
+
+def run(context: SparkContext, order: AuditOrder, plan: Plan) -> tuple[list[SplitReport], list[BucketReport]]:
+    """Read and compare; what is returned is a small report of each task. Raises what Spark raises."""
+    specification = order.specification
+    splits = list(splits_of(plan, offsets_per_task=specification.bounds.offsets_per_task))
+    if not splits:
+        return [], []
+    buckets = buckets_of(plan, specification)
+    luggage = _pack(order)
+    packed = [msgspec.json.encode(split) for split in splits]
+    reports: list[tuple[bool, bytes]] = (
+        context.parallelize(packed, len(packed))
+        .mapPartitions(partial(_read, luggage, buckets))
+        # What splits report comes in a bucket of its own.
+        .partitionBy(buckets + 1, int)
+        .mapPartitionsWithIndex(partial(_compare, luggage, buckets))
+        .collect()
+    )
+    return (
+        [msgspec.json.decode(data, type=SplitReport) for is_split, data in reports if is_split],
+        [msgspec.json.decode(data, type=BucketReport) for is_split, data in reports if not is_split],
+    )
+
+
+def describe_on(
+    context: SparkContext, order: AuditOrder, ranges: Sequence[RangeRead]
+) -> Callable[[Sequence[Deviation]], list[Example]]:
+    """Reads the examples in a task, where the transform may run that the driver does not run."""
+
+    def on(deviations: Sequence[Deviation]) -> list[Example]:
+        if not deviations:
+            return []
+        work = msgspec.json.encode((list(ranges), list(deviations)))
+        described: RDD[bytes] = context.parallelize([work], 1).mapPartitions(partial(_describe, _pack(order)))
+        return [msgspec.json.decode(data, type=Example) for data in described.collect()]
+
+    return on
+
+
+def _pack(order: AuditOrder) -> bytes:
+    # What only the driver needs stays with it.
+    own = msgspec.structs.replace(order, token="", server_urls=())
+    return msgspec.json.encode(AuditLuggage(versions=versions.of_this_process(), order=own))
+
+
+def _unpack(data: bytes) -> AuditOrder:
+    """Raises VersionMismatchError where driver and task differ."""
+    versions.check_same(msgspec.json.decode(data, type=_Header).versions, versions.of_this_process())
+    return msgspec.json.decode(data, type=AuditLuggage).order
+
+
+class _Header(msgspec.Struct):
+    versions: Versions
+
+
+def _read(luggage: bytes, buckets: int, packed: Iterable[bytes]) -> Iterator[Keyed]:
+    order = _unpack(luggage)
+    specification = order.specification
+    config = resolved(order.client_config)
+    for data in packed:
+        split = msgspec.json.decode(data, type=Split)
+        collector = Collector(specification, split, buckets=buckets)
+        with reader(config, audit_id=specification.audit_id) as consumer:
+            collector.collect(
+                committed_records(
+                    consumer, split, stall_s=specification.bounds.stall_ms / 1000, deleted=collector.deleted
+                )
+            )
+        yield from collector.pieces.by_bucket()
+        yield buckets, msgspec.json.encode(collector.report)
+
+
+def _compare(luggage: bytes, buckets: int, bucket: int, pieces: Iterable[Keyed]) -> Iterator[tuple[bool, bytes]]:
+    if bucket == buckets:
+        return ((True, data) for _, data in pieces)
+    specification = _unpack(luggage).specification
+    report = compare(
+        (data for _, data in pieces),
+        letters=_letters(specification),
+        examples=specification.bounds.examples,
+        places=specification.bounds.places,
+    )
+    return iter([(False, msgspec.json.encode(report))])
+
+
+def _letters(specification: AuditSpecification) -> int | None:
+    errors = specification.errors
+    if errors.policy is not FailurePolicy.DEAD_LETTER or errors.dead_letter_topic not in specification.sink_topics:
+        return None
+    return specification.sink_topics.index(errors.dead_letter_topic)
+
+
+def _describe(luggage: bytes, packed: Iterable[bytes]) -> Iterator[bytes]:
+    order = _unpack(luggage)
+    config = resolved(order.client_config)
+    specification = order.specification
+    for data in packed:
+        ranges, deviations = msgspec.json.decode(data, type=tuple[list[RangeRead], list[Deviation]])
+        for example in describe(
+            specification,
+            ranges,
+            deviations,
+            open_reader=partial(reader, config, audit_id=specification.audit_id),
+        ):
+            yield msgspec.json.encode(example)

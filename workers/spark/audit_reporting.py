@@ -1,0 +1,94 @@
+"""The audit driver's line to the server: claims the audit, tells how far it is, says how it ended."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from app.wire import protocol
+from app.wire.audit import (
+    CLAIM_PATH,
+    OUTCOME_PATH,
+    PROGRESS_PATH,
+    AuditAnswer,
+    AuditClaim,
+    AuditOutcome,
+    AuditProgress,
+)
+from app.wire.heartbeat import ClaimAnswer
+from workers.server_client import ServerAwayError, ServerClient, ServerRefusedError
+from workers.spark.driver_reporting import TRY_AGAIN_S, NotGrantedError
+
+log = logging.getLogger(__name__)
+
+
+class _Nothing(msgspec.Struct):
+    """The answer to an outcome."""
+
+
+class AuditReporter:
+    """Without a server nothing is told, and all is wanted: an audit changes nothing, so it may go on alone."""
+
+    def __init__(self, client: ServerClient) -> None:
+        self._client = client
+        self._failing = False
+
+    def claim(self, claim: AuditClaim, *, within_s: float, give_up: Callable[[], bool]) -> None:
+        """Before anything is read; a server that is away is asked again for `within_s`. Raises NotGrantedError."""
+        if not self._client.is_configured:
+            return
+        deadline = time.monotonic() + within_s
+        while True:
+            try:
+                answer = self._client.post(CLAIM_PATH, claim, ClaimAnswer)
+            except ServerRefusedError as error:
+                raise NotGrantedError(error.reason) from error
+            except protocol.UnsupportedProtocolError as error:
+                raise NotGrantedError(str(error)) from error
+            except ServerAwayError as error:
+                if time.monotonic() >= deadline or give_up():
+                    raise NotGrantedError(f"the audit could not be claimed within {within_s:g} s: {error}") from error
+                log.warning("the audit cannot be claimed yet: %s", error)
+                time.sleep(TRY_AGAIN_S)
+            else:
+                if not answer.granted:
+                    raise NotGrantedError(answer.reason or "no reason given")
+                return
+
+    def is_wanted(self, progress: AuditProgress) -> bool:
+        """Tell how far it is; False once the server has said that nobody waits for the result."""
+        if not self._client.is_configured:
+            return True
+        try:
+            answer = self._client.post(PROGRESS_PATH, progress, AuditAnswer)
+        except ServerRefusedError as error:
+            log.warning("the server refuses this audit: %s", error)
+            return False
+        except (ServerAwayError, protocol.UnsupportedProtocolError) as error:
+            if not self._failing:
+                log.warning("how far the audit is does not reach the server; it goes on: %s", error)
+            self._failing = True
+            return True
+        self._failing = False
+        return answer.is_wanted
+
+    def tell_outcome(self, outcome: AuditOutcome, *, within_s: float) -> bool:
+        """Say how it ended; False if the server did not hear it within `within_s`: the file has it, too."""
+        if not self._client.is_configured:
+            return True
+        deadline = time.monotonic() + within_s
+        while True:
+            try:
+                self._client.post(OUTCOME_PATH, outcome, _Nothing)
+                return True
+            except ServerRefusedError as error:
+                log.warning("the outcome was refused: %s", error)
+                return False
+            except ServerAwayError as error:
+                if time.monotonic() >= deadline:
+                    log.warning("the server did not hear the outcome: %s", error)
+                    return False
+                time.sleep(TRY_AGAIN_S)
