@@ -1,0 +1,100 @@
+"""The mutations: a protection, the guards that would hide that it is gone, and the scene that shows it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tests.mutations import scenes
+from tests.mutations.scenes import Scene
+from tests.mutations.switches import Switch
+
+
+class Guard(NamedTuple):
+    """kept: why it is there, although the protection alone would do in the scene."""
+
+    switch: Switch
+    kept: str
+
+
+class Mutation(NamedTuple):
+    """does: what the loop does with it. without: what is done in its place. sees: what the verifier must find."""
+
+    protection: Switch
+    does: str
+    without: str
+    scene: Scene
+    sees: str
+    guards: tuple[Guard, ...] = ()
+
+    @property
+    def switches(self) -> tuple[Switch, ...]:
+        return self.protection, *(guard.switch for guard in self.guards)
+
+
+MUTATIONS = (
+    Mutation(
+        Switch.OWNERSHIP_NUMBER,
+        "offsets are sent only of partitions that nobody has had since they were polled",
+        "every partition counts as unchanged",
+        scenes.partition_goes_and_comes_back,
+        "duplicated",
+        (
+            Guard(
+                Switch.COMMIT_ON_REVOKE,
+                "it spares a rebalance from doing a whole interval again; but it may fail or run out of time, and then "
+                "the number is all there is",
+            ),
+            Guard(
+                Switch.CONFIRMED,
+                "it is there against coordinators that were replaced; it goes by the number itself, and without it "
+                "would wait for a commit that is long past",
+            ),
+        ),
+    ),
+    Mutation(
+        Switch.GENERATION,
+        "offsets are sent with the member's own generation",
+        "they are sent for the group alone",
+        scenes.frozen_between_poll_and_offsets,
+        "duplicated",
+    ),
+    Mutation(
+        Switch.REWIND,
+        "after an abort reading goes back to the committed offsets",
+        "it goes on where it is",
+        scenes.every_third_checkpoint_fails,
+        "lost",
+    ),
+    Mutation(
+        Switch.ABORT_ON_LOST,
+        "what was open when partitions were lost is aborted",
+        "the loss is not heard",
+        scenes.member_is_lost,
+        "duplicated",
+    ),
+    Mutation(
+        Switch.DISCARD_PRODUCER,
+        "a producer of unknown outcome is replaced, and its successor's init decides, before committed offsets are asked for",
+        "it is kept, and used again",
+        scenes.commit_arrives_late,
+        "duplicated",
+        (
+            Guard(
+                Switch.READ_COMMITTED,
+                "a protection of its own (below): the group's coordinator holds undecided offsets back",
+            ),
+            Guard(
+                Switch.BEGIN_REFUSED,
+                "the client's own: it begins no transaction while the one before is undecided, and the attempt would "
+                "fail where it can go on",
+            ),
+        ),
+    ),
+    Mutation(
+        Switch.READ_COMMITTED,
+        "undecided records are not read, undecided offsets are waited for",
+        "source and offsets are read uncommitted",
+        scenes.frozen_between_offsets_and_commit,
+        "duplicated",
+    ),
+)

@@ -1,0 +1,250 @@
+"""Scenes in which one protection of the loop is all that stands between it and a record lost or doubled.
+
+Each is played to its end whatever is switched off, and leaves the pipeline drained; what became of the records is the
+verifier's to say. Nothing in them asks whether something is switched off.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
+from functools import wraps
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from confluent_kafka import KafkaException, Producer
+
+from app.domain.pipelines.pipeline import GroupProtocol
+from tests.fault_suite.freeze_points import FreezePoints, Point
+from tests.mutations.switches import Method, Switch, environment_of, switched_off
+from tests.support import verifier
+from tests.support.pipelines import TestPipeline
+from tests.support.tasks import DEADLINE_S, TaskProcess, TaskThread, running
+from tests.support.verifier import Audit
+from tests.support.waiting import wait_for
+from workers.transactional.errors import AbortableError, OutcomeUnknownError
+from workers.transactional.producing.transactional_producer import TransactionalProducer
+
+_HELD_OPEN: dict[str, Any] = {"commit_interval_ms": 60_000, "transaction_timeout_ms": 90_000}
+_REBALANCED_WITHIN_S = 40.0
+_CHANCE_S = 3.0
+_FIRST = 10
+_THEN = 200
+
+
+class Place(NamedTuple):
+    """Where a scene is played. folder: for what its processes write."""
+
+    bootstrap_servers: str
+    folder: Path
+    protocol: GroupProtocol
+    off: tuple[Switch, ...]
+
+    def pipeline(self, *, partitions: int, **settings: Any) -> TestPipeline:
+        """One whose partitions have committed offsets: what follows begins in the middle, as it does in life."""
+        pipeline = TestPipeline.create(
+            self.bootstrap_servers, partitions=partitions, group_protocol=self.protocol, **settings
+        )
+        pipeline.feed(_FIRST)
+        with running(pipeline.specification()) as task:
+            task.wait_for_records(_FIRST * partitions)
+            task.drain()
+        return pipeline
+
+
+Scene = Callable[[Place], Audit]
+"""Played with the switches of the place off; says what the sink holds in the end."""
+
+
+def partition_goes_and_comes_back(place: Place) -> Audit:
+    """A checkpoint of two partitions is open while one of them is taken, processed elsewhere, and given back."""
+    pipeline = place.pipeline(partitions=2)
+    pipeline.feed(_THEN)
+    with switched_off(place.off), running(pipeline.specification(**_HELD_OPEN)) as first:
+        first.wait_for_position(2 * (_FIRST + _THEN))
+        with running(pipeline.specification(task=1)) as second:
+            second.wait_for_partitions(1)
+            first.wait_for_partitions(1)
+            # By whoever does it: one of them in its callback, or the other one.
+            wait_for(lambda: _end(pipeline) in _committed(pipeline), DEADLINE_S, "what was taken, committed")
+            second.drain()
+        first.wait_for_partitions(2)
+        first.drain()
+    return _to_the_end(pipeline)
+
+
+def member_is_lost(place: Place) -> Audit:
+    """A member is frozen past its session with its checkpoint open, and is a member again when it commits."""
+    pipeline = place.pipeline(partitions=1, session_timeout_ms=3_000)
+    with _process(place, pipeline) as zombie:
+        zombie.wait_until(lambda: len(zombie.last().partitions) == 1, "the assignment")
+        pipeline.feed(_THEN)
+        zombie.wait_for_position(_end(pipeline))
+        zombie.freeze()
+        with running(pipeline.specification(task=1)) as taker:
+            _wait_until_processed(taker)
+            zombie.thaw()
+            servers, group = pipeline.bootstrap_servers, pipeline.definition.group_id
+            wait_for(lambda: verifier.group_members(servers, group) == 2, DEADLINE_S, "both members in the group")
+            zombie.drain()
+            taker.drain()
+    return _to_the_end(pipeline)
+
+
+def frozen_between_poll_and_offsets(place: Place) -> Audit:
+    """Its outputs are written; it wakes up when another member has committed the same records, and has not polled."""
+    return _frozen_at(Point.AFTER_OUTPUTS, place, _wait_until_processed)
+
+
+def frozen_between_offsets_and_commit(place: Place) -> Audit:
+    """Its offsets are pending; it wakes up when another member has had the partition for a while."""
+    return _frozen_at(Point.AFTER_OFFSETS, place, _give_a_chance)
+
+
+def every_third_checkpoint_fails(place: Place) -> Audit:
+    """Four waves of records; each third time offsets are refused, with nobody else in the group."""
+    pipeline = place.pipeline(partitions=2)
+    with (
+        switched_off(place.off),
+        _faulty("send_offsets", refused_every_third_time),
+        running(pipeline.specification(commit_interval_ms=20)) as task,
+    ):
+        task.wait_for_partitions(2)
+        for _ in range(4):
+            pipeline.feed(2_000)
+            task.wait_until(lambda seen: all(p.position == _end(pipeline) for p in seen.partitions), "the wave read")
+        task.wait_until(lambda seen: seen.counters.transactions_aborted > 0, "an abort")
+        task.drain()
+    return _to_the_end(pipeline)
+
+
+def commit_arrives_late(place: Place) -> Audit:
+    """A commit is not answered in time. Its request is still on its way, and arrives before the next one."""
+    pipeline = place.pipeline(partitions=1, transaction_timeout_ms=5_000)
+    with (
+        switched_off(place.off),
+        _faulty("commit", late_once),
+        running(pipeline.specification()) as task,
+    ):
+        task.wait_for_partitions(1)
+        pipeline.feed(_THEN)
+        wait_for(
+            lambda: not task.is_running or task.control.last.counters.records_in >= _THEN,
+            DEADLINE_S,
+            lambda: f"the records, or the attempt's end; {task.control.last}",
+        )
+    return _to_the_end(pipeline)
+
+
+def refused_every_third_time(method: Method) -> Method:
+    """Each third call raises an abortable error instead."""
+    calls = count(1)
+
+    @wraps(method)
+    def sometimes(*arguments: Any, **named: Any) -> None:
+        if next(calls) % 3 == 0:
+            raise AbortableError("refused for the test")
+        method(*arguments, **named)
+
+    return sometimes
+
+
+def late_once(commit: Method) -> Method:
+    """The first request of all is sent when the next commit is made: by then its answer is not waited for any more."""
+    late: list[Producer] = []
+
+    @wraps(commit)
+    def later(self: TransactionalProducer, **named: Any) -> None:
+        if not late:
+            late.append(self.live)
+            raise OutcomeUnknownError("no answer in time, for the test")
+        if late[0] is not self.live:
+            # Of a producer that was discarded: its successor has the next epoch.
+            with suppress(KafkaException):
+                late[0].commit_transaction(DEADLINE_S)
+        commit(self, **named)
+
+    return later
+
+
+@contextmanager
+def _faulty(name: str, made: Callable[[Method], Method]) -> Generator[None]:
+    before = getattr(TransactionalProducer, name)
+    setattr(TransactionalProducer, name, made(before))
+    try:
+        yield
+    finally:
+        setattr(TransactionalProducer, name, before)
+
+
+def _frozen_at(point: Point, place: Place, until: Callable[[TaskThread], None]) -> Audit:
+    """One is frozen there with all of its threads, another one gets the partition."""
+    pipeline = place.pipeline(partitions=1, session_timeout_ms=3_000, transaction_timeout_ms=60_000)
+    points = FreezePoints(place.folder / "freeze")
+    with _process(place, pipeline, points.environment_of(os.environ), commit_interval_ms=100) as zombie:
+        zombie.wait_until(lambda: len(zombie.last().partitions) == 1, "the assignment")
+        points.ask(point)
+        pipeline.feed(_THEN)
+        pid = points.wait_until_frozen(point, DEADLINE_S)
+        with switched_off(place.off), running(pipeline.specification(task=1)) as taker:
+            taker.wait_until(
+                lambda seen: len(seen.partitions) == 1, "the partition", deadline_s=_REBALANCED_WITHIN_S
+            )
+            until(taker)
+            points.thaw(pid)
+            zombie.drain()
+            taker.drain()
+    return _to_the_end(pipeline)
+
+
+@contextmanager
+def _process(
+    place: Place, pipeline: TestPipeline, environment: Mapping[str, str] | None = None, **settings: Any
+) -> Generator[TaskProcess]:
+    process = TaskProcess(
+        pipeline.specification(**{**_HELD_OPEN, **settings}),
+        place.folder / "process",
+        environment={**(environment or {}), **environment_of(place.off)},
+    )
+    try:
+        yield process
+    finally:
+        process.close()
+
+
+def _wait_until_processed(taker: TaskThread) -> None:
+    taker.wait_until(
+        lambda seen: seen.counters.records_in >= _THEN, "what it took over", deadline_s=_REBALANCED_WITHIN_S
+    )
+
+
+def _give_a_chance(taker: TaskThread) -> None:
+    """To do what it must not do: nothing tells that it will not."""
+    until = time.monotonic() + _CHANCE_S
+    while taker.control.last.counters.records_in < _THEN and time.monotonic() < until:
+        time.sleep(0.05)
+
+
+def _end(pipeline: TestPipeline) -> int:
+    """Of each partition of the source."""
+    return len(pipeline.fed) // pipeline.partitions
+
+
+def _committed(pipeline: TestPipeline) -> list[int]:
+    found = verifier.committed_offsets(pipeline.bootstrap_servers, pipeline.definition.group_id)
+    return [offset for (topic, _), offset in found.items() if topic == pipeline.source]
+
+
+def _to_the_end(pipeline: TestPipeline) -> Audit:
+    """What is not committed is processed by one who comes afterwards, with nothing switched off."""
+    with running(pipeline.specification(attempt=1)) as last:
+        wait_for(
+            lambda: _committed(pipeline) == [_end(pipeline)] * pipeline.partitions,
+            _REBALANCED_WITHIN_S,
+            lambda: f"the end of the source, {_end(pipeline)}; committed are {_committed(pipeline)}",
+        )
+        last.drain()
+    return pipeline.audit()
