@@ -74,7 +74,7 @@ MUTATIONS = (
     ),
     Mutation(
         Switch.DISCARD_PRODUCER,
-        "a producer of unknown outcome is replaced, and its successor's init decides, before committed offsets are asked for",
+        "a producer of unknown outcome is replaced: its successor's init decides, then it is asked what is committed",
         "it is kept, and used again",
         scenes.commit_arrives_late,
         "duplicated",

@@ -23,6 +23,7 @@ from tests.mutations.switches import Method, Switch, environment_of, switched_of
 from tests.support import verifier
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import DEADLINE_S, TaskProcess, TaskThread, running
+from tests.support.topics import delete_topics
 from tests.support.verifier import Audit
 from tests.support.waiting import wait_for
 from workers.transactional.errors import AbortableError, OutcomeUnknownError
@@ -87,8 +88,12 @@ def member_is_lost(place: Place) -> Audit:
         with running(pipeline.specification(task=1)) as taker:
             _wait_until_processed(taker)
             zombie.thaw()
-            servers, group = pipeline.bootstrap_servers, pipeline.definition.group_id
-            wait_for(lambda: verifier.group_members(servers, group) == 2, DEADLINE_S, "both members in the group")
+            # Not before: the group refuses whoever has not heard yet that it goes on with both.
+            wait_for(
+                lambda: zombie.last().generation == taker.control.last.generation,
+                _REBALANCED_WITHIN_S,
+                lambda: f"both in one generation: {zombie.last().generation}, {taker.control.last.generation}",
+            )
             zombie.drain()
             taker.drain()
     return _to_the_end(pipeline)
@@ -124,18 +129,17 @@ def every_third_checkpoint_fails(place: Place) -> Audit:
 def commit_arrives_late(place: Place) -> Audit:
     """A commit is not answered in time. Its request is still on its way, and arrives before the next one."""
     pipeline = place.pipeline(partitions=1, transaction_timeout_ms=5_000)
-    with (
-        switched_off(place.off),
-        _faulty("commit", late_once),
-        running(pipeline.specification()) as task,
-    ):
-        task.wait_for_partitions(1)
-        pipeline.feed(_THEN)
-        wait_for(
-            lambda: not task.is_running or task.control.last.counters.records_in >= _THEN,
-            DEADLINE_S,
-            lambda: f"the records, or the attempt's end; {task.control.last}",
-        )
+    with switched_off(place.off), running(pipeline.specification()) as task:
+        # Its first transaction has no outputs: it commits where it begins.
+        pipeline.feed(_FIRST)
+        task.wait_for_records(_FIRST)
+        with _faulty("commit", late_once):
+            pipeline.feed(_THEN)
+            wait_for(
+                lambda: not task.is_running or task.control.last.counters.records_in >= _FIRST + _THEN,
+                DEADLINE_S,
+                lambda: f"the records, or the attempt's end; {task.control.last}",
+            )
     return _to_the_end(pipeline)
 
 
@@ -185,14 +189,14 @@ def _frozen_at(point: Point, place: Place, until: Callable[[TaskThread], None]) 
     pipeline = place.pipeline(partitions=1, session_timeout_ms=3_000, transaction_timeout_ms=60_000)
     points = FreezePoints(place.folder / "freeze")
     with _process(place, pipeline, points.environment_of(os.environ), commit_interval_ms=100) as zombie:
-        zombie.wait_until(lambda: len(zombie.last().partitions) == 1, "the assignment")
+        # Its first transaction has no outputs: it commits where it begins.
+        pipeline.feed(_FIRST)
+        zombie.wait_for_records(_FIRST)
         points.ask(point)
         pipeline.feed(_THEN)
         pid = points.wait_until_frozen(point, DEADLINE_S)
         with switched_off(place.off), running(pipeline.specification(task=1)) as taker:
-            taker.wait_until(
-                lambda seen: len(seen.partitions) == 1, "the partition", deadline_s=_REBALANCED_WITHIN_S
-            )
+            taker.wait_until(lambda seen: len(seen.partitions) == 1, "the partition", deadline_s=_REBALANCED_WITHIN_S)
             until(taker)
             points.thaw(pid)
             zombie.drain()
@@ -247,4 +251,6 @@ def _to_the_end(pipeline: TestPipeline) -> Audit:
             lambda: f"the end of the source, {_end(pipeline)}; committed are {_committed(pipeline)}",
         )
         last.drain()
-    return pipeline.audit()
+    audit = pipeline.audit()
+    delete_topics(pipeline.bootstrap_servers, [pipeline.source, pipeline.sink])
+    return audit

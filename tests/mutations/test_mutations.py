@@ -1,0 +1,88 @@
+"""Each protection of the loop is missed when it is gone, and the suite says so."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from app.domain.pipelines.pipeline import GroupProtocol
+from app.embedded.kafka import KafkaCluster
+from tests.mutations import results
+from tests.mutations.mutations import MUTATIONS, Mutation
+from tests.mutations.playing import Found, Played, contradiction, play
+from tests.mutations.switches import Switch, environment_of, obey, seam_of, switched_off
+
+
+@pytest.mark.slow
+@pytest.mark.faults(keep=1)
+@pytest.mark.parametrize("protocol", list(GroupProtocol))
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=[mutation.protection for mutation in MUTATIONS])
+def test_without_a_protection_records_are_lost_or_doubled(
+    kafka: KafkaCluster, tmp_path: Path, mutation: Mutation, protocol: GroupProtocol
+) -> None:
+    played = play(mutation, bootstrap_servers=kafka.bootstrap_servers, folder=tmp_path, protocol=protocol, say=print)
+    assert contradiction(mutation, played) is None
+
+
+@pytest.mark.parametrize("switch", Switch)
+def test_what_is_switched_off_is_there_and_is_called_alike(switch: Switch) -> None:
+    seam = seam_of(switch)
+    original = inspect.signature(getattr(seam.owner, seam.name)).parameters.values()
+    instead = inspect.signature(seam.method).parameters.values()
+    assert [(it.name.lstrip("_"), it.kind) for it in instead] == [(it.name.lstrip("_"), it.kind) for it in original]
+
+
+@pytest.mark.parametrize("switch", Switch)
+def test_what_was_switched_off_is_on_again_afterwards(switch: Switch) -> None:
+    seam = seam_of(switch)
+    before = getattr(seam.owner, seam.name)
+    with switched_off([switch]):
+        assert getattr(seam.owner, seam.name) is not before
+    assert getattr(seam.owner, seam.name) is before
+
+
+def test_a_seam_that_is_gone_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    seam = seam_of(Switch.REWIND)
+    monkeypatch.delattr(seam.owner, seam.name)
+    with pytest.raises(AttributeError, match=seam.name):
+        seam_of(Switch.REWIND)
+
+
+def test_a_process_is_told_by_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    seams = [seam_of(Switch.REWIND), seam_of(Switch.CONFIRMED)]
+    for seam in seams:
+        # So that it is put back in the end.
+        monkeypatch.setattr(seam.owner, seam.name, getattr(seam.owner, seam.name))
+    obey({})
+    assert all(getattr(seam.owner, seam.name) is not seam.method for seam in seams)
+    obey(environment_of([Switch.REWIND, Switch.CONFIRMED]))
+    assert all(getattr(seam.owner, seam.name) is seam.method for seam in seams)
+
+
+def test_every_switch_is_a_protection_or_a_guard() -> None:
+    protections = [mutation.protection for mutation in MUTATIONS]
+    guards = {guard.switch for mutation in MUTATIONS for guard in mutation.guards}
+    assert len(set(protections)) == len(protections)
+    assert {*protections, *guards} == set(Switch)
+
+
+def test_the_page_says_what_was_found_of_every_mutation() -> None:
+    found = results.read()
+    assert results.not_played(found) == []
+    assert results.PAGE.read_text("utf-8") == results.page(found), "make it anew: make mutations"
+    for mutation in MUTATIONS:
+        for protocol, result in found[mutation.protection].items():
+            assert contradiction(mutation, result.played) is None, f"{mutation.protection}, {protocol}"
+
+
+def test_a_mutation_that_nobody_notices_is_a_contradiction() -> None:
+    mutation = MUTATIONS[0]
+    exact, doubled = Found(expected=9, lost=0, duplicated=0), Found(expected=9, lost=0, duplicated=3)
+    seen = Played(as_it_is=exact, guards_alone=exact, protection_alone=exact, neither=doubled)
+    assert contradiction(mutation, seen) is None
+    for name in ("as_it_is", "guards_alone", "protection_alone"):
+        assert contradiction(mutation, msgspec.structs.replace(seen, **{name: doubled})) is not None
+    assert "nothing was duplicated" in (contradiction(mutation, msgspec.structs.replace(seen, neither=exact)) or "")
