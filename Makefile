@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 UV := $(or $(shell command -v uv 2>/dev/null),$(CURDIR)/build/uv/bin/uv)
 export UV_PROJECT_ENVIRONMENT := $(VENV)
 
-.PHONY: help setup demo serve test test-all faults mutations lint format pictures lock bench doctor clean
+.PHONY: help setup demo serve test test-all faults mutations numbers lint format pictures lock bench doctor clean
 
 help: ## List the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -56,6 +56,9 @@ faults: $(STAMP) ## A run of faults, judged and entered in tests/results (SEED=â
 mutations: $(STAMP) ## Each protection of the loop switched off: docs/mutations.md says what was lost or doubled
 	$(BIN)/fenceline doctor --for tests
 	$(BIN)/python -m tests.mutations $(ARGS)
+
+numbers: $(STAMP) ## docs/faults.md anew, from the ledger of `make faults`
+	$(BIN)/python -m tests.fault_suite.page
 
 lint: $(STAMP) ## ruff, pyright, import-linter
 	$(BIN)/ruff check .

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tests.fault_suite.freeze_points import Point
+from tests.fault_suite.plan import Kind
 from tests.mutations import scenes
+from tests.mutations.drawn import Drawn, frozen_at, lasts
 from tests.mutations.scenes import Scene
 from tests.mutations.switches import Switch
+
+_PAST_SESSION_S = 10.0
+_LONG_TRANSACTIONS = {"transaction_timeout_ms": 30_000}
+"""Who is frozen past the session wakes up before the coordinator has ended the transaction."""
 
 
 class Guard(NamedTuple):
@@ -17,13 +24,17 @@ class Guard(NamedTuple):
 
 
 class Mutation(NamedTuple):
-    """does: what the loop does with it. without: what is done in its place. sees: what the verifier must find."""
+    """does: what the loop does with it. without: what is done in its place. sees: what the verifier must find.
+
+    drawn: faults that meet it, or why no run of minutes does.
+    """
 
     protection: Switch
     does: str
     without: str
     scene: Scene
     sees: str
+    drawn: Drawn | str
     guards: tuple[Guard, ...] = ()
 
     @property
@@ -38,6 +49,7 @@ MUTATIONS = (
         "every partition counts as unchanged",
         scenes.partition_goes_and_comes_back,
         "duplicated",
+        Drawn((Kind.WORKER_TERMINATED, Kind.INSTANCES_SCALED), faults=4, settings={"commit_interval_ms": 2_000}),
         (
             Guard(
                 Switch.COMMIT_ON_REVOKE,
@@ -57,6 +69,12 @@ MUTATIONS = (
         "they are sent for the group alone",
         scenes.frozen_between_poll_and_offsets,
         "duplicated",
+        Drawn(
+            (Kind.WORKER_FROZEN,),
+            faults=1,
+            meets=frozen_at(Point.AFTER_OUTPUTS, longer_than_s=_PAST_SESSION_S),
+            settings=_LONG_TRANSACTIONS,
+        ),
     ),
     Mutation(
         Switch.REWIND,
@@ -64,6 +82,9 @@ MUTATIONS = (
         "it goes on where it is",
         scenes.every_third_checkpoint_fails,
         "lost",
+        Drawn(
+            (Kind.STALLED_TO_BROKER,), faults=2, meets=lasts(_PAST_SESSION_S), settings={"session_timeout_ms": 30_000}
+        ),
     ),
     Mutation(
         Switch.ABORT_ON_LOST,
@@ -71,6 +92,8 @@ MUTATIONS = (
         "the loss is not heard",
         scenes.member_is_lost,
         "duplicated",
+        "its checkpoint must stay open over a loss and a return without its partitions; the suite's are committed each "
+        "100 ms, and whoever commits before it is a member again is refused by its generation",
     ),
     Mutation(
         Switch.DISCARD_PRODUCER,
@@ -78,6 +101,8 @@ MUTATIONS = (
         "it is kept, and used again",
         scenes.commit_arrives_late,
         "duplicated",
+        "a request must arrive when its answer is not waited for any more, and before the coordinator's own timeout, "
+        "which is the same",
         (
             Guard(
                 Switch.READ_COMMITTED,
@@ -96,5 +121,11 @@ MUTATIONS = (
         "source and offsets are read uncommitted",
         scenes.frozen_between_offsets_and_commit,
         "duplicated",
+        Drawn(
+            (Kind.WORKER_FROZEN,),
+            faults=1,
+            meets=frozen_at(Point.AFTER_OFFSETS, Point.BEFORE_COMMIT, longer_than_s=_PAST_SESSION_S),
+            settings=_LONG_TRANSACTIONS,
+        ),
     ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -13,6 +13,7 @@ import msgspec
 
 from app.domain.pipelines.pipeline import GroupProtocol
 from app.embedded.maven import KAFKA_VERSION
+from tests.mutations.drawn import Drawn, RunFound
 from tests.mutations.mutations import MUTATIONS, Mutation
 from tests.mutations.playing import Found, Played
 from tests.mutations.switches import Switch
@@ -38,7 +39,22 @@ class Result(msgspec.Struct, frozen=True):
     under: Circumstances
 
 
-Results = dict[Switch, dict[GroupProtocol, Result]]
+class RunResult(msgspec.Struct, frozen=True, kw_only=True):
+    seed: int
+    protocol: GroupProtocol
+    as_it_is: RunFound
+    neither: RunFound
+    seconds: int
+    under: Circumstances
+
+
+class Results(msgspec.Struct):
+    """Of scenes by protection and group protocol, of random runs by protection."""
+
+    scenes: dict[Switch, dict[GroupProtocol, Result]] = msgspec.field(
+        default_factory=dict[Switch, dict[GroupProtocol, Result]]
+    )
+    runs: dict[Switch, RunResult] = msgspec.field(default_factory=dict[Switch, RunResult])
 
 
 def circumstances() -> Circumstances:
@@ -57,13 +73,11 @@ def circumstances() -> Circumstances:
 
 def read(path: Path = RESULTS) -> Results:
     """Empty where nothing has been played yet."""
-    return msgspec.json.decode(path.read_bytes(), type=Results) if path.exists() else {}
+    return msgspec.json.decode(path.read_bytes(), type=Results) if path.exists() else Results()
 
 
-def keep(protection: Switch, protocol: GroupProtocol, result: Result, path: Path = RESULTS) -> None:
-    """In place of what was found before; the page is written anew."""
-    results = read(path)
-    results.setdefault(protection, {})[protocol] = result
+def write(results: Results, path: Path = RESULTS) -> None:
+    """With the page that is made of them."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n")
     PAGE.write_text(page(results), encoding="utf-8")
@@ -80,8 +94,20 @@ Some protections stand behind one another. What would hide that one is gone is a
 Then a scene is played four times: as it is; with the guards alone; with the protection alone, which must do; and with
 neither. What the loop did is not asked: the verifier reads the sink and counts.
 
+## Scenes
+
 | protection: what the loop does | without it | scene | as it is | guards alone | protection alone | neither |
 |---|---|---|---|---|---|---|
+"""
+_RUNS = """
+## Random runs
+
+Faults of these kinds, drawn from the seed as `make faults` draws them, over the same pipeline twice: as it is, and with
+protection and guards switched off. The seed is the smallest whose first fault comes at the moment, and lasts as long,
+as it takes.
+
+| protection | faults | seed | pipeline | as it is | neither |
+|---|---|---|---|---|---|
 """
 _GUARDS = """
 ## The guards, and why they are kept
@@ -92,7 +118,7 @@ _GUARDS = """
 _WHEN = """
 ## Played
 
-| protection | group protocol | date | took | commit | versions |
+| protection | what | date | took | commit | versions |
 |---|---|---|---|---|---|
 """
 
@@ -100,7 +126,9 @@ _WHEN = """
 def page(results: Results) -> str:
     return (
         _BEGINNING
-        + "".join(_row(mutation, results.get(mutation.protection, {})) for mutation in MUTATIONS)
+        + "".join(_row(mutation, results.scenes.get(mutation.protection, {})) for mutation in MUTATIONS)
+        + _RUNS
+        + "".join(_run(mutation, results.runs.get(mutation.protection)) for mutation in MUTATIONS)
         + _GUARDS
         + "".join(
             _cells(mutation.protection, guard.switch, guard.kept) for mutation in MUTATIONS for guard in mutation.guards
@@ -131,6 +159,45 @@ def _row(mutation: Mutation, results: dict[GroupProtocol, Result]) -> str:
     )
 
 
+def _run(mutation: Mutation, result: RunResult | None) -> str:
+    drawn = mutation.drawn
+    if isinstance(drawn, str):
+        return _cells(mutation.protection, f"the scene alone: {drawn}", "", "", "", "")
+    if result is None:
+        return _cells(
+            mutation.protection, _kinds(drawn), str(drawn.seed), _settings(drawn), "not run yet", "not run yet"
+        )
+    return _cells(
+        mutation.protection,
+        _kinds(drawn),
+        str(result.seed),
+        f"{result.protocol} group{_settings(drawn)}",
+        _run_said(result.as_it_is),
+        _run_said(result.neither),
+    )
+
+
+def _kinds(drawn: Drawn) -> str:
+    return f"{drawn.faults} of: {', '.join(drawn.kinds)}"
+
+
+def _settings(drawn: Drawn) -> str:
+    return "".join(f", `{name}` {value:,}" for name, value in drawn.settings.items())
+
+
+def _run_said(found: RunFound) -> str:
+    wrong = {
+        "lost": found.lost,
+        "duplicated": found.duplicated,
+        "transactions torn": found.torn,
+        "out of order": found.out_of_order,
+    }
+    said = ", ".join(f"{number:,} {what}" for what, number in wrong.items() if number)
+    if said:
+        return f"**{said}** of {found.records:,} records"
+    return f"exact, {found.records:,} records" if found.is_exact else f"failed: {found.failure}"
+
+
 def _said(found: Found | None) -> str:
     if found is None:
         return "has none"
@@ -143,27 +210,38 @@ def _said(found: Found | None) -> str:
 
 def _when(results: Results) -> Iterator[str]:
     for mutation in MUTATIONS:
-        for protocol, result in sorted(results.get(mutation.protection, {}).items()):
-            under = result.under
-            yield _cells(
-                mutation.protection,
-                protocol,
-                under.date,
-                f"{result.seconds} s",
-                f"`{under.commit[:10]}`{', changed' if under.changed_since_commit else ''}",
-                ", ".join(f"{name} {number}" for name, number in under.versions.items()),
-            )
+        for protocol, result in sorted(results.scenes.get(mutation.protection, {}).items()):
+            yield _under(mutation, f"scene, {protocol} group", result.seconds, result.under)
+        if (run := results.runs.get(mutation.protection)) is not None:
+            yield _under(mutation, f"random run, {run.protocol} group", run.seconds, run.under)
+
+
+def _under(mutation: Mutation, what: str, seconds: int, under: Circumstances) -> str:
+    return _cells(
+        mutation.protection,
+        what,
+        under.date,
+        f"{seconds} s",
+        f"`{under.commit[:10]}`{', changed' if under.changed_since_commit else ''}",
+        ", ".join(f"{name} {number}" for name, number in under.versions.items()),
+    )
 
 
 def _cells(*cells: str) -> str:
     return f"| {' | '.join(cells)} |\n"
 
 
-def not_played(results: Results, protocols: Sequence[GroupProtocol] = tuple(GroupProtocol)) -> list[str]:
-    """Which rows say nothing yet, or not for every protocol."""
-    return [
-        f"{mutation.protection}, {protocol}"
+def missing(results: Results) -> list[str]:
+    """What the page does not say yet."""
+    scenes = [
+        f"scene, {mutation.protection}, {protocol}"
         for mutation in MUTATIONS
-        for protocol in protocols
-        if protocol not in results.get(mutation.protection, {})
+        for protocol in GroupProtocol
+        if protocol not in results.scenes.get(mutation.protection, {})
     ]
+    runs = [
+        f"random run, {mutation.protection}"
+        for mutation in MUTATIONS
+        if isinstance(mutation.drawn, Drawn) and mutation.protection not in results.runs
+    ]
+    return scenes + runs

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from functools import wraps
 from itertools import count
@@ -19,7 +19,8 @@ from confluent_kafka import KafkaException, Producer
 
 from app.domain.pipelines.pipeline import GroupProtocol
 from tests.fault_suite.freeze_points import FreezePoints, Point
-from tests.mutations.switches import Method, Switch, environment_of, switched_off
+from tests.mutations.seams import Method, switched_off
+from tests.mutations.switches import Switch, environment_of
 from tests.support import verifier
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import DEADLINE_S, TaskProcess, TaskThread, running
@@ -80,7 +81,7 @@ def partition_goes_and_comes_back(place: Place) -> Audit:
 def member_is_lost(place: Place) -> Audit:
     """A member is frozen past its session with its checkpoint open, and is a member again when it commits."""
     pipeline = place.pipeline(partitions=1, session_timeout_ms=3_000)
-    with _process(place, pipeline) as zombie:
+    with _process(place, pipeline, _points(place)) as zombie:
         zombie.wait_until(lambda: len(zombie.last().partitions) == 1, "the assignment")
         pipeline.feed(_THEN)
         zombie.wait_for_position(_end(pipeline))
@@ -187,8 +188,8 @@ def _faulty(name: str, made: Callable[[Method], Method]) -> Generator[None]:
 def _frozen_at(point: Point, place: Place, until: Callable[[TaskThread], None]) -> Audit:
     """One is frozen there with all of its threads, another one gets the partition."""
     pipeline = place.pipeline(partitions=1, session_timeout_ms=3_000, transaction_timeout_ms=60_000)
-    points = FreezePoints(place.folder / "freeze")
-    with _process(place, pipeline, points.environment_of(os.environ), commit_interval_ms=100) as zombie:
+    points = _points(place)
+    with _process(place, pipeline, points, commit_interval_ms=100) as zombie:
         # Its first transaction has no outputs: it commits where it begins.
         pipeline.feed(_FIRST)
         zombie.wait_for_records(_FIRST)
@@ -204,14 +205,17 @@ def _frozen_at(point: Point, place: Place, until: Callable[[TaskThread], None]) 
     return _to_the_end(pipeline)
 
 
+def _points(place: Place) -> FreezePoints:
+    return FreezePoints(place.folder / "freeze")
+
+
 @contextmanager
-def _process(
-    place: Place, pipeline: TestPipeline, environment: Mapping[str, str] | None = None, **settings: Any
-) -> Generator[TaskProcess]:
+def _process(place: Place, pipeline: TestPipeline, points: FreezePoints, **settings: Any) -> Generator[TaskProcess]:
+    """Changed from outside in both ways: where it stops, and what it does without."""
     process = TaskProcess(
         pipeline.specification(**{**_HELD_OPEN, **settings}),
         place.folder / "process",
-        environment={**(environment or {}), **environment_of(place.off)},
+        environment=points.environment_of({**os.environ, **environment_of(place.off)}),
     )
     try:
         yield process

@@ -1,36 +1,17 @@
-"""What can be switched off in the loop, from outside: each by methods of it that are replaced.
+"""What can be switched off in the loop, by name, and how a worker is told: by its environment.
 
-The product knows nothing of it. A test replaces them in its own process (`switched_off`), or in a worker's, which is
-told by its environment (`environment_of`, `obey`). A method that is not there any more is an AttributeError.
+The product knows nothing of it. A worker that is started with `at_start` in its path (tests/fault_suite/seams.py) does
+it to itself once it has imported the loop; a test does it to its own process (`seams.switched_off`).
 """
-
-# What is replaced is the inside of the loop.
-# pyright: reportPrivateUsage=false
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from functools import wraps
-from typing import Any, NamedTuple
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
-
-from workers.transactional import task
-from workers.transactional.checkpoints import Checkpoints
-from workers.transactional.group.confirmed import Confirmed
-from workers.transactional.group.membership import Membership
-from workers.transactional.group.ownership import Ownership, Partition
-from workers.transactional.producing.transactional_producer import TransactionalProducer
-from workers.transactional.recovery import Recovery
-from workers.transactional.settling import Settling
+from tests.fault_suite.seams import Make, Seam
 
 VARIABLE = "FENCELINE_TEST_SWITCHED_OFF"
-_WITHIN_S = 20.0
-
-Method = Callable[..., Any]
 
 
 class Switch(StrEnum):
@@ -48,145 +29,19 @@ class Switch(StrEnum):
     BEGIN_REFUSED = "no begin before the commit is answered"
 
 
-class Seam(NamedTuple):
-    """A method of the loop (or a function of one of its modules), and what is called in its place."""
-
-    owner: Any
-    name: str
-    method: Method
-
-
-def look_away(_self: Ownership, _partition: Partition, _number: int) -> bool:
-    """Whatever has happened, it is still ours."""
-    return True
-
-
-def keep_it(_self: Checkpoints) -> None:
-    """The checkpoint survives the callback."""
-
-
-def let_pass(_self: Confirmed, _found: Mapping[Partition, int | None]) -> None:
-    """Every answer is believed."""
-
-
-def stay(_self: Settling) -> None:
-    """Reading goes on where it is."""
-
-
-def not_heard(_self: Membership, _consumer: Consumer, _partitions: list[TopicPartition]) -> None:
-    """Nothing is known of a loss."""
-
-
-class _Nobody:
-    """A consumer of the same group that is no member of it, as clients before KIP-447 said it."""
-
-    def __init__(self, member: Consumer) -> None:
-        self._member = member
-
-    def consumer_group_metadata(self) -> Any:
-        # librdkafka's own form: a prefix, the generation in four bytes, the group up to a zero.
-        group = bytes(self._member.consumer_group_metadata()).partition(b":")[2][4:].partition(b"\0")[0].decode()
-        outsider = Consumer({"group.id": group, "bootstrap.servers": ""})
-        try:
-            return outsider.consumer_group_metadata()
-        finally:
-            outsider.close()
-
-
-def _for_the_group_alone() -> Method:
-    send_offsets = TransactionalProducer.send_offsets
-
-    @wraps(send_offsets)
-    def send(self: TransactionalProducer, offsets: Any, consumer: Consumer, *, patience: Any) -> None:
-        nobody: Any = _Nobody(consumer)
-        send_offsets(self, offsets, nobody, patience=patience)
-
-    return send
-
-
-def _kept_producer() -> Method:
-    replace_producer = Recovery.replace_producer
-
-    @wraps(replace_producer)
-    def replace(self: Recovery, *, outcome_unknown: bool = False, is_fenced: bool = False) -> None:
-        if not outcome_unknown or is_fenced:
-            replace_producer(self, outcome_unknown=outcome_unknown, is_fenced=is_fenced)
-            return
-        checkpoints = self._checkpoints
-        kept, checkpoints.producer = checkpoints.producer, None
-        checkpoints.abandon(outcome_unknown=True)
-        checkpoints.producer = kept
-
-    return replace
-
-
-def _begun_at_any_price() -> Method:
-    begin = TransactionalProducer.begin
-
-    @wraps(begin)
-    def begin_anyway(self: TransactionalProducer) -> None:
-        try:
-            self.live.begin_transaction()
-        except KafkaException:
-            # The commit that was not answered: its request is sent again, and arrives.
-            self.live.commit_transaction(_WITHIN_S)
-            begin(self)
-
-    return begin_anyway
-
-
-def _uncommitted() -> Method:
-    consumer_config = task.consumer_config
-
-    @wraps(consumer_config)
-    def config(specification: Any) -> Any:
-        return {**consumer_config(specification), "isolation.level": "read_uncommitted"}
-
-    return config
-
-
-_SEAMS: dict[Switch, Callable[[], Seam]] = {
-    Switch.OWNERSHIP_NUMBER: lambda: Seam(Ownership, "is_unchanged", look_away),
-    Switch.GENERATION: lambda: Seam(TransactionalProducer, "send_offsets", _for_the_group_alone()),
-    Switch.REWIND: lambda: Seam(Settling, "_rewind", stay),
-    Switch.ABORT_ON_LOST: lambda: Seam(Membership, "on_lost", not_heard),
-    Switch.DISCARD_PRODUCER: lambda: Seam(Recovery, "replace_producer", _kept_producer()),
-    Switch.READ_COMMITTED: lambda: Seam(task, "consumer_config", _uncommitted()),
-    Switch.COMMIT_ON_REVOKE: lambda: Seam(Checkpoints, "end_for_revoke", keep_it),
-    Switch.CONFIRMED: lambda: Seam(Confirmed, "refuse_older", let_pass),
-    Switch.BEGIN_REFUSED: lambda: Seam(TransactionalProducer, "begin", _begun_at_any_price()),
-}
-
-
-def seam_of(switch: Switch) -> Seam:
-    """Raises AttributeError where the loop has it no more, under that name or as a method of it."""
-    seam = _SEAMS[switch]()
-    getattr(seam.owner, seam.name)
-    return seam
-
-
-@contextmanager
-def switched_off(switches: Iterable[Switch]) -> Generator[None]:
-    """In this process, until the block is left."""
-    before: list[Seam] = []
-    try:
-        for switch in switches:
-            seam = seam_of(switch)
-            before.append(Seam(seam.owner, seam.name, getattr(seam.owner, seam.name)))
-            setattr(seam.owner, seam.name, seam.method)
-        yield
-    finally:
-        for seam in reversed(before):
-            setattr(seam.owner, seam.name, seam.method)
-
-
 def environment_of(switches: Iterable[Switch]) -> dict[str, str]:
-    """For a process that shall `obey`."""
+    """For a worker that shall do without."""
     return {VARIABLE: ",".join(switches)}
 
 
-def obey(environment: Mapping[str, str] = os.environ) -> None:
-    """Switch off, in this process and for good, what its environment names."""
-    for name in filter(None, environment.get(VARIABLE, "").split(",")):
-        seam = seam_of(Switch(name))
-        setattr(seam.owner, seam.name, seam.method)
+def makers(environment: Mapping[str, str]) -> list[Make]:
+    """For `sitecustomize`: nothing where nothing is named. Raises ValueError for a name that no switch has."""
+    switches = [Switch(name) for name in environment.get(VARIABLE, "").split(",") if name]
+
+    def make() -> list[Seam]:
+        # Not above: it imports the loop, which is not there yet when Python starts.
+        from tests.mutations.seams import seam_of
+
+        return [seam_of(switch) for switch in switches]
+
+    return [make] if switches else []

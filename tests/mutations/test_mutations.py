@@ -10,10 +10,10 @@ import pytest
 
 from app.domain.pipelines.pipeline import GroupProtocol
 from app.embedded.kafka import KafkaCluster
-from tests.mutations import results
 from tests.mutations.mutations import MUTATIONS, Mutation
 from tests.mutations.playing import Found, Played, contradiction, play
-from tests.mutations.switches import Switch, environment_of, obey, seam_of, switched_off
+from tests.mutations.seams import seam_of, switched_off
+from tests.mutations.switches import VARIABLE, Switch, environment_of, makers
 
 
 @pytest.mark.slow
@@ -31,7 +31,7 @@ def test_without_a_protection_records_are_lost_or_doubled(
 def test_what_is_switched_off_is_there_and_is_called_alike(switch: Switch) -> None:
     seam = seam_of(switch)
     original = inspect.signature(getattr(seam.owner, seam.name)).parameters.values()
-    instead = inspect.signature(seam.method).parameters.values()
+    instead = inspect.signature(seam.value).parameters.values()
     assert [(it.name.lstrip("_"), it.kind) for it in instead] == [(it.name.lstrip("_"), it.kind) for it in original]
 
 
@@ -51,15 +51,13 @@ def test_a_seam_that_is_gone_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         seam_of(Switch.REWIND)
 
 
-def test_a_process_is_told_by_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    seams = [seam_of(Switch.REWIND), seam_of(Switch.CONFIRMED)]
-    for seam in seams:
-        # So that it is put back in the end.
-        monkeypatch.setattr(seam.owner, seam.name, getattr(seam.owner, seam.name))
-    obey({})
-    assert all(getattr(seam.owner, seam.name) is not seam.method for seam in seams)
-    obey(environment_of([Switch.REWIND, Switch.CONFIRMED]))
-    assert all(getattr(seam.owner, seam.name) is seam.method for seam in seams)
+def test_a_worker_is_told_by_its_environment() -> None:
+    (make,) = makers(environment_of([Switch.REWIND, Switch.CONFIRMED]))
+    wanted = [seam_of(Switch.REWIND), seam_of(Switch.CONFIRMED)]
+    assert [(seam.owner, seam.name) for seam in make()] == [(seam.owner, seam.name) for seam in wanted]
+    assert makers({}) == makers(environment_of([])) == []
+    with pytest.raises(ValueError, match="no switch"):
+        makers({VARIABLE: "no switch"})
 
 
 def test_every_switch_is_a_protection_or_a_guard() -> None:
@@ -67,15 +65,6 @@ def test_every_switch_is_a_protection_or_a_guard() -> None:
     guards = {guard.switch for mutation in MUTATIONS for guard in mutation.guards}
     assert len(set(protections)) == len(protections)
     assert {*protections, *guards} == set(Switch)
-
-
-def test_the_page_says_what_was_found_of_every_mutation() -> None:
-    found = results.read()
-    assert results.not_played(found) == []
-    assert results.PAGE.read_text("utf-8") == results.page(found), "make it anew: make mutations"
-    for mutation in MUTATIONS:
-        for protocol, result in found[mutation.protection].items():
-            assert contradiction(mutation, result.played) is None, f"{mutation.protection}, {protocol}"
 
 
 def test_a_mutation_that_nobody_notices_is_a_contradiction() -> None:

@@ -15,6 +15,7 @@ from tests.support.topics import create_topic, unique_name
 from tests.support.verifier import Audit, audit, make_id
 from workers.transactional.control import TaskSpecification
 
+SESSION_TIMEOUT_MS = 4_000
 PADDING = b" " + b"x" * 80
 
 
@@ -53,7 +54,7 @@ class TestPipeline:
             "source_topics": (source,),
             "group_id": f"{name}.group",
             "sink_topic": sink,
-            "session_timeout_ms": 4_000,
+            "session_timeout_ms": SESSION_TIMEOUT_MS,
             **settings,
         }
         return cls(bootstrap_servers, PipelineDefinition(**chosen), partitions)

@@ -2,7 +2,6 @@
 
 TRANSFORM is `identity`, or `deadly`: identity that ends the process at once when it meets a value with POISON in it.
 KIND is `task`, or `instance`: then the specification is that of an instance, made into a task's as on an executor.
-Its environment may switch protections of the loop off (tests/mutations).
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from confluent_kafka import Message
 
 from app.wire.heartbeat import DesiredTaskState, EventKind
 from app.wire.specification import InstanceSpecification
-from tests.mutations.switches import obey
 from tests.support.tasks import RecordedEvent, Report
 from workers.spark.tasks import _task_specification  # pyright: ignore[reportPrivateUsage]
 from workers.transactional.control import ProducerIdentity, TaskSnapshot, TaskSpecification
@@ -95,7 +93,6 @@ def task_of_an_instance(data: bytes) -> TaskSpecification:
 
 
 def main() -> None:
-    obey()
     data, kind = Path(sys.argv[1]).read_bytes(), sys.argv[3]
     specification = (
         task_of_an_instance(data) if kind == "instance" else msgspec.json.decode(data, type=TaskSpecification)

@@ -4,5 +4,6 @@ import os
 
 from tests.fault_suite import copier, freeze_points
 from tests.fault_suite.seams import install
+from tests.mutations import switches
 
-install([*freeze_points.makers(os.environ), *copier.makers(os.environ)])
+install([*freeze_points.makers(os.environ), *copier.makers(os.environ), *switches.makers(os.environ)])

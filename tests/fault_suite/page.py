@@ -1,0 +1,156 @@
+"""docs/faults.md from the ledger: `python -m tests.fault_suite.page`. No figure is typed in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from app.domain.pipelines.pipeline import PipelineDefinition
+from app.embedded.broker_settings import SETTINGS_FOR_ONE_MACHINE
+from tests.fault_suite.ledger import LEDGER, Entry, read, total
+from tests.fault_suite.plan import Kind
+from tests.fault_suite.proxied_cluster import SETTINGS
+from tests.support.pipelines import SESSION_TIMEOUT_MS
+
+PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
+
+_BEGINNING = """# Faults survived
+
+What runs of `make faults` have shown, all of them: a run that failed is entered like the others. Faults are drawn from
+a seed, records are judged from the brokers' logs by a verifier that shares no code with the loop
+([ADR](adr/0037-a-run-of-faults-is-drawn-and-judged-from-outside.md)). This page is made of the ledger,
+`tests/results/faults.jsonl`, by `make numbers`; what the same runs see when the loop lacks one of its protections is in
+[mutations.md](mutations.md).
+
+"""
+_BY_FAULT = """
+## By fault
+
+A stand-still is a time without an output of one source partition. It counts for the fault that began in it, or else for
+the last one before it; one in which several began counts for all of them together only. The suite's timeouts: """
+_NOTHING = "Nothing is in the ledger yet.\n"
+
+_SESSION = "the member's session timeout"
+_TRANSACTION = "the transaction timeout and the coordinator's next look"
+_REQUESTS = "as long as it lasts, then the client's retry; past the session, a rebalance"
+_BOUNDS: dict[Kind, str] = {
+    Kind.WORKER_KILLED: f"{_SESSION}, unless its next attempt comes earlier",
+    Kind.WORKER_TERMINATED: "a drain and a rebalance",
+    Kind.WORKER_FROZEN: f"as long as it lasts, at most {_SESSION}, and {_TRANSACTION} where its offsets are pending",
+    Kind.WORKER_REPLACED: f"{_SESSION}: the next attempt's init ends its transaction, not its membership",
+    Kind.WORKER_DOUBLED: "a rebalance; the next attempt's init ends the first one's transaction",
+    Kind.INSTANCES_SCALED: "a rebalance",
+    Kind.PARTITION_ADDED: "the client's next look at the topic, and a rebalance",
+    Kind.BROKER_KILLED: "until it is back or its leaders have moved: the brokers' session, then an election",
+    Kind.BROKER_PAUSED: "as long as it lasts, or until its leaders have moved: the brokers' session, then an election",
+    Kind.BROKERS_ROLLED: "a controlled shutdown for each: an election, and the coordinators load their partitions",
+    Kind.COORDINATORS_MOVED: "an election, and the coordinators load their partitions",
+    Kind.CONNECTIONS_CUT: "the client's reconnect",
+    Kind.BROKER_UNREACHABLE: _REQUESTS,
+    Kind.STALLED_TO_BROKER: _REQUESTS,
+    Kind.STALLED_TO_CLIENT: _REQUESTS,
+    Kind.SLOW: "the backlog that the slow time leaves",
+    Kind.DELAYED: "the delay, several times a commit",
+    Kind.COMMIT_REQUEST_LOST: "the silence on the connection, then the client sends it again",
+    Kind.COMMIT_ANSWER_LOST: "the silence on the connection, then the client sends it again",
+}
+
+
+def page(entries: Sequence[Entry]) -> str:
+    return _BEGINNING + ("".join([_sum(entries), _kinds(entries), _runs(entries)]) if entries else _NOTHING)
+
+
+def _sum(entries: Sequence[Entry]) -> str:
+    found = total(entries)
+    figures = {
+        "runs": found.runs,
+        "runs that failed": found.failed,
+        "faults": found.faults,
+        "records": found.records,
+        "transactions": found.transactions,
+        "lost": found.lost,
+        "duplicated": found.duplicated,
+        "torn": found.torn,
+        "out of order": found.out_of_order,
+    }
+    since, until = min(entry.date for entry in entries), max(entry.date for entry in entries)
+    return (
+        "| all runs | |\n|---|---|\n"
+        + "".join(_cells(name, f"{number:,}") for name, number in figures.items())
+        + _cells("longest stand-still of a partition", f"{found.longest_standstill_s:g} s")
+        + _cells("from", since)
+        + _cells("to", until)
+        + f"\nVersions: {'; '.join(_versions(entries))}.\n"
+    )
+
+
+def _kinds(entries: Sequence[Entry]) -> str:
+    usual = {field.name: field.default for field in msgspec.structs.fields(PipelineDefinition)}
+    timeouts = {
+        "session of a classic group": SESSION_TIMEOUT_MS,
+        "session of a KIP-848 group": int(SETTINGS["group.consumer.session.timeout.ms"]),
+        "transaction": usual["transaction_timeout_ms"],
+        "between the coordinator's looks for what is past it": int(
+            SETTINGS["transaction.abort.timed.out.transaction.cleanup.interval.ms"]
+        ),
+        "session of the brokers": int(SETTINGS_FOR_ONE_MACHINE["broker.session.timeout.ms"]),
+    }
+    return (
+        _BY_FAULT
+        + ", ".join(f"{name} {ms / 1000:g} s" for name, ms in timeouts.items())
+        + ".\n\n| fault | how often | longest stand-still | what bounds it |\n|---|---|---|---|\n"
+        + "".join(
+            _cells(kind, f"{found.faults:,}", _standstill(found.longest_standstill_s), _BOUNDS.get(kind, "not known"))
+            for kind, found in total(entries).by_kind.items()
+        )
+    )
+
+
+def _standstill(longest_s: float) -> str:
+    return f"{longest_s:g} s" if longest_s else "none of its own"
+
+
+def _runs(entries: Sequence[Entry]) -> str:
+    return (
+        "\n## Run by run\n\n"
+        "| date | cluster | seed | took | faults | records | transactions | verdict | commit |\n"
+        "|---|---|---|---|---|---|---|---|---|\n" + "".join(map(_run, entries))
+    )
+
+
+def _run(entry: Entry) -> str:
+    wrong = {
+        "lost": entry.lost,
+        "duplicated": entry.duplicated,
+        "torn": entry.torn,
+        "out of order": entry.out_of_order,
+    }
+    said = [f"{number:,} {what}" for what, number in wrong.items() if number]
+    if entry.failure is not None:
+        said.append(entry.failure.replace("|", "/").replace("\n", " "))
+    return _cells(
+        entry.date,
+        entry.cluster,
+        str(entry.seed),
+        f"{entry.seconds:,} s",
+        f"{entry.faults:,}",
+        f"{entry.records:,}",
+        f"{entry.transactions:,}",
+        f"**{'; '.join(said)}**" if said else "nothing lost, duplicated, torn or out of order",
+        f"`{entry.commit[:10]}`{', changed' if entry.changed_since_commit else ''}",
+    )
+
+
+def _versions(entries: Sequence[Entry]) -> list[str]:
+    said = (", ".join(f"{name} {number}" for name, number in sorted(entry.versions.items())) for entry in entries)
+    return list(dict.fromkeys(said))
+
+
+def _cells(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(read(LEDGER) if LEDGER.exists() else []), encoding="utf-8")

@@ -1,0 +1,71 @@
+"""docs/faults.md says what the ledger holds, and no more."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tests.fault_suite.ledger import LEDGER, Entry, KindFigures, read
+from tests.fault_suite.page import PAGE, page
+from tests.fault_suite.plan import Kind
+
+RUN = Entry(
+    faults=3,
+    records=12_345,
+    transactions=678,
+    lost=0,
+    duplicated=0,
+    torn=0,
+    out_of_order=0,
+    longest_standstill_s=9.5,
+    seed=7,
+    seconds=120,
+    cluster="three brokers",
+    by_kind={Kind.WORKER_KILLED: KindFigures(2, 9.5), Kind.SLOW: KindFigures(1, 0.4)},
+    failure=None,
+    commit="0123456789abcdef",
+    changed_since_commit=False,
+    date="2026-01-02T03:04:05+00:00",
+    versions={"kafka": "4.3.1"},
+)
+
+
+def rows_of(text: str) -> list[list[str]]:
+    return [[cell.strip() for cell in line.strip("| ").split("|")] for line in text.splitlines() if line[:1] == "|"]
+
+
+def test_the_page_is_made_of_the_ledger() -> None:
+    entries = read(LEDGER) if LEDGER.exists() else []
+    assert PAGE.read_text("utf-8") == page(entries), "make it anew: make numbers"
+
+
+def test_an_empty_ledger_is_no_row_of_zeros() -> None:
+    assert "Nothing is in the ledger yet." in page([])
+    assert rows_of(page([])) == []
+
+
+def test_runs_are_summed_and_each_is_told() -> None:
+    other = msgspec.structs.replace(RUN, seed=8, faults=1, records=1, by_kind={Kind.WORKER_KILLED: KindFigures(1, 4.0)})
+    rows = rows_of(page([RUN, other]))
+    assert ["records", "12,346"] in rows
+    assert ["faults", "4"] in rows
+    (killed,) = [row for row in rows if row[0] == Kind.WORKER_KILLED]
+    assert killed[1:3] == ["3", "9.5 s"]
+    assert [row[2] for row in rows if row[1:2] == ["three brokers"]] == ["7", "8"]
+    assert all(not row[0].startswith(Kind.BROKER_KILLED) for row in rows), "what was not done has no row"
+
+
+def test_what_was_wrong_is_told_with_its_run() -> None:
+    failed = msgspec.structs.replace(RUN, lost=5, failure="lost: 5 | such as 0:1", changed_since_commit=True)
+    rows = rows_of(page([failed]))
+    assert ["runs that failed", "1"] in rows
+    assert ["lost", "5"] in rows
+    (run,) = [row for row in rows if row[1:2] == ["three brokers"]]
+    assert run[-2] == "**5 lost; lost: 5 / such as 0:1**"
+    assert run[-1] == "`0123456789`, changed"
+
+
+def test_every_kind_of_fault_says_what_bounds_its_standstill() -> None:
+    every = msgspec.structs.replace(RUN, by_kind={kind: KindFigures(1, 1.0) for kind in Kind})
+    bounds = {row[0]: row[3] for row in rows_of(page([every])) if row[0] in set(Kind)}
+    assert set(bounds) == set(Kind)
+    assert {kind for kind, bound in bounds.items() if bound == "not known"} == set()
