@@ -27,7 +27,7 @@ from tests.fault_suite.standstill import Standstills
 from tests.fault_suite.trail import Trail
 from tests.support.feeder import Feeder
 from tests.support.pipelines import TestPipeline
-from tests.support.results import git
+from tests.support.results import git, is_changed_since_commit
 from tests.support.waiting import wait_for
 
 _RECORDS_PER_S = 2_000
@@ -116,7 +116,7 @@ class Run:
             },
             failure="; ".join(self._failures) or None,
             commit=git("rev-parse", "HEAD"),
-            changed_since_commit=bool(git("status", "--porcelain", "--untracked-files=no")),
+            changed_since_commit=is_changed_since_commit(),
             date=datetime.now(UTC).isoformat(timespec="seconds"),
             versions={
                 "kafka": KAFKA_VERSION,

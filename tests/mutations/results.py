@@ -17,7 +17,7 @@ from tests.mutations.drawn import Drawn, RunFound
 from tests.mutations.mutations import MUTATIONS, Mutation
 from tests.mutations.playing import Found, Played
 from tests.mutations.switches import Switch
-from tests.support.results import git
+from tests.support.results import git, is_changed_since_commit
 
 _ROOT = Path(__file__).parents[2]
 RESULTS = _ROOT / "tests" / "results" / "mutations.json"
@@ -61,7 +61,7 @@ def circumstances() -> Circumstances:
     return Circumstances(
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         commit=git("rev-parse", "HEAD"),
-        changed_since_commit=bool(git("status", "--porcelain", "--untracked-files=no")),
+        changed_since_commit=is_changed_since_commit(),
         versions={
             "Kafka": KAFKA_VERSION,
             "confluent-kafka": version("confluent-kafka"),

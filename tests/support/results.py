@@ -49,7 +49,7 @@ class Results:
         slowest = sorted(self._seconds, key=self._seconds.__getitem__, reverse=True)
         found = {
             "commit": git("rev-parse", "HEAD"),
-            "changed_since_commit": bool(git("status", "--porcelain", "--untracked-files=no")),
+            "changed_since_commit": is_changed_since_commit(),
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "exit_code": int(exitstatus),
             "passed": len(self._passed - self._failed),
@@ -79,6 +79,12 @@ class Results:
 def long_tests(file: Path) -> dict[str, float]:
     """How many seconds each long test took when it was last run; empty without the file."""
     return json.loads(file.read_text()) if file.exists() else {}
+
+
+def is_changed_since_commit() -> bool:
+    """Whether something that is run is not as the commit has it. Results are not run, nor are pages made of them."""
+    elsewhere = (":(top)", ":(top,exclude)tests/results", ":(top,exclude)docs")
+    return bool(git("status", "--porcelain", "--untracked-files=no", "--", *elsewhere))
 
 
 def git(*arguments: str) -> str:
