@@ -14,6 +14,7 @@ import msgspec
 
 from app.domain.storable import storable_text
 from app.wire import protocol
+from app.wire.drill import DrillOrder
 from app.wire.heartbeat import (
     DesiredTaskState,
     EventKind,
@@ -122,14 +123,19 @@ class HeartbeatReporter:
         events_kept: int = 1000,
         events_per_heartbeat: int = 100,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        drilled: Callable[[DrillOrder], object] = lambda _: None,
     ) -> None:
-        """`client` belongs to the heartbeat thread, `ask_client` to the thread of the loop."""
+        """`client` belongs to the heartbeat thread, `ask_client` to the thread of the loop.
+
+        drilled: called with each order of a drill, repeated ones included; it must return at once.
+        """
         self._place = place
         self._client = client
         self._ask_client = ask_client
         self._interval_s = interval_s
         self._events_per_heartbeat = events_per_heartbeat
         self._now_ms = now_ms
+        self._drilled = drilled
         self._events = EventStore(events_kept)
         self._offsets = OffsetTeller(events_per_heartbeat=events_per_heartbeat)
         self._said = Said(TaskSnapshot(state=TaskState.STARTING), time.monotonic())
@@ -305,6 +311,8 @@ class HeartbeatReporter:
         elif answer.desired is not self._heard_from_server:
             self._wanted = answer.desired
         self._heard_from_server = answer.desired
+        if answer.drill is not None and not self.is_superseded:
+            self._drilled(answer.drill)
 
     def _is_current(self, answer: HeartbeatAnswer) -> bool | None:
         """A restored database knows an older past: its "no" counts only under the epoch in which we were leased."""

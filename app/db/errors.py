@@ -27,6 +27,7 @@ BROKEN_RULES: Mapping[str, str] = {
     "ex_partition_ownerships_during": "another task holds this partition in the same stretch of time",
     "uq_tokens_valid_name": "a valid token has that name already: revoke it first, or take another name",
     "pk_webhooks": "a webhook of that name exists already: change it, or take another name",
+    "uq_drills_open": "another drill is not over yet: wait for its end, or stop it",
     "rows_are_immutable": "this row is kept as it was written and cannot be changed",
 }
 """A sentence for each constraint and trigger that a request can run into; a test holds the names against the schema."""

@@ -14,6 +14,7 @@ from app.db.repositories.access import SqlAccess
 from app.db.repositories.clusters import SqlClusters
 from app.db.repositories.commands import SqlCommands
 from app.db.repositories.deliveries import SqlDeliveries
+from app.db.repositories.drills import SqlDrills
 from app.db.repositories.fencing import SqlFencing
 from app.db.repositories.hanging import SqlHanging
 from app.db.repositories.identity import SqlIdentity
@@ -47,6 +48,7 @@ class SqlUnitOfWork:
         self.mappings = SqlMappings(self._db)
         self.fencing = SqlFencing(self._db)
         self.hanging = SqlHanging(self._db)
+        self.drills = SqlDrills(self._db)
         self.webhooks = SqlWebhooks(self._db)
         self.deliveries = SqlDeliveries(self._db)
         self.raised_alerts = SqlRaisedAlerts(self._db)

@@ -62,6 +62,8 @@ class Verb(StrEnum):
     RESET_OFFSETS = "reset_offsets"
     FENCE_TRANSACTION = "fence_transaction"
     END_TRANSACTION = "end_transaction"
+    START_DRILL = "start_drill"
+    STOP_DRILL = "stop_drill"
     VALIDATE_PIPELINE = "validate_pipeline"
     CREATE_PIPELINE = "create_pipeline"
     CHANGE_PIPELINE = "change_pipeline"
@@ -103,6 +105,8 @@ NEEDED_ROLE: dict[Verb, Role] = {
     _V.RESET_OFFSETS: Role.OPERATOR,
     _V.FENCE_TRANSACTION: Role.OPERATOR,
     _V.END_TRANSACTION: Role.OPERATOR,
+    _V.START_DRILL: Role.OPERATOR,
+    _V.STOP_DRILL: Role.OPERATOR,
     _V.VALIDATE_PIPELINE: Role.AUTHOR,
     _V.CREATE_PIPELINE: Role.AUTHOR,
     _V.CHANGE_PIPELINE: Role.AUTHOR,

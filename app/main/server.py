@@ -28,6 +28,7 @@ from app.kafka.journal_tail import KafkaJournals
 from app.kafka.transactions.brokers import KafkaTransactions
 from app.kafka.transactions.searching import KafkaSearch
 from app.loops.alert_watch import AlertWatch
+from app.loops.drill_watch import DrillWatch
 from app.loops.fencing_recorder import FencingRecorder
 from app.loops.folder_retention import FolderRetention
 from app.loops.hanging_search import HangingSearch
@@ -39,8 +40,10 @@ from app.loops.webhook_sender import WebhookSender
 from app.main.drivers import launcher_for
 from app.main.errors import StartError
 from app.main.health import Health
+from app.main.own_freeze import freeze_self
 from app.ports.clock import SystemClock
 from app.services.access import tokens
+from app.services.drill_audits import NoDrillAudits
 from app.services.observing.observations import Observations
 from app.services.observing.surveys import Surveys
 from app.settings import Settings
@@ -123,6 +126,14 @@ class Server:
                 lost_after=timedelta(seconds=settings.lost_after_s),
             ),
         )
+        drills = DrillWatch(
+            unit_of_work=self._database.unit_of_work,
+            observations=self._observations,
+            audits=NoDrillAudits(),
+            freeze_self=freeze_self,
+            clock=self._clock,
+            host=host,
+        )
         folders = FolderRetention(
             StateFolders(settings.state_dir),
             unit_of_work=self._database.unit_of_work,
@@ -132,7 +143,7 @@ class Server:
         )
         retention = Retention(unit_of_work=self._database.unit_of_work, clock=self._clock)
         searching = [] if self._hanging is None else [self._hanging]
-        return [reconciler, retention, folders, self._sender, *self._observing(), *searching]
+        return [reconciler, drills, retention, folders, self._sender, *self._observing(), *searching]
 
     def _observing(self) -> Sequence[Loop]:
         if self._observer is None:

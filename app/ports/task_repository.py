@@ -8,6 +8,7 @@ from typing import Protocol
 
 import msgspec
 
+from app.domain.drills.drill import Drill
 from app.domain.page import Page
 from app.domain.runs.instance import ENDED, InstanceState
 from app.domain.runs.run import DesiredRunState
@@ -21,6 +22,7 @@ class LeaseContext(msgspec.Struct, frozen=True, kw_only=True):
 
     cluster: its name here; kafka_cluster_id: as the brokers report it.
     lease: the asked one; instance_state and application_id are its. current_lease: the highest of the ordinal.
+    drill: the open one that this lease is meant by.
     newest: the highest (lease, attempt) that was ever heard of this task; own: the last word of the asked attempt.
     """
 
@@ -35,6 +37,7 @@ class LeaseContext(msgspec.Struct, frozen=True, kw_only=True):
     instance_state: InstanceState
     application_id: str | None
     database_epoch: str
+    drill: Drill | None = None
     newest: tuple[int, int] | None = None
     own: TaskStatus | None = None
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
+from app.ports.drill_repository import DrillRepository
 from app.ports.fencing_repository import FencingRepository
 from app.ports.hanging_repository import HangingRepository
 from app.ports.repositories import (
@@ -51,6 +52,8 @@ class UnitOfWork(Protocol):
     def fencing(self) -> FencingRepository: ...
     @property
     def hanging(self) -> HangingRepository: ...
+    @property
+    def drills(self) -> DrillRepository: ...
     @property
     def webhooks(self) -> WebhookRepository: ...
     @property

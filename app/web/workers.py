@@ -20,6 +20,7 @@ from app.domain.access import RunTokenScope
 from app.domain.errors import UnauthenticatedError, UnavailableError
 from app.domain.fencing_events.fencing_event import Case
 from app.ports.unit_of_work import UnitOfWork
+from app.services import drills
 from app.services.access import tokens
 from app.services.fencing_events import record_cases
 from app.services.observing import groups
@@ -31,6 +32,7 @@ from app.web.problems import ProblemResponse
 from app.web.security.body_limit import BodyLimit
 from app.web.security.perimeter import Perimeter, hosts_of
 from app.wire import protocol, specification
+from app.wire.drill import DRILL_PATH, DrillReport
 from app.wire.heartbeat import Claim, DriverHeartbeat, Outcome, TaskHeartbeat
 
 log = logging.getLogger(__name__)
@@ -38,7 +40,7 @@ log = logging.getLogger(__name__)
 ANSWER_WITHIN_S = 1.5
 """Less than the 2 s after which a worker stops waiting."""
 
-Message = TypeVar("Message", Claim, TaskHeartbeat, DriverHeartbeat, Outcome)
+Message = TypeVar("Message", Claim, TaskHeartbeat, DriverHeartbeat, Outcome, DrillReport)
 
 
 class _Header(msgspec.Struct):
@@ -69,6 +71,7 @@ def create_workers_app(wiring: Wiring) -> FastAPI:
     app.add_api_route("/workers/v1/heartbeat", heartbeat, methods=["POST"])
     app.add_api_route("/workers/v1/driver", driver, methods=["POST"])
     app.add_api_route("/workers/v1/outcome", outcome, methods=["POST"])
+    app.add_api_route(DRILL_PATH, drill, methods=["POST"])
     return app
 
 
@@ -173,6 +176,14 @@ async def outcome(request: Request, wiring: WiringDep, scope: Scope) -> Response
         await heartbeats.receive_outcome(uow, message, scope=scope, now=wiring.clock.now())
         await uow.commit()
     return Response(b"{}", media_type="application/json")
+
+
+async def drill(request: Request, wiring: WiringDep, scope: Scope) -> Response:
+    message = await _read(request, DrillReport)
+    async with _bounded_unit(wiring) as uow:
+        answer = await drills.receive_report(uow, message, scope=scope, now=wiring.clock.now())
+        await uow.commit()
+    return _answer(answer)
 
 
 async def _read(request: Request, kind: type[Message]) -> Message:

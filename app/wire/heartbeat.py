@@ -6,6 +6,7 @@ HTTP on the workers' listener, JSON bodies, `Authorization: Bearer <run token>`:
   POST /workers/v1/heartbeat      TaskHeartbeat   -> HeartbeatAnswer
   POST /workers/v1/driver         DriverHeartbeat -> DriverAnswer
   POST /workers/v1/outcome        Outcome         -> {}
+  POST /workers/v1/drill          DrillReport     -> DrillAnswer            (app/wire/drill.py)
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import msgspec
 
 from app.domain.runs.task import Counters, DesiredTaskState, EventKind, OutcomeKind, PartitionProgress, TaskState
 from app.wire import protocol
+from app.wire.drill import DrillOrder
 from app.wire.offset_log import OffsetReport
 
 __all__ = [
@@ -83,6 +85,7 @@ class HeartbeatAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     accepted_events: ids of the events that are stored; the sender forgets these.
     answered_ms: by the server's clock, from before it read the heartbeat. offsets_stored: its `offsets` are kept.
+    drill: what the sender shall do to its own process as a drill; repeated until it is claimed or void.
     """
 
     protocol_version: int = protocol.CURRENT
@@ -92,6 +95,7 @@ class HeartbeatAnswer(msgspec.Struct, frozen=True, kw_only=True):
     accepted_events: tuple[str, ...] = ()
     answered_ms: int | None = None
     offsets_stored: bool = False
+    drill: DrillOrder | None = None
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):

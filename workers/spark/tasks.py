@@ -23,6 +23,7 @@ from app.wire import protocol
 from app.wire.heartbeat import DesiredTaskState, TaskState
 from app.wire.specification import InstanceSpecification
 from workers import versions
+from workers.drills.orders import DrillOrders, DrillPlace
 from workers.reporting import HeartbeatReporter, TaskPlace
 from workers.server_client import ServerClient
 from workers.spark.driver_line import DriverAwayError, DriverLine
@@ -110,6 +111,20 @@ def run_attempt(data: bytes, *, task: int, attempt: int) -> TaskResult:
         admission = line.begin(Begun(task=task, attempt=attempt, host=socket.gethostname(), pid=os.getpid()))
     except DriverAwayError as error:
         raise DriverRefusedError(f"attempt {attempt} of task {task} could not begin: {error}") from error
+    drills = DrillOrders(
+        DrillPlace(
+            run_id=specification.run_id,
+            ordinal=specification.ordinal,
+            lease=specification.lease,
+            task=task,
+            attempt=attempt,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+        ),
+        allowed=specification.definition.allows_drills,
+        urls=specification.server_urls,
+        token=specification.run_token,
+    )
     reporter = HeartbeatReporter(
         TaskPlace(
             run_id=specification.run_id,
@@ -125,6 +140,7 @@ def run_attempt(data: bytes, *, task: int, attempt: int) -> TaskResult:
         ServerClient(specification.server_urls, specification.run_token),
         ask_client=ServerClient(specification.server_urls, specification.run_token),
         initial=admission.desired,
+        drilled=drills.hear,
     )
     leaving = Leaving(reporter)
     with leaving.on_signals():

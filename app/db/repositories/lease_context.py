@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
+from app.domain.drills.drill import Drill
 from app.domain.runs.instance import InstanceState
 from app.domain.runs.run import DesiredRunState
 from app.domain.runs.task import TaskRates, TaskReport, TaskStatus
@@ -30,6 +31,7 @@ LEASE_CONTEXT = sa.text(
            (SELECT epoch FROM database_identity) AS database_epoch,
            newest.lease AS newest_lease,
            newest.attempt AS newest_attempt,
+           drills.drill,
            own.report, own.rates, own.received_at, own.state_since
     FROM instances
     JOIN runs ON runs.id = instances.run_id
@@ -40,6 +42,10 @@ LEASE_CONTEXT = sa.text(
         WHERE run_id = runs.id AND ordinal = instances.ordinal AND task = :task
         ORDER BY lease DESC, attempt DESC LIMIT 1
     ) AS newest ON true
+    LEFT JOIN drills
+        ON drills.ended_at IS NULL AND drills.run_id = runs.id
+        AND (drills.drill->>'ordinal')::integer = instances.ordinal
+        AND (drills.drill->>'lease')::integer = instances.lease
     LEFT JOIN task_attempts AS own
         ON own.run_id = runs.id AND own.ordinal = instances.ordinal AND own.task = :task
         AND own.lease = instances.lease AND own.attempt = :attempt
@@ -75,6 +81,7 @@ def lease_context(row: sa.Row[Any]) -> LeaseContext:
         instance_state=InstanceState(row.state),
         application_id=row.application_id,
         database_epoch=str(row.database_epoch),
+        drill=None if row.drill is None else msgspec.convert(row.drill, Drill),
         newest=None if row.newest_lease is None else (row.newest_lease, row.newest_attempt),
         own=own,
     )

@@ -1,12 +1,25 @@
 """The tables, by noun. Importing this room fills `metadata`, which migrations are compared with."""
 
-from app.db.tables import access, commands, definitions, fencing, hanging, identity, mappings, runs, tasks, webhooks
+from app.db.tables import (
+    access,
+    commands,
+    definitions,
+    drills,
+    fencing,
+    hanging,
+    identity,
+    mappings,
+    runs,
+    tasks,
+    webhooks,
+)
 from app.db.tables.columns import metadata
 
 __all__ = [
     "access",
     "commands",
     "definitions",
+    "drills",
     "fencing",
     "hanging",
     "identity",

@@ -38,6 +38,8 @@ def _decode(kind: Any, value: object, path: str, strict: bool, problems: list[Pr
         return _decode_json(value, path, problems)
     if kind is str:
         return _decode_text(value, path, problems)
+    if kind is bool:
+        return _decode_bool(value, path, strict, problems)
     if kind is int:
         return _decode_int(value, path, strict, problems)
     if isinstance(kind, type) and issubclass(kind, StrEnum):
@@ -148,6 +150,15 @@ def _decode_int(value: object, path: str, strict: bool, problems: list[Problem])
     if isinstance(value, bool) or not isinstance(value, int) or value not in _INT64:
         got = f"the text `{value}`" if isinstance(value, str) and len(value) <= 40 else _shown(value)
         problems.append(Problem(field=path, message=_must_be(path, "a whole number", got)))
+        return None
+    return value
+
+
+def _decode_bool(value: object, path: str, strict: bool, problems: list[Problem]) -> bool | None:
+    if not strict and value in ("true", "false"):
+        return value == "true"
+    if not isinstance(value, bool):
+        problems.append(Problem(field=path, message=_must_be(path, "`true` or `false`", _shown(value))))
         return None
     return value
 

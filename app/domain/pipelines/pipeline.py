@@ -146,7 +146,10 @@ class SparkSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PipelineDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that a revision fixes. Immutable; a change is a new revision."""
+    """Everything that a revision fixes. Immutable; a change is a new revision.
+
+    allows_drills: whether its instances may be frozen and killed on purpose (app/domain/drills).
+    """
 
     cluster: str
     source_topics: tuple[str, ...]
@@ -167,6 +170,7 @@ class PipelineDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     spark: SparkSettings = msgspec.field(default_factory=SparkSettings)
     consumer_overrides: dict[str, str] = {}
     producer_overrides: dict[str, str] = {}
+    allows_drills: bool = False
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from app.domain.access import RunTokenScope
+from app.domain.drills.drill import TargetState
 from app.domain.errors import ForbiddenError, NotFoundError
 from app.domain.fencing_events.cases import case_of_word
 from app.domain.fencing_events.evidence import ClientWord, GroupRecord
@@ -35,6 +36,7 @@ from app.ports.unit_of_work import UnitOfWork
 from app.services.running.instances import move_locked_instance
 from app.services.running.run_endings import end_run_if_over, notify_run
 from app.services.running.run_locks import lock_run
+from app.wire.drill import DrillOrder
 from app.wire.heartbeat import DriverAnswer, DriverHeartbeat, HeartbeatAnswer, Outcome, TaskHeartbeat
 
 FRESH_FOR = timedelta(seconds=3)
@@ -114,6 +116,7 @@ async def receive_heartbeat(
         is_current=is_current,
         database_epoch=context.database_epoch,
         accepted_events=accepted,
+        drill=_order(context, report, now=now) if is_current else None,
     )
     return Heard(answer, fencing_cases(heartbeat, context, generations))
 
@@ -190,6 +193,22 @@ async def _context(
             f"run {scope.run_id} has no lease {scope.lease} of instance {scope.ordinal} in this database"
         )
     return context
+
+
+def _order(context: LeaseContext, report: TaskReport, *, now: datetime) -> DrillOrder | None:
+    """What a drill wants of this very attempt, until it has claimed it or it is too late."""
+    drill = context.drill
+    if drill is None or not drill.may_begin(now):
+        return None
+    target = drill.target_of(report.task, report.attempt)
+    if target is None or target.state is not TargetState.ORDERED:
+        return None
+    return DrillOrder(
+        drill_id=drill.id,
+        act=drill.act,
+        for_s=drill.plan.for_s,
+        begin_within_s=(drill.begin_by - now).total_seconds(),
+    )
 
 
 def _desired(context: LeaseContext) -> DesiredTaskState:

@@ -163,6 +163,9 @@ class Definition(Given):
     spark: SparkSettings = SparkSettings()
     consumer_overrides: dict[str, str] = Field(default={})
     producer_overrides: dict[str, str] = Field(default={})
+    allows_drills: Annotated[
+        bool, Field(description="Whether operators may freeze and kill its instances on purpose, as a drill.")
+    ] = False
 
     def to_domain(self) -> PipelineDefinition:
         """The same definition as the domain has it. Its meaning is checked there (pipeline_checks.py)."""

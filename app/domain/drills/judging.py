@@ -1,0 +1,200 @@
+"""When a drill goes on to its next state, and what is said of it in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
+
+from app.domain.drills.drill import (
+    TARGET_TRANSITIONS,
+    THAWED_WITHIN,
+    ActStep,
+    AuditFigures,
+    Drill,
+    DrillKind,
+    DrillState,
+    DrillVerdict,
+    Target,
+    TargetState,
+)
+from app.domain.drills.planning import RETURNS_WITHIN_S
+from app.domain.drills.timeline import MAX_ENTRIES, Entry, EntryKind, Look, flows, follow
+
+_DONE = frozenset({TargetState.FROZEN, TargetState.THAWED, TargetState.KILLED})
+WELL_FOR = timedelta(seconds=3)
+"""All is well when it has been so for this long."""
+FLOWS_NOW = timedelta(seconds=2)
+GIVES_UP_AFTER = timedelta(seconds=90)
+"""After the last bound that we know: who does not flow by then has not survived."""
+
+
+def hear(drill: Drill, target: Target, step: ActStep, *, now: datetime, message: str = "") -> Drill:
+    """The drill after a word of a process or its watchdog. A word that comes late, or again, changes nothing.
+
+    The caller has asked `may_begin` before a CLAIMED.
+    """
+    if step is ActStep.CLAIMED:
+        if target.state is not TargetState.ORDERED:
+            return drill
+        is_kill = drill.kind is DrillKind.KILL_INSTANCE
+        to = TargetState.KILLED if is_kill else TargetState.CLAIMED
+        drill = drill.with_target(target.moved(to, now=now))
+        if drill.state is DrillState.ORDERED:
+            drill = drill.moved(DrillState.UNDERWAY, begun_at=now)
+        if is_kill:
+            drill = said(drill, EntryKind.ACT, f"{_name(target)} kills itself (SIGKILL)", now=now)
+        return drill
+    to = TargetState(step)
+    if to not in TARGET_TRANSITIONS[target.state]:
+        return drill
+    drill = drill.with_target(target.moved(to, now=now, message=message))
+    words = {
+        TargetState.FROZEN: f"{_name(target)} is frozen (SIGSTOP)",
+        TargetState.THAWED: f"{_name(target)} goes on (SIGCONT)",
+        TargetState.REFUSED: f"{_name(target)} is left alone: {message}",
+    }
+    return said(drill, EntryKind.ACT, words[to], now=now)
+
+
+def see(drill: Drill, look: Look) -> Drill:
+    """The drill with what the look has shown to be new."""
+    watched, entries = follow(drill.watched, look)
+    return _with_entries(replace(drill, watched=watched), entries)
+
+
+def advance(drill: Drill, *, now: datetime, run_is_live: bool) -> Drill:
+    """The drill in the state that it is in by now; up to AUDITING, which `conclude` leaves."""
+    if drill.state is DrillState.ORDERED:
+        drill = _from_ordered(drill, now=now)
+    if drill.state is DrillState.UNDERWAY and _act_is_over(drill, now=now):
+        if not any(one.state in _DONE for one in drill.targets):
+            return _ended(drill, DrillVerdict.NOT_BEGUN, _why_not_begun(drill), now=now)
+        drill = said(drill.moved(DrillState.RECOVERING, act_over_at=now), EntryKind.DRILL, _over(drill), now=now)
+    if drill.state is DrillState.RECOVERING:
+        drill = _from_recovering(drill, now=now, run_is_live=run_is_live)
+    return drill
+
+
+def conclude(drill: Drill, audit: AuditFigures | None, *, no_audit: str, now: datetime) -> Drill:
+    """The end of an AUDITING: by the audit's figures, or why there are none."""
+    drill = replace(drill, audit=audit, no_audit=no_audit if audit is None else audit.incomplete)
+    if drill.recovered_at is None:
+        return _ended(drill, DrillVerdict.NOT_SURVIVED, "the pipeline did not flow again", now=now)
+    if audit is not None and (audit.lost or audit.duplicated):
+        counted = f"{audit.lost:,} ids are lost and {audit.duplicated:,} are there more than once"
+        return _ended(drill, DrillVerdict.NOT_SURVIVED, counted, now=now)
+    if audit is None or audit.incomplete:
+        return _ended(drill, DrillVerdict.NOT_AUDITED, f"not audited: {drill.no_audit}", now=now)
+    counted = f"lost 0, duplicated 0 of {audit.expected:,} expected ids"
+    return _ended(drill, DrillVerdict.SURVIVED, counted, now=now)
+
+
+def stop(drill: Drill, *, by: str, now: datetime) -> Drill:
+    """The wish to end it early: nothing more is begun, what is frozen is thawed, and it is not audited."""
+    if drill.stop_requested_at is not None:
+        return drill
+    drill = replace(drill, stop_requested_at=now, stop_requested_by=by)
+    drill = said(drill, EntryKind.DRILL, f"{by} stops the drill", now=now)
+    if drill.state is DrillState.UNDERWAY:
+        return drill
+    return _ended(drill, DrillVerdict.STOPPED, f"stopped by {by}", now=now)
+
+
+def said(drill: Drill, kind: EntryKind, sentence: str, *, now: datetime) -> Drill:
+    return _with_entries(drill, [Entry(at=now, kind=kind, sentence=sentence)])
+
+
+def _from_ordered(drill: Drill, *, now: datetime) -> Drill:
+    if drill.targets and all(one.state is TargetState.REFUSED for one in drill.targets):
+        return _ended(drill, DrillVerdict.NOT_BEGUN, _why_not_begun(drill), now=now)
+    if now > drill.begin_by:
+        within_s = (drill.begin_by - drill.ordered_at).total_seconds()
+        return _ended(drill, DrillVerdict.NOT_BEGUN, f"nobody began it within {within_s:g} s", now=now)
+    return drill
+
+
+def _why_not_begun(drill: Drill) -> str:
+    reasons = sorted({one.message for one in drill.targets if one.message})
+    return f"nobody was drilled: {'; '.join(reasons) or 'it was granted, and nobody said that it was done'}"
+
+
+def _act_is_over(drill: Drill, *, now: datetime) -> bool:
+    """Whether nobody is frozen any more, and nobody can begin any more."""
+    waits = [one for one in drill.targets if one.state is TargetState.ORDERED]
+    if waits and drill.may_begin(now):
+        return False
+    for one in drill.targets:
+        if one.state in (TargetState.CLAIMED, TargetState.FROZEN):
+            thawed_by = one.since + timedelta(seconds=drill.plan.for_s) + THAWED_WITHIN
+            if now <= thawed_by:
+                return False
+    return True
+
+
+def _from_recovering(drill: Drill, *, now: datetime, run_is_live: bool) -> Drill:
+    if drill.stop_requested_at is not None:
+        return _ended(drill, DrillVerdict.STOPPED, f"stopped by {drill.stop_requested_by}", now=now)
+    if not run_is_live:
+        return _ended(drill, DrillVerdict.STOPPED, "the run ended before the pipeline had recovered", now=now)
+    assert drill.act_over_at is not None  # noqa: S101 - set by the way into this state
+    if _is_well(drill, now=now):
+        drill = drill if drill.well_since is not None else replace(drill, well_since=now)
+        assert drill.well_since is not None  # noqa: S101 - set in the line above
+        if now - drill.well_since >= WELL_FOR:
+            drill = drill.moved(DrillState.AUDITING, recovered_at=drill.well_since)
+            assert drill.recovered_at is not None  # noqa: S101
+            after_s = (drill.recovered_at - (drill.begun_at or drill.ordered_at)).total_seconds()
+            sentence = f"all flows as before, {max(0.0, after_s):.1f} s after the beginning"
+            return said(drill, EntryKind.DRILL, sentence, now=now)
+        return drill
+    bounds_s = [drill.plan.stands_still_s or 0.0, RETURNS_WITHIN_S]
+    if now - drill.act_over_at > timedelta(seconds=max(bounds_s)) + GIVES_UP_AFTER:
+        waited_s = (now - drill.act_over_at).total_seconds()
+        drill = drill.moved(DrillState.AUDITING)
+        return said(drill, EntryKind.DRILL, f"it does not flow as before after {waited_s:.0f} s", now=now)
+    return replace(drill, well_since=None)
+
+
+def _is_well(drill: Drill, *, now: datetime) -> bool:
+    watched = drill.watched
+    running = [task for task in watched.tasks.values() if task.is_running]
+    looked_now = watched.at is not None and now - watched.at <= FLOWS_NOW
+    return looked_now and len(running) >= drill.plan.tasks and flows(watched, now=now, within=FLOWS_NOW)
+
+
+def _ended(drill: Drill, verdict: DrillVerdict, sentence: str, *, now: datetime) -> Drill:
+    full = "; ".join([sentence, *_figures(drill)]) if drill.begun_at is not None else sentence
+    drill = drill.moved(DrillState.ENDED, ended_at=now, verdict=verdict, sentence=full)
+    return said(drill, EntryKind.DRILL, f"ended: {sentence}", now=now)
+
+
+def _figures(drill: Drill) -> Iterable[str]:
+    watched, longest = drill.watched, drill.watched.longest
+    if longest is None:
+        yield "how long records stood still is not known: no partition flowed before"
+    elif watched.unseen_s and drill.kind is DrillKind.FREEZE_SERVER:
+        yield f"{watched.committed_unseen:,} records were committed in the {watched.unseen_s:.1f} s that nobody looked"
+    else:
+        bound_s = drill.plan.stands_still_s
+        expected = "" if bound_s is None else f", expected at most {bound_s:g} s"
+        yield f"records stood still for at most {longest[1]:.1f} s ({longest[0]}{expected})"
+
+
+def _over(drill: Drill) -> str:
+    if drill.kind is DrillKind.KILL_INSTANCE:
+        return "the kill is done"
+    silent = [one for one in drill.targets if one.state in (TargetState.CLAIMED, TargetState.FROZEN)]
+    return "the time of the freeze is over" + (
+        f"; {', '.join(_name(one) for one in silent)} has not said so" if silent else ""
+    )
+
+
+def _with_entries(drill: Drill, entries: list[Entry]) -> Drill:
+    """A drill that has so many keeps the oldest: its beginning is what it is about."""
+    return replace(drill, entries=(*drill.entries, *entries)[:MAX_ENTRIES]) if entries else drill
+
+
+def _name(target: Target) -> str:
+    return f"{target.name} (process {target.pid} on {target.host})"

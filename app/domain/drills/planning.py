@@ -1,0 +1,167 @@
+"""What should happen in a drill, and by when: from the definition that the pipeline runs, nothing measured."""
+
+from __future__ import annotations
+
+from app.domain.drills.drill import DrillKind, Expectation, Plan
+from app.domain.pipelines.pipeline import GroupProtocol, OffsetFencing, PipelineDefinition, ProcessingGuarantee
+
+MARGIN_S = 3.0
+"""For rebalances, for what the client polls, and for looking."""
+ABORT_SWEEP_S = 10.0
+"""`transaction.abort.timed.out.transaction.cleanup.interval.ms` as brokers have it: how often they look for these."""
+RETURNS_WITHIN_S = 30.0
+"""From the thaw or the kill to every task running again: Spark's retry, a producer's init, a rebalance."""
+
+
+def plan_of(
+    definition: PipelineDefinition, kind: DrillKind, *, for_s: float, cluster: str, others: int, own: int
+) -> Plan:
+    """The plan of a drill.
+
+    own, others: how many tasks are drilled, and how many of the group go on.
+    """
+    bound_s = _stands_still_s(definition, kind, for_s=for_s, others=others)
+    return Plan(
+        for_s=for_s,
+        group=definition.group_id,
+        cluster=cluster,
+        tasks=own + others,
+        stands_still_s=bound_s,
+        expected=tuple(_expected(definition, kind, for_s=for_s, others=others, bound_s=bound_s)),
+    )
+
+
+def _session_s(definition: PipelineDefinition) -> float | None:
+    """None where the brokers decide it (KIP-848)."""
+    return None if definition.group_protocol is GroupProtocol.CONSUMER else definition.session_timeout_ms / 1000
+
+
+def _abort_s(definition: PipelineDefinition) -> float | None:
+    """When the coordinator has ended an open transaction of a producer that is silent; None where there is none."""
+    if definition.processing_guarantee is ProcessingGuarantee.AT_LEAST_ONCE:
+        return None
+    return definition.transaction_timeout_ms / 1000 + ABORT_SWEEP_S
+
+
+def _new_owner_waits(definition: PipelineDefinition) -> bool:
+    """Whether a new owner has another id than the old one, so that only the timeout decides offsets left pending."""
+    return definition.processing_guarantee is ProcessingGuarantee.EXACTLY_ONCE_V2
+
+
+def _stands_still_s(definition: PipelineDefinition, kind: DrillKind, *, for_s: float, others: int) -> float | None:
+    session_s, abort_s = _session_s(definition), _abort_s(definition)
+    if kind is DrillKind.FREEZE_SERVER:
+        return MARGIN_S
+    if session_s is None:
+        return None
+    if kind is DrillKind.KILL_INSTANCE:
+        # Its next attempt takes the same ids again, which ends what was open; only the session has to run out.
+        return session_s + MARGIN_S
+    if for_s < session_s:
+        return for_s + MARGIN_S
+    if not others:
+        return for_s + RETURNS_WITHIN_S
+    taken_s = max(session_s, abort_s) if abort_s is not None and _new_owner_waits(definition) else session_s
+    return min(taken_s, max(for_s, session_s)) + MARGIN_S
+
+
+def _expected(
+    definition: PipelineDefinition, kind: DrillKind, *, for_s: float, others: int, bound_s: float | None
+) -> list[Expectation]:
+    if kind is DrillKind.FREEZE_SERVER:
+        return _without_server(for_s, bound_s)
+    session_s, abort_s = _session_s(definition), _abort_s(definition)
+    session = f"session timeout {session_s:g} s" if session_s is not None else "the brokers' own session timeout"
+    expected: list[Expectation] = []
+    if kind is DrillKind.KILL_INSTANCE:
+        expected += [
+            Expectation(
+                sentence="Spark begins the next attempt of each task that was killed",
+                within_s=RETURNS_WITHIN_S,
+                because="it looks after its Python workers and tries again",
+            ),
+            *_taken_over(definition),
+            Expectation(
+                sentence="the group gives the dead member's partitions to living ones, in a new generation",
+                within_s=_plus(session_s, MARGIN_S),
+                because=session,
+            ),
+        ]
+    elif session_s is not None and for_s < session_s:
+        expected.append(
+            Expectation(
+                sentence="nobody but you notices: no rebalance, the partitions wait for the thaw",
+                within_s=for_s + MARGIN_S,
+                because=f"{for_s:g} s are less than the session timeout of {session_s:g} s",
+            )
+        )
+    else:
+        whom = "others" if others else "nobody: no other task is in the group, so they wait for the thaw"
+        expected.append(
+            Expectation(
+                sentence=f"the group takes its partitions away in a new generation, and gives them to {whom}",
+                within_s=_plus(session_s, MARGIN_S),
+                because=session,
+            )
+        )
+        if abort_s is not None and _new_owner_waits(definition):
+            expected.append(
+                Expectation(
+                    sentence="what it had open is aborted by the brokers, if it had anything open; until then readers "
+                    "of the sink wait, and so does the new owner where offsets were pending",
+                    within_s=abort_s,
+                    because=f"transaction timeout {definition.transaction_timeout_ms / 1000:g} s, looked for "
+                    f"every {ABORT_SWEEP_S:g} s",
+                )
+            )
+        expected.append(Expectation(sentence=_after_the_thaw(definition), within_s=for_s + RETURNS_WITHIN_S))
+    expected.append(
+        Expectation(
+            sentence="records of every partition flow again", within_s=bound_s, because="the longest of the above"
+        )
+    )
+    return expected
+
+
+def _taken_over(definition: PipelineDefinition) -> list[Expectation]:
+    if definition.processing_guarantee is not ProcessingGuarantee.EXACTLY_ONCE_V2:
+        return []
+    return [
+        Expectation(
+            sentence="it takes the same transactional id: a higher epoch, and what was open is aborted at once",
+            within_s=RETURNS_WITHIN_S,
+            because="ids belong to tasks, not to processes",
+        )
+    ]
+
+
+def _after_the_thaw(definition: PipelineDefinition) -> str:
+    if definition.processing_guarantee is ProcessingGuarantee.AT_LEAST_ONCE:
+        return "after the thaw it goes on where it was and may write again what others have written: no guarantee"
+    if definition.offset_fencing is OffsetFencing.GROUP_ONLY:
+        return "after the thaw its old transaction is refused by the epoch of its id, and it joins the group again"
+    return "after the thaw its old transaction is refused, as its membership or its epoch is old, and it joins again"
+
+
+def _without_server(for_s: float, bound_s: float | None) -> list[Expectation]:
+    return [
+        Expectation(
+            sentence="this page, the API and the workers' heartbeats get no answer, and then do again by themselves",
+            within_s=for_s + MARGIN_S,
+            because="a watchdog on the server's host thaws it",
+        ),
+        Expectation(
+            sentence="records flow on as if nothing had happened: no rebalance, no fencing, no standstill",
+            within_s=bound_s,
+            because="pipelines talk to Kafka by themselves and need no server",
+        ),
+        Expectation(
+            sentence="what tasks saw meanwhile is told afterwards",
+            within_s=for_s + RETURNS_WITHIN_S,
+            because="they keep events until they are taken",
+        ),
+    ]
+
+
+def _plus(seconds: float | None, more: float) -> float | None:
+    return None if seconds is None else seconds + more

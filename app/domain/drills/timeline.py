@@ -1,0 +1,250 @@
+"""What is seen of a pipeline while it is drilled: looks, folded into what happened and how long records stood still.
+
+A partition stands still between two commits of its offset. Only partitions that flowed when the drill was ordered are
+measured, since one without input stands still by itself; and only between looks that follow each other: what happened
+while nobody looked is not known, except how many records were committed meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+import msgspec
+from msgspec.structs import replace
+
+MAX_ENTRIES = 400
+FLOWS_WITHIN = timedelta(seconds=5)
+LOOKS_FOLLOW_WITHIN = timedelta(seconds=3)
+
+
+class EntryKind(StrEnum):
+    """DRILL: a step of the drill itself. ACT: of a process that is drilled. The others are what came of it."""
+
+    DRILL = "drill"
+    ACT = "act"
+    GROUP = "group"
+    EPOCH = "epoch"
+    TASK = "task"
+    RECORDS = "records"
+    FENCING = "fencing"
+    UNSEEN = "unseen"
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """fencing_id: of the fencing event that it tells of."""
+
+    at: datetime
+    kind: EntryKind
+    sentence: str
+    fencing_id: str | None = None
+
+
+class PartitionLook(msgspec.Struct, frozen=True, kw_only=True):
+    """committed_at: by the brokers' clock, where their journal is read; else None, and the look's time is taken."""
+
+    committed: int
+    committed_at: datetime | None = None
+
+
+class TaskLook(msgspec.Struct, frozen=True, kw_only=True):
+    attempt: int
+    lease: int
+    state: str
+    is_running: bool
+
+
+class FencingLook(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    at: datetime
+    sentence: str
+
+
+class Look(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known at one moment; generation None: nobody says. Tasks by `ordinal/task`, epochs by their id."""
+
+    at: datetime
+    generation: int | None
+    members: int | None
+    partitions: Mapping[str, PartitionLook]
+    epochs: Mapping[str, str]
+    tasks: Mapping[str, TaskLook]
+    fencings: tuple[FencingLook, ...] = ()
+
+
+class PartitionWatched(msgspec.Struct, frozen=True, kw_only=True):
+    """longest_s: between two commits that follow each other, as far as it was seen. since: of the last commit."""
+
+    committed: int
+    since: datetime
+    flowed: bool
+    longest_s: float = 0.0
+    is_told: bool = False
+
+
+class Watched(msgspec.Struct, frozen=True, kw_only=True):
+    """What the looks so far have shown.
+
+    unseen_s: for how long nobody looked; committed_unseen: how many records were committed meanwhile.
+    """
+
+    at: datetime | None = None
+    generation: int | None = None
+    first_generation: int | None = None
+    rebalances: int = 0
+    partitions: dict[str, PartitionWatched] = {}
+    epochs: dict[str, str] = {}
+    tasks: dict[str, TaskLook] = {}
+    fencings: tuple[str, ...] = ()
+    unseen_s: float = 0.0
+    committed_unseen: int = 0
+    committed: int = 0
+
+    @property
+    def measured(self) -> dict[str, PartitionWatched]:
+        return {name: one for name, one in self.partitions.items() if one.flowed}
+
+    @property
+    def longest(self) -> tuple[str, float] | None:
+        """The partition that stood still longest, and for how long; None where none flowed."""
+        measured = self.measured
+        if not measured:
+            return None
+        name = max(measured, key=lambda one: measured[one].longest_s)
+        return name, measured[name].longest_s
+
+
+STANDS_STILL_S = 2.0
+"""A pause between commits that is worth a line."""
+
+
+def follow(before: Watched, look: Look) -> tuple[Watched, list[Entry]]:
+    """What is known after the look, and what it has shown to be new, in the order of their kinds."""
+    if before.at is None:
+        return _first(look), []
+    entries: list[Entry] = []
+    pause_s = (look.at - before.at).total_seconds()
+    unseen = pause_s > LOOKS_FOLLOW_WITHIN.total_seconds()
+    partitions, advanced = _follow_partitions(before, look, entries, unseen=unseen)
+    if unseen:
+        entries.append(
+            Entry(
+                at=look.at,
+                kind=EntryKind.UNSEEN,
+                sentence=f"nobody looked for {pause_s:.1f} s; meanwhile {advanced:,} records were committed",
+            )
+        )
+    generation, rebalances = _follow_group(before, look, entries)
+    _follow_epochs(before, look, entries)
+    _follow_tasks(before, look, entries)
+    new = [one for one in look.fencings if one.id not in before.fencings]
+    entries += [Entry(at=one.at, kind=EntryKind.FENCING, sentence=one.sentence, fencing_id=one.id) for one in new]
+    return (
+        replace(
+            before,
+            at=look.at,
+            generation=generation,
+            first_generation=before.first_generation if before.first_generation is not None else generation,
+            rebalances=before.rebalances + rebalances,
+            partitions=partitions,
+            epochs={**before.epochs, **look.epochs},
+            tasks={**before.tasks, **look.tasks},
+            fencings=(*before.fencings, *(one.id for one in new)),
+            unseen_s=before.unseen_s + (pause_s if unseen else 0.0),
+            committed_unseen=before.committed_unseen + (advanced if unseen else 0),
+            committed=before.committed + advanced,
+        ),
+        entries,
+    )
+
+
+def flows(watched: Watched, *, now: datetime, within: timedelta) -> bool:
+    """Whether every partition that flowed before has been committed again within so long."""
+    return all(now - one.since <= within for one in watched.measured.values())
+
+
+def _first(look: Look) -> Watched:
+    return Watched(
+        at=look.at,
+        generation=look.generation,
+        first_generation=look.generation,
+        partitions={
+            name: PartitionWatched(
+                committed=one.committed,
+                since=one.committed_at or look.at,
+                # Without the brokers' word on when, it is taken to flow until it is seen not to.
+                flowed=one.committed_at is None or look.at - one.committed_at <= FLOWS_WITHIN,
+            )
+            for name, one in look.partitions.items()
+        },
+        epochs=dict(look.epochs),
+        tasks=dict(look.tasks),
+        fencings=tuple(one.id for one in look.fencings),
+    )
+
+
+def _follow_partitions(
+    before: Watched, look: Look, entries: list[Entry], *, unseen: bool
+) -> tuple[dict[str, PartitionWatched], int]:
+    partitions = dict(before.partitions)
+    advanced = 0
+    for name, now in look.partitions.items():
+        known = partitions.get(name)
+        if known is None:
+            partitions[name] = PartitionWatched(
+                committed=now.committed, since=now.committed_at or look.at, flowed=False
+            )
+            continue
+        if now.committed > known.committed:
+            advanced += now.committed - known.committed
+            at = max(now.committed_at or look.at, known.since)
+            stood_s = (at - known.since).total_seconds()
+            if known.is_told:
+                sentence = f"{name} flows again after {stood_s:.1f} s"
+                entries.append(Entry(at=at, kind=EntryKind.RECORDS, sentence=sentence))
+            longest_s = known.longest_s if unseen else max(known.longest_s, stood_s)
+            partitions[name] = replace(known, committed=now.committed, since=at, longest_s=longest_s, is_told=False)
+            continue
+        stood_s = (look.at - known.since).total_seconds()
+        if unseen or not known.flowed:
+            continue
+        is_new = stood_s >= STANDS_STILL_S and not known.is_told
+        if is_new:
+            sentence = f"{name} stands still since its offset {known.committed:,} was committed"
+            entries.append(Entry(at=look.at, kind=EntryKind.RECORDS, sentence=sentence))
+        partitions[name] = replace(known, longest_s=max(known.longest_s, stood_s), is_told=known.is_told or is_new)
+    return partitions, advanced
+
+
+def _follow_group(before: Watched, look: Look, entries: list[Entry]) -> tuple[int | None, int]:
+    if look.generation is None or look.generation == before.generation:
+        return before.generation, 0
+    if before.generation is None:
+        return look.generation, 0
+    members = "" if look.members is None else f", now with {look.members} member{'' if look.members == 1 else 's'}"
+    sentence = f"the group rebalances: generation {before.generation} → {look.generation}{members}"
+    entries.append(Entry(at=look.at, kind=EntryKind.GROUP, sentence=sentence))
+    return look.generation, max(1, look.generation - before.generation)
+
+
+def _follow_epochs(before: Watched, look: Look, entries: list[Entry]) -> None:
+    for name, epoch in sorted(look.epochs.items()):
+        known = before.epochs.get(name)
+        if known is not None and known != epoch:
+            sentence = f"{name}: producer:epoch {known} → {epoch}"
+            entries.append(Entry(at=look.at, kind=EntryKind.EPOCH, sentence=sentence))
+
+
+def _follow_tasks(before: Watched, look: Look, entries: list[Entry]) -> None:
+    for name, task in sorted(look.tasks.items()):
+        known = before.tasks.get(name)
+        if known is None:
+            sentence = f"task {name} is {task.state}"
+        elif (known.lease, known.attempt) != (task.lease, task.attempt):
+            sentence = f"task {name} begins attempt {task.attempt} (lease {task.lease}): {task.state}"
+        elif known.state != task.state:
+            sentence = f"task {name} is {task.state}, it was {known.state}"
+        else:
+            continue
+        entries.append(Entry(at=look.at, kind=EntryKind.TASK, sentence=sentence.replace("_", " ")))

@@ -1,0 +1,83 @@
+"""One look at a pipeline that is drilled: what the brokers' journals say, and what its tasks say."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from app.domain.drills.drill import Drill
+from app.domain.drills.timeline import FencingLook, Look, PartitionLook, TaskLook
+from app.domain.fencing_events.record import FencingFilter
+from app.domain.observing.snapshot import Snapshot, Source
+from app.domain.runs.task import TaskState, TaskStatus
+from app.domain.storable import moment_of_ms
+from app.ports.unit_of_work import UnitOfWork
+
+HEARD_WITHIN = timedelta(seconds=3)
+FENCINGS_AT_MOST = 50
+_BUMPS_WITH_EVERY_COMMIT = 2
+"""From this version of the protocol (KIP-890) on, a new epoch is no news."""
+
+
+async def look_at(uow: UnitOfWork, snapshot: Snapshot, drill: Drill, *, now: datetime) -> Look:
+    """Offsets and epochs come from the journals where they are read, else from the tasks' own heartbeats."""
+    statuses = await uow.tasks.list_statuses([drill.run_id])
+    fencings = await uow.fencing.list(
+        FencingFilter(pipeline=drill.pipeline, since=drill.ordered_at), after=None, limit=FENCINGS_AT_MOST
+    )
+    group = snapshot.groups.get(drill.plan.group)
+    said = [status.last.generation for status in statuses if status.last.generation is not None]
+    from_journal = group is not None and snapshot.group_journal.source is Source.JOURNAL
+    return Look(
+        at=now,
+        generation=group.generation if from_journal and group is not None else max(said, default=None),
+        members=group.member_count if group is not None else None,
+        partitions=_partitions(snapshot, drill, statuses),
+        epochs=_epochs(snapshot, statuses),
+        tasks={_name(status): _task(status, now=now) for status in statuses},
+        fencings=tuple(
+            FencingLook(id=one.id, at=one.event.at, sentence=one.event.verdict.sentence)
+            for one in reversed(fencings.items)
+        ),
+    )
+
+
+def _partitions(snapshot: Snapshot, drill: Drill, statuses: list[TaskStatus]) -> dict[str, PartitionLook]:
+    group = snapshot.groups.get(drill.plan.group)
+    if group is not None and snapshot.group_journal.source is Source.JOURNAL:
+        return {
+            f"{topic}-{number}": PartitionLook(
+                committed=one.commit.offset,
+                committed_at=None if one.commit.commit_ms < 0 else moment_of_ms(one.commit.commit_ms),
+            )
+            for (topic, number), one in group.offsets.items()
+        }
+    reported: dict[str, int] = {}
+    for status in statuses:
+        for one in status.last.partitions:
+            if one.committed is not None:
+                name = f"{one.topic}-{one.partition}"
+                reported[name] = max(one.committed, reported.get(name, 0))
+    return {name: PartitionLook(committed=offset) for name, offset in reported.items()}
+
+
+def _epochs(snapshot: Snapshot, statuses: list[TaskStatus]) -> dict[str, str]:
+    epochs: dict[str, str] = {}
+    for name in {status.last.transactional_id for status in statuses} - {None}:
+        live = snapshot.transactions.get(name or "")
+        if live is not None and live.state.client_transaction_version < _BUMPS_WITH_EVERY_COMMIT:
+            epochs[live.transactional_id] = f"{live.state.producer_id}:{live.state.producer_epoch}"
+    return epochs
+
+
+def _task(status: TaskStatus, *, now: datetime) -> TaskLook:
+    heard = now - status.received_at <= HEARD_WITHIN
+    return TaskLook(
+        attempt=status.attempt,
+        lease=status.lease,
+        state=str(status.last.state) if heard else "silent",
+        is_running=heard and status.last.state is TaskState.RUNNING,
+    )
+
+
+def _name(status: TaskStatus) -> str:
+    return f"{status.ordinal}/{status.task}"

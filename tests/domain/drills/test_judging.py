@@ -1,0 +1,284 @@
+"""What a drill does on its way to the verdict, and what is seen of the pipeline meanwhile."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from app.domain.drills import judging
+from app.domain.drills.drill import (
+    TRANSITIONS,
+    ActStep,
+    AuditFigures,
+    Drill,
+    DrillKind,
+    DrillState,
+    DrillVerdict,
+    IllegalDrillTransitionError,
+    Target,
+    TargetState,
+)
+from app.domain.drills.planning import plan_of
+from app.domain.drills.timeline import FencingLook, Look, PartitionLook, TaskLook
+from tests.support.definitions import a_definition
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+CLEAN = AuditFigures(audit_id="a1", read=500, expected=400, lost=0, duplicated=0)
+
+
+def at(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+def a_drill(kind: DrillKind = DrillKind.FREEZE_INSTANCE, *, for_s: float = 15.0, tasks: int = 1) -> Drill:
+    of_server = kind is DrillKind.FREEZE_SERVER
+    plan = plan_of(a_definition(instances=2), kind, for_s=for_s, cluster="demo", others=1, own=tasks)
+    targets = tuple(Target(task=task, attempt=0, host="w1", pid=40 + task, since=START) for task in range(tasks))
+    return Drill(
+        id="d1",
+        pipeline="flights",
+        run_id="r1",
+        kind=kind,
+        ordinal=None if of_server else 0,
+        lease=None if of_server else 1,
+        plan=replace(plan, tasks=2),
+        state=DrillState.ORDERED,
+        targets=() if of_server else targets,
+        ordered_at=START,
+        ordered_by="otto",
+        why=None,
+    )
+
+
+def look(
+    seconds: float,
+    *,
+    committed: tuple[int, int] = (0, 0),
+    committed_at: tuple[float, float] | None = None,
+    generation: int = 5,
+    epoch: str = "7:1",
+    attempt: int = 0,
+    state: str = "running",
+    fencings: tuple[FencingLook, ...] = (),
+) -> Look:
+    """Two partitions, of which the first is the drilled task's."""
+    when = committed_at or (seconds, seconds)
+    return Look(
+        at=at(seconds),
+        generation=generation,
+        members=2,
+        partitions={
+            f"in-{number}": PartitionLook(committed=committed[number], committed_at=at(when[number]))
+            for number in (0, 1)
+        },
+        epochs={"fl.t.flights.0.0": epoch},
+        tasks={
+            "0/0": TaskLook(attempt=attempt, lease=1, state=state, is_running=state == "running"),
+            "1/0": TaskLook(attempt=0, lease=1, state="running", is_running=True),
+        },
+        fencings=fencings,
+    )
+
+
+def hear(drill: Drill, step: ActStep, seconds: float, *, task: int = 0, message: str = "") -> Drill:
+    target = drill.target_of(task, 0)
+    assert target is not None
+    return judging.hear(drill, target, step, now=at(seconds), message=message)
+
+
+def frozen_and_thawed() -> Drill:
+    """A freeze from second 1 to 16; its partition stands still from second 1 and flows again at 8.5."""
+    drill = judging.see(a_drill(), look(0.0, committed=(10, 10)))
+    drill = judging.see(drill, look(1.0, committed=(20, 20)))
+    drill = hear(hear(drill, ActStep.CLAIMED, 1.0), ActStep.FROZEN, 1.1)
+    for second in range(2, 9):
+        seen = look(second, committed=(20, 10 * second), committed_at=(1.0, second), state="silent", generation=5)
+        drill = judging.see(drill, seen)
+    drill = judging.see(drill, look(9, committed=(90, 90), committed_at=(8.5, 9), state="silent", generation=6))
+    for second in range(10, 16):
+        drill = judging.see(drill, look(second, committed=(10 * second, 10 * second), state="silent", generation=6))
+    drill = hear(drill, ActStep.THAWED, 16.1)
+    return judging.see(drill, look(16.5, committed=(165, 165), generation=7, epoch="7:3"))
+
+
+def until_well(drill: Drill, *, begin: float = 17.0, flows: bool = True) -> Drill:
+    for half in range(16):
+        second = begin + half / 2
+        drill = judging.see(
+            drill,
+            look(
+                second,
+                committed=(int(10 * second) if flows else 165, int(10 * second)),
+                committed_at=(second if flows else 16.5, second),
+                generation=7,
+                epoch="7:3",
+            ),
+        )
+        drill = judging.advance(drill, now=at(second), run_is_live=True)
+    return drill
+
+
+def sentences(drill: Drill) -> list[str]:
+    return [entry.sentence for entry in drill.entries]
+
+
+def test_a_freeze_that_is_survived_is_told_from_its_beginning_to_its_end() -> None:
+    drill = until_well(judging.advance(frozen_and_thawed(), now=at(16.5), run_is_live=True))
+    assert drill.state is DrillState.AUDITING
+    assert drill.recovered_at == at(16.5)
+    told = sentences(drill)
+    for sentence in (
+        "task 0 (process 40 on w1) is frozen (SIGSTOP)",
+        "in-0 stands still since its offset 20 was committed",
+        "the group rebalances: generation 5 → 6, now with 2 members",
+        "in-0 flows again after 7.5 s",
+        "task 0 (process 40 on w1) goes on (SIGCONT)",
+        "fl.t.flights.0.0: producer:epoch 7:1 → 7:3",
+        "all flows as before, 15.5 s after the beginning",
+    ):
+        assert sentence in told, told
+    assert drill.watched.longest == ("in-0", 7.5)
+    drill = judging.conclude(drill, CLEAN, no_audit="", now=at(30))
+    assert (drill.state, drill.verdict) == (DrillState.ENDED, DrillVerdict.SURVIVED)
+    assert drill.sentence == (
+        "lost 0, duplicated 0 of 400 expected ids; records stood still for at most 7.5 s (in-0, expected at most 18 s)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("audit", "verdict", "sentence"),
+    [
+        (replace(CLEAN, lost=2), DrillVerdict.NOT_SURVIVED, "2 ids are lost and 0 are there more than once"),
+        (replace(CLEAN, duplicated=3), DrillVerdict.NOT_SURVIVED, "0 ids are lost and 3 are there more than once"),
+        (replace(CLEAN, incomplete="a leader was away"), DrillVerdict.NOT_AUDITED, "not audited: a leader was away"),
+        (None, DrillVerdict.NOT_AUDITED, "not audited: nobody audits here"),
+    ],
+)
+def test_only_a_clean_audit_makes_it_survived(audit: AuditFigures | None, verdict: DrillVerdict, sentence: str) -> None:
+    drill = until_well(judging.advance(frozen_and_thawed(), now=at(16.5), run_is_live=True))
+    drill = judging.conclude(drill, audit, no_audit="nobody audits here", now=at(30))
+    assert drill.verdict is verdict
+    assert drill.sentence.startswith(sentence)
+
+
+def test_what_does_not_flow_again_has_not_survived_whatever_the_audit_says() -> None:
+    drill = judging.advance(frozen_and_thawed(), now=at(16.5), run_is_live=True)
+    drill = until_well(drill, flows=False)
+    assert drill.state is DrillState.RECOVERING
+    drill = judging.advance(drill, now=at(16.5 + 30 + 91), run_is_live=True)
+    assert drill.state is DrillState.AUDITING
+    drill = judging.conclude(drill, CLEAN, no_audit="", now=at(140))
+    assert drill.verdict is DrillVerdict.NOT_SURVIVED
+    assert drill.sentence.startswith("the pipeline did not flow again")
+
+
+def test_a_task_that_is_not_back_is_not_well() -> None:
+    drill = judging.advance(frozen_and_thawed(), now=at(16.5), run_is_live=True)
+    for second in range(17, 27):
+        seen = look(second, committed=(10 * second, 10 * second), generation=7, state="starting")
+        drill = judging.advance(judging.see(drill, seen), now=at(second), run_is_live=True)
+    assert drill.state is DrillState.RECOVERING
+
+
+def test_nobody_began_it_in_time() -> None:
+    drill = judging.advance(a_drill(), now=at(15.0), run_is_live=True)
+    assert drill.state is DrillState.ORDERED
+    drill = judging.advance(drill, now=at(15.1), run_is_live=True)
+    assert (drill.verdict, drill.sentence) == (DrillVerdict.NOT_BEGUN, "nobody began it within 15 s")
+
+
+def test_a_host_that_cannot_freeze_says_why() -> None:
+    drill = hear(a_drill(), ActStep.REFUSED, 1.0, message="no pidfd here")
+    drill = judging.advance(drill, now=at(1.5), run_is_live=True)
+    assert (drill.verdict, drill.sentence) == (DrillVerdict.NOT_BEGUN, "nobody was drilled: no pidfd here")
+
+
+def test_granted_and_never_heard_of_again_is_not_said_to_be_survived() -> None:
+    drill = hear(a_drill(), ActStep.CLAIMED, 1.0)
+    drill = judging.advance(drill, now=at(1.0 + 15 + 5), run_is_live=True)
+    assert drill.state is DrillState.UNDERWAY
+    drill = judging.advance(drill, now=at(1.0 + 15 + 5.1), run_is_live=True)
+    assert drill.verdict is DrillVerdict.NOT_BEGUN
+
+
+def test_a_freeze_is_not_over_while_one_of_its_tasks_may_still_begin_or_is_frozen() -> None:
+    drill = hear(hear(a_drill(tasks=2), ActStep.CLAIMED, 1.0), ActStep.FROZEN, 1.0)
+    drill = hear(drill, ActStep.THAWED, 3.0)
+    assert judging.advance(drill, now=at(4.0), run_is_live=True).state is DrillState.UNDERWAY
+    drill = hear(hear(drill, ActStep.CLAIMED, 4.0, task=1), ActStep.FROZEN, 4.0, task=1)
+    assert judging.advance(drill, now=at(16.0), run_is_live=True).state is DrillState.UNDERWAY
+    drill = hear(drill, ActStep.THAWED, 19.0, task=1)
+    assert judging.advance(drill, now=at(19.0), run_is_live=True).state is DrillState.RECOVERING
+
+
+def test_a_stop_while_somebody_is_frozen_waits_for_the_thaw() -> None:
+    drill = hear(hear(a_drill(), ActStep.CLAIMED, 1.0), ActStep.FROZEN, 1.0)
+    drill = judging.stop(drill, by="anna", now=at(3.0))
+    assert drill.state is DrillState.UNDERWAY
+    assert not drill.may_begin(at(3.0))
+    drill = judging.advance(hear(drill, ActStep.THAWED, 4.0), now=at(4.0), run_is_live=True)
+    assert (drill.state, drill.verdict) == (DrillState.ENDED, DrillVerdict.STOPPED)
+    assert drill.sentence.startswith("stopped by anna")
+
+
+def test_a_run_that_ends_meanwhile_ends_the_drill() -> None:
+    drill = judging.advance(frozen_and_thawed(), now=at(16.5), run_is_live=True)
+    drill = judging.advance(drill, now=at(17), run_is_live=False)
+    assert drill.verdict is DrillVerdict.STOPPED
+
+
+def test_a_kill_is_over_with_its_claim_and_the_next_attempt_is_told() -> None:
+    drill = judging.see(a_drill(DrillKind.KILL_INSTANCE), look(0.0))
+    drill = hear(drill, ActStep.CLAIMED, 1.0)
+    assert drill.targets[0].state is TargetState.KILLED
+    fenced = FencingLook(id="f1", at=at(3), sentence="taken over by attempt 1")
+    drill = judging.see(drill, look(2.0, epoch="7:2", attempt=1, fencings=(fenced,)))
+    drill = judging.see(drill, look(2.5, epoch="7:2", attempt=1, fencings=(fenced,)))
+    assert judging.advance(drill, now=at(2.0), run_is_live=True).state is DrillState.RECOVERING
+    told = sentences(drill)
+    assert "task 0/0 begins attempt 1 (lease 1): running" in told
+    assert [entry.fencing_id for entry in drill.entries if entry.fencing_id] == ["f1"]
+
+
+def test_a_server_that_was_away_does_not_call_it_a_standstill() -> None:
+    drill = a_drill(DrillKind.FREEZE_SERVER, for_s=10.0)
+    drill = judging.see(drill, look(0.0, committed=(10, 10)))
+    drill = judging.see(drill, look(0.5, committed=(15, 15)))
+    target = Target(host="s1", pid=1, since=at(3))
+    drill = judging.hear(replace(drill, targets=(target,)), target, ActStep.CLAIMED, now=at(3))
+    drill = judging.hear(drill, drill.targets[0], ActStep.FROZEN, now=at(3))
+    drill = judging.hear(drill, drill.targets[0], ActStep.THAWED, now=at(13))
+    drill = judging.see(drill, look(13.5, committed=(135, 135)))
+    assert (drill.watched.unseen_s, drill.watched.committed_unseen) == (13.0, 240)
+    assert drill.watched.longest == ("in-0", 0.5)
+    drill = until_well(judging.advance(drill, now=at(13.5), run_is_live=True), begin=14.0)
+    drill = judging.conclude(drill, CLEAN, no_audit="", now=at(30))
+    assert drill.sentence.endswith("240 records were committed in the 13.0 s that nobody looked")
+
+
+def test_partitions_that_did_not_flow_before_are_not_measured() -> None:
+    drill = judging.see(a_drill(), look(0.0, committed_at=(-60.0, 0.0)))
+    drill = judging.see(drill, look(1.0, committed=(0, 10), committed_at=(-60.0, 1.0)))
+    assert drill.watched.longest == ("in-1", 1.0)
+
+
+def test_a_line_that_grows_without_end_keeps_its_beginning() -> None:
+    drill = judging.see(a_drill(), look(0.0))
+    for number in range(1, 500):
+        drill = judging.see(drill, look(number / 10, generation=5 + number))
+    assert len(drill.entries) == 400
+    assert "generation 5 → 6" in drill.entries[0].sentence
+
+
+def test_every_state_is_left_as_the_table_says_and_an_ended_one_never() -> None:
+    for state in DrillState:
+        for to in DrillState:
+            drill = replace(a_drill(), state=state)
+            if to in TRANSITIONS[state]:
+                assert drill.moved(to).state is to
+            else:
+                with pytest.raises(IllegalDrillTransitionError, match=f"from {state} to {to}"):
+                    drill.moved(to)
+    assert not TRANSITIONS[DrillState.ENDED]

@@ -1,0 +1,54 @@
+"""What is expected of a drill follows from the definition that runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.domain.drills.drill import DrillKind, Plan
+from app.domain.drills.planning import plan_of
+from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
+from tests.support.definitions import a_definition
+
+FREEZE, KILL, SERVER = DrillKind.FREEZE_INSTANCE, DrillKind.KILL_INSTANCE, DrillKind.FREEZE_SERVER
+V1 = ProcessingGuarantee.EXACTLY_ONCE
+
+
+def plan(kind: DrillKind, *, for_s: float = 15.0, others: int = 1, **fields: object) -> Plan:
+    definition = a_definition(**{"session_timeout_ms": 6_000, "transaction_timeout_ms": 10_000, **fields})
+    return plan_of(definition, kind, for_s=for_s, cluster="demo", others=others, own=1)
+
+
+@pytest.mark.parametrize(
+    ("made", "bound_s"),
+    [
+        (plan(KILL), 9.0),
+        (plan(FREEZE, for_s=3.0), 6.0),
+        # Offsets of the frozen one may be pending until its transaction times out, or until it is thawed.
+        (plan(FREEZE, for_s=15.0), 18.0),
+        (plan(FREEZE, for_s=60.0), 23.0),
+        # Its new owner takes its id, which decides them at once.
+        (plan(FREEZE, for_s=60.0, processing_guarantee=V1), 9.0),
+        (plan(FREEZE, for_s=60.0, others=0), 90.0),
+        (plan(SERVER), 3.0),
+        (plan(FREEZE, for_s=60.0, group_protocol=GroupProtocol.CONSUMER), None),
+    ],
+)
+def test_how_long_records_may_stand_still(made: Plan, bound_s: float | None) -> None:
+    assert made.stands_still_s == bound_s
+    assert any(one.within_s == bound_s for one in made.expected)
+
+
+def test_a_freeze_shorter_than_the_session_is_expected_to_go_unnoticed() -> None:
+    assert "nobody but you notices" in plan(FREEZE, for_s=3.0).expected[0].sentence
+    assert "new generation" in plan(FREEZE, for_s=7.0).expected[0].sentence
+
+
+def test_what_the_brokers_decide_is_not_given_a_number() -> None:
+    (first, *_) = plan(FREEZE, group_protocol=GroupProtocol.CONSUMER).expected
+    assert (first.within_s, first.because) == (None, "the brokers' own session timeout")
+
+
+def test_a_pipeline_without_the_guarantee_is_not_promised_it() -> None:
+    made = plan(FREEZE, processing_guarantee=ProcessingGuarantee.AT_LEAST_ONCE)
+    assert "no guarantee" in made.expected[1].sentence
+    assert not any("transaction" in one.sentence for one in made.expected)

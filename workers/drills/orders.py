@@ -1,0 +1,111 @@
+"""What a task does about the order of a drill: once, after it was granted, and only to its own process."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from app.domain.drills.drill import Act, ActStep
+from app.wire import protocol
+from app.wire.drill import DRILL_PATH, DrillAnswer, DrillOrder, DrillReport
+from workers.drills.freezing import NoWatchdogError, Watchdog
+from workers.server_client import ServerAwayError, ServerClient, ServerRefusedError
+
+log = logging.getLogger(__name__)
+
+
+class DrillPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """Who acts: the attempt that this process runs."""
+
+    run_id: str
+    ordinal: int
+    lease: int
+    task: int
+    attempt: int
+    host: str
+    pid: int
+
+
+class DrillOrders:
+    """Carries out orders of drills, each at most once, on a thread of its own: heartbeats and data do not wait for it.
+
+    1. the watchdog stands      nothing is stopped that nobody would thaw
+    2. the claim is granted     by the server, on a locked row: once, to the attempt that was meant, and in time
+    3. the act                  if a granted claim is lost on its way back nothing is done: at most once, never twice
+
+    allowed: by the definition that this instance runs; without it an order is refused here, too.
+    """
+
+    def __init__(
+        self,
+        place: DrillPlace,
+        *,
+        allowed: bool,
+        urls: tuple[str, ...],
+        token: str,
+        kill: Callable[[], None] = lambda: os.kill(os.getpid(), signal.SIGKILL),
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._place = place
+        self._allowed = allowed
+        self._urls = urls
+        self._token = token
+        self._kill = kill
+        self._now_s = now_s
+        self._heard: set[str] = set()
+
+    def hear(self, order: DrillOrder) -> threading.Thread | None:
+        """Called with every heartbeat's answer that has one; the thread that acts on it, if it is news."""
+        if order.drill_id in self._heard:
+            return None
+        self._heard.add(order.drill_id)
+        begin_by_s = self._now_s() + order.begin_within_s
+        thread = threading.Thread(target=self._act, args=(order, begin_by_s), name="fenceline-drill", daemon=True)
+        thread.start()
+        return thread
+
+    def _act(self, order: DrillOrder, begin_by_s: float) -> None:
+        client = ServerClient(self._urls, self._token)
+        try:
+            if not self._allowed:
+                self._tell(client, order, ActStep.REFUSED, "the definition that this instance runs allows no drills")
+            elif order.act is Act.KILL:
+                if self._is_granted(client, order, begin_by_s):
+                    log.warning("drill %s: this process kills itself now", order.drill_id)
+                    self._kill()
+            else:
+                self._freeze(client, order, begin_by_s)
+        except (ServerAwayError, ServerRefusedError, protocol.UnsupportedProtocolError) as error:
+            log.warning("drill %s is not done: %s", order.drill_id, error)
+        finally:
+            client.close()
+
+    def _freeze(self, client: ServerClient, order: DrillOrder, begin_by_s: float) -> None:
+        report = msgspec.to_builtins(self._report(order, ActStep.FROZEN))
+        try:
+            with Watchdog(for_s=order.for_s, urls=self._urls, token=self._token, report=report) as watchdog:
+                if self._is_granted(client, order, begin_by_s):
+                    log.warning("drill %s: this process is frozen for %g s now", order.drill_id, order.for_s)
+                    watchdog.freeze()
+                    log.warning("drill %s: this process goes on", order.drill_id)
+        except (NoWatchdogError, OSError) as error:
+            self._tell(client, order, ActStep.REFUSED, str(error))
+
+    def _is_granted(self, client: ServerClient, order: DrillOrder, begin_by_s: float) -> bool:
+        answer = self._tell(client, order, ActStep.CLAIMED, "")
+        if answer.goes_on and self._now_s() <= begin_by_s:
+            return True
+        log.warning("drill %s is not done: %s", order.drill_id, answer.reason or "the answer came too late")
+        return False
+
+    def _tell(self, client: ServerClient, order: DrillOrder, step: ActStep, message: str) -> DrillAnswer:
+        return client.post(DRILL_PATH, self._report(order, step, message), DrillAnswer)
+
+    def _report(self, order: DrillOrder, step: ActStep, message: str = "") -> DrillReport:
+        return DrillReport(drill_id=order.drill_id, step=step, message=message, **msgspec.structs.asdict(self._place))

@@ -1,0 +1,145 @@
+"""Freezes the process that started it, and thaws it after a fixed time whatever happens to anybody else.
+
+Two processes do it, forked from one before anything is stopped. The first stops its parent and is the only one that
+does; the second waits until the first is gone, by its end or by its death, and then thaws once more. So one of the two
+may be killed or stopped at any moment: the parent goes on. The parent is held by a pidfd, not by its number, which
+could be another process's by then; and nothing but the parent can be frozen.
+
+Run as a script with the standard library alone, since it must start quickly and lean on nothing:
+    stdin   a line of JSON: {"for_s", "urls", "token", "report"}, later `go`; its end before that: nothing is done
+    stdout  `ready`, as soon as both stand
+`report` is sent to each of `urls` in turn until one answers: once a second while the parent is frozen, when the server
+may end it early, and at its end. No answer changes nothing.
+"""
+
+import contextlib
+import http.client
+import json
+import os
+import select
+import signal
+import socket
+import ssl
+import sys
+import threading
+import time
+from typing import Any
+from urllib.parse import urlsplit
+
+PATH = "/workers/v1/drill"
+ASK_EVERY_S = 0.5
+ANSWER_S = 2.0
+TELL_THE_END_S = 30.0
+"""A server that was taken away as well is told later; after that, the task's own heartbeat says it."""
+OVERDUE_S = 3.0
+"""So long after its time the second one no longer trusts the first."""
+
+
+def freeze(parent: int, orders: dict[str, Any], second: socket.socket, go_on: threading.Event) -> None:
+    """Stop `parent` until its time is over, the server ends it, or the second one is gone; then thaw it."""
+    for_s = float(orders["for_s"])
+    wake, waker = socket.socketpair()
+    second.sendall(b"s")
+    deadline = time.monotonic() + for_s
+    try:
+        signal.pidfd_send_signal(parent, signal.SIGSTOP)
+        threading.Thread(target=_ask, args=(orders, waker, go_on), daemon=True).start()
+        # Readable: the parent ended, the second one is gone, the server ended it.
+        select.select([parent, second, wake], [], [], max(0.0, deadline - time.monotonic()))
+    finally:
+        _thaw(parent)
+        go_on.clear()
+
+
+def stand_by(parent: int, first: socket.socket, first_pid: int, for_s: float) -> None:
+    """Thaw when the first one is gone; end it when it is overdue."""
+    begun = first.recv(1)
+    if not begun:
+        _thaw(parent)
+        return
+    readable, _, _ = select.select([first], [], [], for_s + OVERDUE_S)
+    if not readable:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(first_pid, signal.SIGKILL)
+    _thaw(parent)
+
+
+def _thaw(parent: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        signal.pidfd_send_signal(parent, signal.SIGCONT)
+
+
+def _ask(orders: dict[str, Any], waker: socket.socket, go_on: threading.Event) -> None:
+    """Say that it is frozen until it is not; wake the first one when the server does not want it to go on."""
+    while go_on.is_set():
+        answer = _post(orders, "frozen")
+        if answer is not None and answer.get("goes_on") is False:
+            waker.sendall(b"e")
+            return
+        time.sleep(ASK_EVERY_S)
+
+
+def tell_the_end(orders: dict[str, Any]) -> None:
+    deadline = time.monotonic() + TELL_THE_END_S
+    while orders["urls"] and _post(orders, "thawed") is None and time.monotonic() < deadline:
+        time.sleep(ASK_EVERY_S)
+
+
+def _post(orders: dict[str, Any], step: str) -> dict[str, Any] | None:
+    """The answer of the first address that gives one; None when none does."""
+    body = json.dumps({**orders["report"], "step": step})
+    headers = {"Authorization": f"Bearer {orders['token']}", "Content-Type": "application/json"}
+    urls: list[str] = orders["urls"]
+    for url in urls:
+        parts = urlsplit(url)
+        host = parts.hostname or "127.0.0.1"
+        connection = (
+            http.client.HTTPSConnection(host, parts.port, timeout=ANSWER_S, context=ssl.create_default_context())
+            if parts.scheme == "https"
+            else http.client.HTTPConnection(host, parts.port, timeout=ANSWER_S)
+        )
+        try:
+            connection.request("POST", PATH, body=body, headers=headers)
+            response = connection.getresponse()
+            raw = response.read(65_536)
+            if response.status < 500:
+                # Who does not know the drill would not want it to go on.
+                return json.loads(raw) if response.status < 300 else {"goes_on": False}
+        except (OSError, http.client.HTTPException, ValueError):
+            continue
+        finally:
+            connection.close()
+    return None
+
+
+def main() -> None:
+    parent_pid = os.getppid()
+    parent = os.pidfd_open(parent_pid)
+    if os.getppid() != parent_pid:
+        return
+    orders: dict[str, Any] = json.loads(sys.stdin.readline())
+    of_first, of_second = socket.socketpair()
+    first_pid = os.getpid()
+    second_pid = os.fork()
+    if second_pid == 0:
+        of_first.close()
+        # What the parent waits for is the first one's end alone.
+        os.close(0)
+        os.close(1)
+        stand_by(parent, of_second, first_pid, float(orders["for_s"]))
+        os._exit(0)
+    of_second.close()
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    if sys.stdin.readline().strip() == "go":
+        go_on = threading.Event()
+        go_on.set()
+        freeze(parent, orders, of_first, go_on)
+        of_first.close()
+        tell_the_end(orders)
+    of_first.close()
+    os.waitpid(second_pid, 0)
+
+
+if __name__ == "__main__":
+    main()
