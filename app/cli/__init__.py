@@ -16,6 +16,7 @@ _COMMANDS = {
     "pipelines": "pipelines:app",
     "apply": "apply:apply",
     "runs": "runs:app",
+    "drill": "drills:app",
     "log": "log:log",
     "transactions": "transactions.listing:transactions",
     "groups": "transactions.groups:groups",

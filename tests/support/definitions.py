@@ -121,5 +121,6 @@ definitions = st.builds(
     spark=st.builds(SparkSettings, master=_texts, executor_memory_mb=_numbers, conf=_options),
     consumer_overrides=_options,
     producer_overrides=_options,
+    allows_drills=st.booleans(),
 )
 """Any definition that types allow, sense or not."""

@@ -108,6 +108,12 @@ def _diff_scalar(field: str, before: Any, after: Any) -> Iterator[Change]:
     yield Change(field=field, before=before, after=after, sentence=sentence, consequence=consequence)
 
 
+def _diff_drills(field: str, before: bool, after: bool) -> Iterator[Change]:
+    sentence = "Drills are allowed now." if after else "Drills are not allowed any more."
+    consequence = "Operators may freeze and kill its instances on purpose." if after else None
+    yield Change(field=field, before=before, after=after, sentence=sentence, consequence=consequence)
+
+
 def _diff_sources(field: str, before: tuple[str, ...], after: tuple[str, ...]) -> Iterator[Change]:
     added = [topic for topic in after if topic not in before]
     removed = [topic for topic in before if topic not in after]
@@ -216,6 +222,7 @@ _DIFFS: dict[str, Callable[[str, Any, Any], Iterator[Change]]] = {
     "spark.conf": _diff_options,
     "consumer_overrides": _diff_options,
     "producer_overrides": _diff_options,
+    "allows_drills": _diff_drills,
 }
 
 

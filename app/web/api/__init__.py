@@ -7,6 +7,7 @@ from fastapi import APIRouter
 from app.web.api import (
     access,
     clusters,
+    drills,
     fencing,
     hanging,
     mappings,
@@ -32,6 +33,7 @@ for noun in (
     mappings,
     offsets,
     runs,
+    drills,
     transform_sources,
     webhooks,
     access,

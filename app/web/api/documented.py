@@ -32,6 +32,7 @@ _TAGS = {
     "fencing": "Who or what ended a producer, a membership or a transaction, how sure that is, and what proves it.",
     "pipelines": "Definitions and their immutable revisions, and which partition is read under which transactional id.",
     "runs": "One start of a pipeline: its instances (Spark applications), their tasks, and what happened in them.",
+    "drills": "Failures on purpose, on pipelines that allow them: what was expected, what happened, what came of it.",
     "offsets": "Where a group goes on reading; moved only while nothing runs, and previewed first.",
     "stuck": "Why readers wait: which transaction holds them, whose it is, when it ends; and ending it by hand.",
     "transform sources": "Uploaded Python files, by their SHA-256; only where the settings allow them.",

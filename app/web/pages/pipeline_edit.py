@@ -51,6 +51,7 @@ _CHOICES: Mapping[str, Sequence[tuple[str, str]]] = {
         (FailurePolicy.SKIP, "skip it and count it"),
         (FailurePolicy.DEAD_LETTER, "dead letter, in the same transaction"),
     ],
+    "allows_drills": [("false", "not allowed"), ("true", "allowed: its instances may be frozen and killed")],
     "transform.scope": [(PythonScope.RECORD, "one record at a time"), (PythonScope.BATCH, "a batch at a time")],
     "step.op": [
         ("filter", "filter: keep if"),

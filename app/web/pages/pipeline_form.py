@@ -40,6 +40,7 @@ _PLAIN = (
     "spark.master",
     "errors.policy",
     "errors.dead_letter_topic",
+    "allows_drills",
 )
 _STEP_PART = re.compile(r"transform\.steps\.(\d+)\.(\w+)")
 
@@ -237,6 +238,8 @@ def _put(data: dict[str, Any], path: str, value: Any) -> None:
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
     return "" if value is None else str(value)
 
 

@@ -12,6 +12,7 @@ from pydantic_core import PydanticUndefined
 
 from app.domain import access, command
 from app.domain.clusters import cluster, survey
+from app.domain.drills import drill, timeline
 from app.domain.fencing_events import evidence, record, story
 from app.domain.journals import live_transactions, transaction_state
 from app.domain.partition_log import content, entries, look
@@ -27,6 +28,7 @@ from app.services.defining.pipelines import SavedPipeline
 from app.services.stuck import ending as stuck_services
 from app.web.api.schemas import access as access_schemas
 from app.web.api.schemas import clusters, definition, fencing, hanging, offsets, pipelines, runs
+from app.web.api.schemas import drills as drill_schemas
 from app.web.api.schemas import partition_log as log_schemas
 from app.web.api.schemas import stuck as stuck_schemas
 from app.web.api.schemas import webhooks as webhook_schemas
@@ -52,6 +54,15 @@ GIVEN: list[tuple[type[BaseModel], type[msgspec.Struct]]] = [
 """What comes in: names and defaults are the same on both sides."""
 
 ANSWERS: list[tuple[type[BaseModel], type[msgspec.Struct], set[str]]] = [
+    (drill_schemas.Drill, drill.Drill, {"well_since"}),
+    (drill_schemas.Plan, drill.Plan, set()),
+    (drill_schemas.Expectation, drill.Expectation, set()),
+    (drill_schemas.Target, drill.Target, set()),
+    (drill_schemas.AuditFigures, drill.AuditFigures, set()),
+    (drill_schemas.Entry, timeline.Entry, set()),
+    (drill_schemas.PartitionWatched, timeline.PartitionWatched, {"is_told"}),
+    # What the next look is compared with is nobody else's business.
+    (drill_schemas.Watched, timeline.Watched, {"at", "first_generation", "epochs", "tasks", "fencings"}),
     (clusters.Cluster, cluster.Cluster, set()),
     (clusters.ClusterDescription, brokers.ClusterDescription, set()),
     (clusters.Broker, brokers.Broker, set()),
@@ -178,6 +189,7 @@ def test_every_schema_is_compared_or_is_made_here() -> None:
         pipelines.DefinitionGiven,
         runs.Reason,
         runs.RestartGiven,
+        drill_schemas.DrillGiven,
         offsets.OffsetResetGiven,
         offsets.ExpectedOffset,
         access_schemas.TokenGiven,
@@ -262,6 +274,7 @@ def test_a_definition_at_its_fullest_survives_the_edge() -> None:
         "spark": {"master": "local[2]", "executor_memory_mb": 6, "conf": {"k": "v"}},
         "consumer_overrides": {"a": "1"},
         "producer_overrides": {"b": "2"},
+        "allows_drills": True,
     }
     taken = definition.Definition.model_validate(sent).to_domain()
     assert msgspec.json.decode(msgspec.json.encode(taken)) == sent

@@ -24,6 +24,10 @@ def order(act: Act = Act.KILL, *, drill_id: str = "d1", begin_within_s: float = 
     return DrillOrder(drill_id=drill_id, act=act, for_s=1.0, begin_within_s=begin_within_s)
 
 
+def _no_pidfd(package: str, resource: str) -> bytes:
+    return f"raise SystemExit('no pidfd here')  # in the place of {package}/{resource}".encode()
+
+
 class Task:
     """Orders of one task, and how often it killed itself."""
 
@@ -95,7 +99,7 @@ def test_a_definition_that_allows_no_drills_is_the_last_word(worker_listener: Wo
 def test_without_a_watchdog_nothing_is_claimed(
     worker_listener: WorkerListener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.drills.freezing.pkgutil.get_data", lambda *_: b"raise SystemExit('no pidfd here')")
+    monkeypatch.setattr("workers.drills.freezing.pkgutil.get_data", _no_pidfd)
     worker_listener.answer_with(DRILL_PATH, DrillAnswer(goes_on=True))
     Task(worker_listener).hear(order(Act.FREEZE))
     assert steps(worker_listener) == ["refused"]

@@ -35,6 +35,10 @@ sys.stdin.readline()
 Start = Callable[..., "Frozen"]
 
 
+def _no_pidfd(package: str, resource: str) -> bytes:
+    return f"raise SystemExit('no pidfd here')  # in the place of {package}/{resource}".encode()
+
+
 class Frozen:
     """A process that will freeze itself as soon as it is told to, and those who watch over it."""
 
@@ -168,6 +172,6 @@ def test_signals_to_the_group_do_not_reach_those_who_watch(start: Start) -> None
 
 
 def test_a_watchdog_that_cannot_start_is_said_with_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workers.drills.freezing.pkgutil.get_data", lambda *_: b"raise SystemExit('no pidfd here')")
+    monkeypatch.setattr("workers.drills.freezing.pkgutil.get_data", _no_pidfd)
     with pytest.raises(NoWatchdogError, match="no pidfd here"):
         Watchdog(for_s=1.0, report={})

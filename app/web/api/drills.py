@@ -1,0 +1,84 @@
+"""Drills: ordered, watched, stopped."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from app.domain.access import Principal, Verb
+from app.services import drills
+from app.web.api.documented import refusals
+from app.web.api.idempotency import OnceDep
+from app.web.api.paging import After, Limit
+from app.web.api.runs import NO_REASON
+from app.web.api.schemas.drills import Drill, DrillGiven, DrillPage
+from app.web.api.schemas.runs import Reason
+from app.web.api.schemas.words import IdInPath, Name, NameInPath
+from app.web.dependencies import Uow, WiringDep, may
+
+router = APIRouter(tags=["drills"])
+
+
+@router.post("/pipelines/{name}/drills", status_code=201, response_model=Drill, responses=refusals(404, 409, 413))
+async def begin_drill(
+    name: NameInPath,
+    body: DrillGiven,
+    uow: Uow,
+    wiring: WiringDep,
+    once: OnceDep,
+    by: Annotated[Principal, may(Verb.START_DRILL)],
+) -> Response:
+    """Freeze or kill an instance of the pipeline's run, or take the server away. The answer comes before it is done."""
+
+    async def act() -> Drill:
+        return Drill.of(
+            await drills.begin_drill(
+                uow,
+                pipeline=name,
+                kind=body.kind,
+                ordinal=body.ordinal,
+                for_s=body.for_s,
+                by=by,
+                why=body.why,
+                now=wiring.clock.now(),
+            )
+        )
+
+    return await once.do(act, status=201)
+
+
+@router.get("/drills", responses=refusals(404))
+async def list_drills(
+    uow: Uow,
+    _: Annotated[Principal, may(Verb.VIEW)],
+    pipeline: Annotated[Name | None, Query()] = None,
+    after: After = None,
+    limit: Limit = 50,
+) -> DrillPage:
+    """Of all pipelines or of one, newest first."""
+    page = await drills.list_drills(uow, pipeline=pipeline, after=after, limit=limit)
+    return DrillPage(items=[Drill.of(one) for one in page.items], next_cursor=page.next_cursor)
+
+
+@router.get("/drills/{drill_id}", responses=refusals(404))
+async def get_drill(drill_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Drill:
+    """One drill: what is expected, what was seen up to now, and in the end what came of it."""
+    return Drill.of(await drills.get_drill(uow, drill_id))
+
+
+@router.post("/drills/{drill_id}/stop", response_model=Drill, responses=refusals(404, 409, 413))
+async def stop_drill(
+    drill_id: IdInPath,
+    uow: Uow,
+    wiring: WiringDep,
+    once: OnceDep,
+    by: Annotated[Principal, may(Verb.STOP_DRILL)],
+    body: Reason = NO_REASON,
+) -> Response:
+    """Begin nothing more, and thaw what is frozen. What was killed stays so."""
+
+    async def act() -> Drill:
+        return Drill.of(await drills.stop_drill(uow, drill_id, by=by, why=body.why, now=wiring.clock.now()))
+
+    return await once.do(act)
