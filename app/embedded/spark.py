@@ -136,6 +136,7 @@ class SparkCluster:
         memory_per_core_mb: int = 640,
         data_dir: Path | None = None,
         settings: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> Self:
         """Start master and workers and wait until the master counts every worker as alive.
 
@@ -145,21 +146,22 @@ class SparkCluster:
             memory_per_core_mb: a worker offers this much for each core, so that one executor a core fits.
             data_dir: folder for logs, work directories and the master's memory; a temporary one by default.
             settings: `spark.*` properties of the daemons (not of applications) on top of ours.
+            environment: what daemons, and the executors that they start, inherit; this process's own by default.
 
         Raises:
             EmbeddedError: no Java, or a daemon that does not come up (with the tail of its log).
         """
         is_temporary = data_dir is None
         folder = Path(tempfile.mkdtemp(prefix="fenceline-spark-")) if data_dir is None else data_dir.absolute()
-        environment = daemon_environment(folder, settings or {})
+        inherited = daemon_environment(folder, settings or {}, os.environ if environment is None else environment)
 
         def launch(ports: list[int]) -> Self:
             master_url = f"spark://{LOOPBACK}:{ports[0]}"
-            master = _node(folder, environment, "master", ["--host", LOOPBACK, "--port", str(ports[0])], ports[1])
+            master = _node(folder, inherited, "master", ["--host", LOOPBACK, "--port", str(ports[0])], ports[1])
             nodes = [
                 _node(
                     folder,
-                    environment,
+                    inherited,
                     f"worker-{number}",
                     [
                         *("--host", LOOPBACK, "--port", str(ports[2 * number])),
@@ -258,8 +260,8 @@ class SparkCluster:
         self.stop()
 
 
-def daemon_environment(folder: Path, settings: Mapping[str, str]) -> dict[str, str]:
-    """The environment of master and workers, in which nothing of the machine's own Spark counts."""
+def daemon_environment(folder: Path, settings: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment of master and workers: this one, in which nothing of the machine's own Spark counts."""
     configuration = folder / "conf"
     configuration.mkdir(parents=True, exist_ok=True)
     recovery = folder / "recovery"
@@ -274,7 +276,7 @@ def daemon_environment(folder: Path, settings: Mapping[str, str]) -> dict[str, s
         "spark.port.maxRetries": "0",
         **settings,
     }
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))}
+    inherited = {key: value for key, value in environment.items() if not key.startswith(("SPARK_", "PYSPARK_"))}
     return find_java(may_fetch=True).environment(
         {
             **inherited,

@@ -10,7 +10,9 @@ from pathlib import Path
 
 from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
 from tests.fault_suite import ledger
+from tests.fault_suite.plan import Kind
 from tests.fault_suite.run import Run, finish
+from tests.fault_suite.spark_stage.stage import SparkStage
 from tests.fault_suite.task_stage import TaskStage
 
 _RUNS = Path(__file__).parents[2] / "build" / "faults"
@@ -21,7 +23,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None, help="what is drawn by chance; printed first")
     parser.add_argument("--minutes", type=float, default=5.0, help="for how long faults are done (5)")
     parser.add_argument("--faults", type=int, default=None, help="not more than so many")
-    parser.add_argument("--brokers", type=int, choices=[1, 3], default=3, help="how many (3)")
+    parser.add_argument(
+        "--stage", choices=["tasks", "spark"], default="tasks", help="tasks of the loop alone, or all of a pipeline"
+    )
+    parser.add_argument("--brokers", type=int, choices=[1, 3], default=3, help="how many (3); under Spark always 3")
+    parser.add_argument("--only", type=Kind, nargs="+", default=None, help="these kinds of faults, and no others")
     parser.add_argument(
         "--protocol", type=GroupProtocol, choices=list(GroupProtocol), default=None, help="else the seed draws it"
     )
@@ -40,10 +46,10 @@ def main() -> int:
     folder.mkdir(parents=True)
     say(f"seed {seed}, {chosen.minutes:g} minutes, in {folder}")
     run = Run(seed, folder)
-    stage = TaskStage(seed, folder, brokers=chosen.brokers, guarantee=chosen.guarantee, protocol=chosen.protocol)
+    stage = _stage(chosen, seed, folder)
     try:
         with stage:
-            run.over(stage, minutes=chosen.minutes, at_most=chosen.faults)
+            run.over(stage, minutes=chosen.minutes, at_most=chosen.faults, only=chosen.only)
     except Exception as error:  # noqa: BLE001 - whatever it was, it is in the ledger
         run.failed(error)
     entry = run.entry(stage.name)
@@ -54,6 +60,12 @@ def main() -> int:
         say(f"failed: {entry.failure}\nsee {folder}")
     sys.stdout.write(ledger.line_of(entry) + "\n")
     return 0 if entry.is_exact else 1
+
+
+def _stage(chosen: argparse.Namespace, seed: int, folder: Path) -> TaskStage | SparkStage:
+    if chosen.stage == "spark":
+        return SparkStage(seed, folder, guarantee=chosen.guarantee, protocol=chosen.protocol)
+    return TaskStage(seed, folder, brokers=chosen.brokers, guarantee=chosen.guarantee, protocol=chosen.protocol)
 
 
 def say(text: str) -> None:

@@ -27,6 +27,7 @@ FOLDER_VARIABLE = "FENCELINE_TEST_FREEZE_DIR"
 _AT_START = Path(__file__).parent / "at_start"
 _ROOT = Path(__file__).parents[2]
 _FROZEN = "frozen"
+_BY_ITSELF = "by itself"
 
 
 class Point(StrEnum):
@@ -104,7 +105,9 @@ def stop_if_asked(folder: Path, point: Point) -> None:
     pid = os.getpid()
     for asked in (f"{point}@{pid}", str(point)):
         with suppress(FileNotFoundError):
-            (folder / asked).rename(folder / f"{point}.{_FROZEN}.{pid}")
+            taken = (folder / asked).rename(folder / f"{point}.{_FROZEN}.{pid}")
+            if taken.read_text() == _BY_ITSELF:
+                os.setsid()
             # To this thread: it must not go on for the moment that another one would need to hear of it.
             signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
             return
@@ -128,9 +131,15 @@ class FreezePoints:
         path = [str(_AT_START), str(_ROOT), *filter(None, [environment.get("PYTHONPATH")])]
         return {**environment, "PYTHONPATH": os.pathsep.join(path), FOLDER_VARIABLE: str(self._folder)}
 
-    def ask(self, point: Point, *, pid: int | None = None) -> None:
-        """Stop the next worker that comes there: this one, or any."""
-        (self._folder / _request(point, pid)).touch()
+    def ask(self, point: Point, *, pid: int | None = None, by_itself: bool = False) -> None:
+        """Stop the next worker that comes there: this one, or any.
+
+        by_itself: in a session of its own, for a worker whose parent shall die while it stands still. The kernel wakes
+        and hangs up on the stopped processes of a group whose last parent in their session is gone.
+        """
+        asked = self._folder / f".{_request(point, pid)}"
+        asked.write_text(_BY_ITSELF if by_itself else "")
+        asked.rename(self._folder / _request(point, pid))
 
     def withdraw(self, point: Point, *, pid: int | None = None) -> bool:
         """Take a request back; False: somebody has taken it already."""

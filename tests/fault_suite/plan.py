@@ -39,6 +39,26 @@ class Kind(StrEnum):
     DELAYED = "delayed"
     COMMIT_REQUEST_LOST = "commit request lost"
     COMMIT_ANSWER_LOST = "commit answer lost"
+    EXECUTOR_KILLED = "executor killed"
+    EXECUTOR_TERMINATED = "executor terminated"
+    EXECUTOR_FROZEN = "executor frozen"
+    WORKER_ORPHANED = "worker orphaned"
+    DRIVER_KILLED = "driver killed"
+    DRIVER_TERMINATED = "driver terminated"
+    INSTANCE_KILLED = "instance killed"
+    ORDINAL_HELD_TWICE = "ordinal held twice"
+    SPARK_WORKER_KILLED = "spark worker killed"
+    SPARK_WORKER_TERMINATED = "spark worker terminated"
+    SPARK_MASTER_KILLED = "spark master killed"
+    SPARK_MASTER_TERMINATED = "spark master terminated"
+    SERVER_KILLED = "server killed"
+    SERVER_PAUSED = "server paused"
+    SERVER_RESTARTED = "server restarted"
+    POSTGRES_KILLED = "postgres killed"
+    POSTGRES_PAUSED = "postgres paused"
+    POSTGRES_RESTARTED = "postgres restarted"
+    DATABASE_RESTORED = "older database restored"
+    DISK_FULL = "disk full"
 
 
 FREEZING = (Kind.WORKER_FROZEN, Kind.WORKER_REPLACED)
@@ -72,6 +92,28 @@ LASTS_S: dict[Kind, tuple[Range, ...]] = {
     Kind.DELAYED: ((2, 5),),
     Kind.COMMIT_REQUEST_LOST: ((0, 3),),
     Kind.COMMIT_ANSWER_LOST: ((0, 3),),
+    Kind.EXECUTOR_KILLED: _AT_ONCE,
+    Kind.EXECUTOR_TERMINATED: _AT_ONCE,
+    Kind.EXECUTOR_FROZEN: _PAST_TIMEOUTS,
+    Kind.WORKER_ORPHANED: _AT_ONCE,
+    Kind.DRIVER_KILLED: _AT_ONCE,
+    Kind.DRIVER_TERMINATED: _AT_ONCE,
+    Kind.INSTANCE_KILLED: _AT_ONCE,
+    # Until its tasks have run for a while.
+    Kind.ORDINAL_HELD_TWICE: ((15, 25),),
+    Kind.SPARK_WORKER_KILLED: ((0, 5),),
+    Kind.SPARK_WORKER_TERMINATED: ((0, 5),),
+    Kind.SPARK_MASTER_KILLED: ((0, 5),),
+    Kind.SPARK_MASTER_TERMINATED: ((0, 5),),
+    # Before and past the heartbeat timeout of the stage's server (4 s), and past what it waits until somebody is lost.
+    Kind.SERVER_KILLED: ((0, 3), (5, 10)),
+    Kind.SERVER_PAUSED: ((1, 3), (5, 10), (15, 20)),
+    Kind.SERVER_RESTARTED: ((0, 3),),
+    Kind.POSTGRES_KILLED: ((0, 3), (5, 10)),
+    Kind.POSTGRES_PAUSED: ((1, 3), (5, 10), (15, 20)),
+    Kind.POSTGRES_RESTARTED: _AT_ONCE,
+    Kind.DATABASE_RESTORED: _AT_ONCE,
+    Kind.DISK_FULL: ((5, 15),),
 }
 """For how many seconds: one of these ranges."""
 

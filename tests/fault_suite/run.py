@@ -8,7 +8,7 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import islice
@@ -64,15 +64,20 @@ class Run:
         self._verdict = _NOTHING
         self._failures: list[str] = []
 
-    def over(self, stage: Stage, *, minutes: float, at_most: int | None = None) -> None:
-        """Everything, from the first record to the verdict; faults for so many minutes, and not more than so many."""
+    def over(
+        self, stage: Stage, *, minutes: float, at_most: int | None = None, only: Sequence[Kind] | None = None
+    ) -> None:
+        """Everything, from the first record to the verdict; faults for so many minutes, and not more than so many.
+
+        only: of these kinds, in place of all that the stage has.
+        """
         feeder = Feeder(stage.pipeline, records_per_s=_RECORDS_PER_S, remembers=False)
         follower = Follower(stage.pipeline.bootstrap_servers, stage.pipeline.sink, self._standstills)
         follower.start()
         feeder.start()
         try:
             wait_for(lambda: follower.trail.count, _FIRST_WITHIN_S, "the first output")
-            self._do_faults(stage, until=time.monotonic() + 60 * minutes, at_most=at_most)
+            self._do_faults(stage, only or stage.kinds, until=time.monotonic() + 60 * minutes, at_most=at_most)
         finally:
             stage.settle()
             feeder.stop()
@@ -126,12 +131,12 @@ class Run:
             },
         )
 
-    def _do_faults(self, stage: Stage, *, until: float, at_most: int | None) -> None:
+    def _do_faults(self, stage: Stage, kinds: Sequence[Kind], *, until: float, at_most: int | None) -> None:
         log = FaultLog(self._folder / "faults.jsonl")
         # Waited for and never set: a wait that is the run's own time, not that of something to happen.
         wait = threading.Event().wait
         self._expect_outputs(stage)
-        for fault in islice(faults(self._seed, stage.kinds), at_most):
+        for fault in islice(faults(self._seed, kinds), at_most):
             wait(fault.gap_s)
             if time.monotonic() >= until:
                 return

@@ -8,7 +8,7 @@ import importlib.util
 import sys
 from collections.abc import Callable, Sequence
 from functools import wraps
-from importlib.abc import MetaPathFinder
+from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -54,6 +54,24 @@ def install(makers: Sequence[Make]) -> None:
         sys.meta_path.insert(0, _AfterImport(makers))
 
 
+class _AfterExecution(Loader):
+    """Loads a module as `loader` does, then does something more.
+
+    Not by another method of that loader: the modules of a zip, as Spark hands them on, have one for all of them.
+    """
+
+    def __init__(self, loader: Loader, then: Callable[[], None]) -> None:
+        self._loader = loader
+        self._then = then
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._loader.exec_module(module)
+        self._then()
+
+
 class _AfterImport(MetaPathFinder):
     def __init__(self, makers: Sequence[Make]) -> None:
         self._makers = makers
@@ -66,13 +84,10 @@ class _AfterImport(MetaPathFinder):
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(fullname)
         if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
-
-            def exec_module(module: ModuleType) -> None:
-                execute(module)
-                for make in self._makers:
-                    for seam in make():
-                        setattr(seam.owner, seam.name, seam.value)
-
-            setattr(spec.loader, "exec_module", exec_module)  # noqa: B010 - a loader's method is no field to assign to
+            spec.loader = _AfterExecution(spec.loader, self._put_in)
         return spec
+
+    def _put_in(self) -> None:
+        for make in self._makers:
+            for seam in make():
+                setattr(seam.owner, seam.name, seam.value)

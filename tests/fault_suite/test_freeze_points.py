@@ -13,6 +13,7 @@ import psutil
 import pytest
 from confluent_kafka import TopicPartition
 
+from app.spark import package
 from tests.fault_suite.freeze_points import FreezePoints, Point, seams, stop_if_asked
 from workers.transactional.checkpoint import Checkpoint
 from workers.transactional.group.membership import Membership
@@ -257,3 +258,21 @@ def test_the_one_that_is_named_stops_and_the_end_of_a_test_thaws_it(points: Free
     points.thaw_all()
     assert worker.said() == "revoked\n"
     assert not points.withdraw(Point.BEFORE_COMMIT)
+
+
+def test_the_loop_has_its_seams_also_from_the_zip_in_which_it_travels_to_executors(tmp_path: Path) -> None:
+    archive = package.build(version="test", into=tmp_path).archive
+    looks = (
+        f"import sys; sys.path.insert(0, {str(archive)!r}); import workers.spark.tasks, workers.transactional.task;"
+        "from workers.transactional.group.membership import Membership;"
+        "print(workers.transactional.task.__file__, Membership.consume.__wrapped__.__module__)"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", looks],
+        env=FreezePoints(tmp_path / "freeze").environment_of(os.environ),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 0, told.stderr
+    assert told.stdout.split() == [f"{archive}/workers/transactional/task.py", "workers.transactional.group.membership"]

@@ -7,9 +7,12 @@ from psycopg import sql
 from sqlalchemy import make_url
 
 
-def create_database(server_url: str, *, template: str | None = None) -> str:
-    """Create an empty database, or a copy of `template`, on the server and return its SQLAlchemy URL."""
-    name = f"fenceline_test_{uuid.uuid4().hex[:12]}"
+def create_database(server_url: str, *, template: str | None = None, name: str | None = None) -> str:
+    """Create an empty database, or a copy of `template`, on the server and return its SQLAlchemy URL.
+
+    name: a fresh one by default.
+    """
+    name = name or f"fenceline_test_{uuid.uuid4().hex[:12]}"
     source = sql.SQL("")
     if template is not None:
         source = sql.SQL(" TEMPLATE {}").format(sql.Identifier(make_url(template).database or ""))

@@ -70,6 +70,10 @@ class ServerProcess:
         """SIGKILL the server alone; drivers have sessions of their own and go on."""
         self.process.kill(whole_tree=False)
 
+    def terminate(self) -> None:
+        """SIGTERM the server alone, and wait for its end."""
+        self.process.stop()
+
     def get(self, path: str) -> Json:
         return self._request("GET", path, None)
 

@@ -1,0 +1,109 @@
+"""Faults of the control plane: its server, its Postgres, its disk, and what it is asked to do meanwhile."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+
+from tests.fault_suite.plan import Fault, Kind
+from tests.fault_suite.proxied_cluster import Did, Wait
+from tests.fault_suite.spark_stage.acts import Act
+from tests.fault_suite.spark_stage.control_plane import ControlPlane
+from tests.fault_suite.spark_stage.disk import SmallDisk
+from tests.fault_suite.spark_stage.intruder import Intruders
+from tests.fault_suite.spark_stage.processes import SparkProcesses, chosen, send
+
+_FEW, _MANY = 2, 3
+
+
+class ControlFaults:
+    """disk: None where there cannot be one of our own; it is not filled then."""
+
+    def __init__(
+        self, plane: ControlPlane, processes: SparkProcesses, intruders: Intruders, *, disk: SmallDisk | None
+    ) -> None:
+        self._plane = plane
+        self._processes = processes
+        self._intruders = intruders
+        self._disk = disk
+
+    @property
+    def acts(self) -> Mapping[Kind, Act]:
+        of_disk: Mapping[Kind, Act] = {} if self._disk is None else {Kind.DISK_FULL: self._fill_disk}
+        return {
+            Kind.SERVER_KILLED: self._take_server_away,
+            Kind.SERVER_PAUSED: self._take_server_away,
+            Kind.SERVER_RESTARTED: self._take_server_away,
+            Kind.POSTGRES_KILLED: self._take_postgres_away,
+            Kind.POSTGRES_PAUSED: self._take_postgres_away,
+            Kind.POSTGRES_RESTARTED: self._take_postgres_away,
+            Kind.DATABASE_RESTORED: self._restore,
+            Kind.INSTANCES_SCALED: self._scale,
+            Kind.ORDINAL_HELD_TWICE: self._hold_twice,
+            **of_disk,
+        }
+
+    def settle(self) -> None:
+        """Nothing is stopped, nothing is full, nobody else is there."""
+        if self._disk is not None:
+            self._disk.empty()
+        self._intruders.end()
+        self._plane.settle()
+
+    def _take_server_away(self, fault: Fault, did: Did, wait: Wait) -> None:
+        server = self._plane.server
+        did(f"server, pid {server.process.pid}")
+        if fault.kind is Kind.SERVER_PAUSED:
+            server.process.pause(whole_tree=False)
+            wait(fault.lasts_s)
+            server.process.resume()
+            return
+        if fault.kind is Kind.SERVER_KILLED:
+            server.kill()
+        else:
+            server.terminate()
+        wait(fault.lasts_s)
+        server.start()
+
+    def _take_postgres_away(self, fault: Fault, did: Did, wait: Wait) -> None:
+        postgres = self._plane.postgres
+        did(f"Postgres, pid {postgres.pid}")
+        match fault.kind:
+            case Kind.POSTGRES_PAUSED:
+                postgres.pause()
+                wait(fault.lasts_s)
+                postgres.resume()
+            case Kind.POSTGRES_KILLED:
+                postgres.kill()
+                wait(fault.lasts_s)
+                postgres.start_again()
+            case _:
+                postgres.restart()
+
+    def _restore(self, _fault: Fault, did: Did, _wait: Wait) -> None:
+        before = self._plane.leases()
+        self._plane.restore()
+        did(f"leases were {before}, are {self._plane.leases()}")
+
+    def _scale(self, _fault: Fault, did: Did, _wait: Wait) -> None:
+        self._plane.wait_until_ready()
+        wanted = _MANY if self._plane.wanted_instances() == _FEW else _FEW
+        did(f"{wanted} instances by revision {self._plane.scale(wanted)}")
+
+    def _hold_twice(self, fault: Fault, did: Did, wait: Wait) -> None:
+        """Another application with the ids of one that runs, which no server knows, and that asks none."""
+        self._plane.wait_until_ready()
+        ordinal, lease = chosen(fault.which, sorted(self._plane.leases().items()))
+        did(f"ordinal {ordinal}, lease {lease}: held by driver {self._intruders.start(ordinal, lease)} too")
+        wait(fault.lasts_s)
+        did(f"its end: {self._intruders.end()}")
+
+    def _fill_disk(self, fault: Fault, did: Did, wait: Wait) -> None:
+        """A driver dies meanwhile, so that the next one's specification has no room."""
+        assert self._disk is not None
+        did(f"{self._disk.fill()} bytes written until the disk was full")
+        driver = chosen(fault.which, self._processes.wait_for_drivers())
+        send([driver.jvm], signal.SIGKILL)
+        did(f"{driver} killed")
+        wait(fault.lasts_s)
+        self._disk.empty()

@@ -1,0 +1,50 @@
+"""Applications that hold an ordinal beside the one to which it was leased, and know no server."""
+
+from __future__ import annotations
+
+from app.domain.pipelines.pipeline import PipelineDefinition
+from tests.support.spark_instances import SparkInstances, StartedInstance
+
+_DRAINED_S = 60.0
+
+
+class Intruders:
+    """At most one at a time.
+
+    instances: submits with a folder of their own; what the server finds in its own folder is not theirs.
+    """
+
+    def __init__(
+        self, instances: SparkInstances, definition: PipelineDefinition, *, pipeline: str, run_id: str
+    ) -> None:
+        self._instances = instances
+        self._definition = definition
+        self._pipeline = pipeline
+        self._run_id = run_id
+        self._current: StartedInstance | None = None
+
+    def start(self, ordinal: int, lease: int) -> int | None:
+        """The pid of its driver's JVM."""
+        specification = self._instances.specification(
+            self._definition, run_id=self._run_id, pipeline=self._pipeline, ordinal=ordinal, lease=lease
+        )
+        self._current = self._instances.submit(specification)
+        return self._current.instance.jvm_pid
+
+    def end(self) -> str:
+        """Drain whoever is there, and say how it ended."""
+        one, self._current = self._current, None
+        if one is None:
+            return "nobody was there"
+        one.sigterm()
+        try:
+            seen = one.wait_until_gone(_DRAINED_S)
+        except AssertionError:
+            # It had not come so far that it could hear.
+            one.kill()
+            return "killed"
+        return "without a word" if seen.outcome is None else f"{seen.outcome.kind}, {seen.outcome.message}"
+
+    def close(self) -> None:
+        """SIGKILL for every one that was started."""
+        self._instances.kill_all()

@@ -1,0 +1,108 @@
+"""Who runs a pipeline on Spark now, found among the processes of this machine: nobody is asked, so that anybody may be
+away."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import psutil
+
+from app.embedded.spark import Executor, SparkCluster
+from app.spark import driver_processes
+from tests.support.waiting import wait_for
+
+T = TypeVar("T")
+
+_ABSENT_S = 120.0
+"""A driver that is killed is back after 40 s on two cores, and the one after it waits longer."""
+
+
+class Task(NamedTuple):
+    """The attempt of a task that runs now: the Python worker, the daemon that forked it, and their executor."""
+
+    worker: int
+    daemon: int
+    executor: Executor
+
+    def __str__(self) -> str:
+        return f"worker {self.worker} of executor {self.executor.executor_id} of {self.executor.application_id}"
+
+
+class Driver(NamedTuple):
+    """spark-submit's JVM and its child."""
+
+    jvm: int
+    python: int
+
+
+class SparkProcesses:
+    """Of the applications on one cluster, and of the drivers with files in one folder of state."""
+
+    def __init__(self, cluster: SparkCluster, state_dir: Path) -> None:
+        self._cluster = cluster
+        self._state_dir = state_dir
+
+    def tasks(self) -> list[Task]:
+        """Those that have a daemon and an executor: an orphan is none any more."""
+        return [
+            Task(worker.pid, daemon.pid, executor)
+            for executor in self._cluster.executors()
+            for daemon in _children(executor.pid)
+            for worker in _children(daemon.pid)
+        ]
+
+    def drivers(self) -> list[Driver]:
+        found = driver_processes.search(self._state_dir)
+        return [Driver(one.ppid(), one.pid) for one in found if driver_processes.is_python(one)]
+
+    def wait_for_tasks(self, least: int = 1) -> list[Task]:
+        return self._wait_for(self.tasks, least, "tasks")
+
+    def wait_for_drivers(self, least: int = 1) -> list[Driver]:
+        return self._wait_for(self.drivers, least, "drivers")
+
+    def driver_of(self, task: Task) -> Driver | None:
+        """By the port at which the executor's driver listens; None if it is gone."""
+        options = dict(pairwise(psutil.Process(task.executor.pid).cmdline()))
+        port = int(options["--driver-url"].rpartition(":")[2])
+        return next((driver for driver in self.drivers() if port in _listening_ports(driver.jvm)), None)
+
+    def _wait_for(self, find: Callable[[], list[T]], least: int, what: str) -> list[T]:
+        def enough() -> list[T] | None:
+            found = find()
+            return found if len(found) >= least else None
+
+        found = wait_for(enough, _ABSENT_S, lambda: f"{least} {what}; there are {find()}")
+        assert found is not None
+        return found
+
+
+def send(pids: Iterable[int], number: signal.Signals) -> None:
+    """In this order; to those that are still there."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def chosen(which: float, those: Sequence[T]) -> T:
+    """As Fault.of, of anything."""
+    return those[int(which * len(those))]
+
+
+def _children(pid: int) -> list[psutil.Process]:
+    with suppress(psutil.NoSuchProcess):
+        return sorted(psutil.Process(pid).children(), key=lambda child: child.pid)
+    return []
+
+
+def _listening_ports(pid: int) -> set[int]:
+    with suppress(psutil.Error):
+        found = psutil.Process(pid).net_connections("inet")
+        return {one.laddr.port for one in found if one.status == psutil.CONN_LISTEN and one.laddr}
+    return set()

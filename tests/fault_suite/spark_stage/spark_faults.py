@@ -1,0 +1,184 @@
+"""Faults of workers, executors, drivers, and of Spark's own daemons."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping
+
+import psutil
+
+from app.embedded.spark import SparkCluster, SparkNode
+from tests.fault_suite.freeze_points import FreezePoints, Point
+from tests.fault_suite.plan import Fault, Kind
+from tests.fault_suite.proxied_cluster import Did, Wait
+from tests.fault_suite.spark_stage.acts import Act
+from tests.fault_suite.spark_stage.processes import SparkProcesses, Task, chosen, send
+from tests.support.waiting import wait_for
+
+_REACHED_S = 120.0
+_GONE_S = 10.0
+# Who stays gets there when another one has left, comes back, and takes its share.
+_OF_WHO_STAYS = (Point.IN_REVOKE, Point.BETWEEN_REVOKE_AND_ASSIGN)
+_NEED_AN_END = (*_OF_WHO_STAYS, Point.BETWEEN_INIT_AND_FIRST_FETCH)
+
+
+class SparkFaults:
+    """Signals to the processes of one cluster's applications; none of it asks the server."""
+
+    def __init__(self, cluster: SparkCluster, processes: SparkProcesses, points: FreezePoints) -> None:
+        self._cluster = cluster
+        self._processes = processes
+        self._points = points
+
+    @property
+    def acts(self) -> Mapping[Kind, Act]:
+        return {
+            Kind.WORKER_KILLED: self._end_worker,
+            Kind.WORKER_TERMINATED: self._end_worker,
+            Kind.WORKER_FROZEN: self._freeze_worker,
+            Kind.WORKER_REPLACED: self._replace_worker,
+            Kind.WORKER_ORPHANED: self._orphan_worker,
+            Kind.EXECUTOR_KILLED: self._end_executor,
+            Kind.EXECUTOR_TERMINATED: self._end_executor,
+            Kind.EXECUTOR_FROZEN: self._freeze_executor,
+            Kind.DRIVER_KILLED: self._end_driver,
+            Kind.DRIVER_TERMINATED: self._end_driver,
+            Kind.INSTANCE_KILLED: self._kill_instance,
+            Kind.SPARK_WORKER_KILLED: self._end_node,
+            Kind.SPARK_WORKER_TERMINATED: self._end_node,
+            Kind.SPARK_MASTER_KILLED: self._end_node,
+            Kind.SPARK_MASTER_TERMINATED: self._end_node,
+        }
+
+    def settle(self) -> None:
+        """Nobody stands still, and every daemon of Spark's runs."""
+        self._points.thaw_all()
+        for node in (self._cluster.master, *self._cluster.workers):
+            if not node.is_running:
+                node.start()
+        self._cluster.wait_until_ready()
+
+    def _task(self, fault: Fault, *, least: int = 1) -> Task:
+        return chosen(fault.which, self._processes.wait_for_tasks(least))
+
+    def _end_worker(self, fault: Fault, did: Did, _wait: Wait) -> None:
+        task = self._task(fault)
+        how = signal.SIGKILL if fault.kind is Kind.WORKER_KILLED else signal.SIGTERM
+        send([task.worker], how)
+        did(f"{task}: {how.name}")
+
+    def _freeze_worker(self, fault: Fault, did: Did, wait: Wait) -> None:
+        pid = self._frozen(fault, did)
+        wait(fault.lasts_s)
+        self._points.thaw(pid)
+
+    def _replace_worker(self, fault: Fault, did: Did, wait: Wait) -> None:
+        """Spark starts the task again while its old attempt stands still; then that one wakes up.
+
+        Where no point is named it is stopped between the deaths of its daemon and of its executor: earlier the kernel
+        would wake it, later it would have left by itself.
+        """
+        if fault.point is None:
+            task = self._task(fault)
+            self._kill_daemon(task)
+            send([task.worker], signal.SIGSTOP)
+            did(f"{task}: daemon killed, frozen")
+        else:
+            task = self._task_of(self._frozen(fault, did, by_itself=True))
+            self._kill_daemon(task)
+        send([task.executor.pid], signal.SIGKILL)
+        did(f"daemon {task.daemon} and executor {task.executor.pid}: SIGKILL")
+        application = task.executor.application_id
+
+        def again() -> list[Task]:
+            return [one for one in self._processes.tasks() if one.executor.application_id == application]
+
+        found = wait_for(again, _REACHED_S, lambda: f"another attempt in {application}")
+        status = psutil.Process(task.worker).status() if psutil.pid_exists(task.worker) else "gone"
+        did(f"replaced by {found[0]}; the old worker is {status}")
+        wait(fault.lasts_s)
+        self._points.thaw(task.worker)
+
+    def _orphan_worker(self, fault: Fault, did: Did, _wait: Wait) -> None:
+        task = self._task(fault)
+        send([task.daemon, task.executor.pid], signal.SIGKILL)
+        did(f"{task}: daemon {task.daemon} and executor {task.executor.pid} killed")
+
+    def _end_executor(self, fault: Fault, did: Did, _wait: Wait) -> None:
+        task = self._task(fault)
+        how = signal.SIGKILL if fault.kind is Kind.EXECUTOR_KILLED else signal.SIGTERM
+        send([task.executor.pid], how)
+        did(f"executor {task.executor.pid} of {task}: {how.name}")
+
+    def _freeze_executor(self, fault: Fault, did: Did, wait: Wait) -> None:
+        task = self._task(fault)
+        pids = [task.worker, task.daemon, task.executor.pid]
+        send(pids, signal.SIGSTOP)
+        did(f"{task}: {pids} frozen")
+        wait(fault.lasts_s)
+        send(reversed(pids), signal.SIGCONT)
+
+    def _end_driver(self, fault: Fault, did: Did, _wait: Wait) -> None:
+        driver = chosen(fault.which, self._processes.wait_for_drivers())
+        if fault.kind is Kind.DRIVER_TERMINATED:
+            send([driver.python], signal.SIGTERM)
+            did(f"{driver}: SIGTERM to Python")
+            return
+        # Each takes the other with it; which of them is first is drawn like whom it hits.
+        pid = driver.jvm if int(fault.which * 100) % 2 else driver.python
+        send([pid], signal.SIGKILL)
+        did(f"{driver}: SIGKILL to {pid}")
+
+    def _kill_instance(self, fault: Fault, did: Did, _wait: Wait) -> None:
+        """Everything of it at once, so that nobody can commit, leave the group, or say a word."""
+        task = self._task(fault)
+        driver = self._processes.driver_of(task)
+        pids = [task.worker, task.daemon, task.executor.pid, *(driver or ())]
+        send(pids, signal.SIGKILL)
+        did(f"{task}: {pids} killed")
+
+    def _end_node(self, fault: Fault, did: Did, wait: Wait) -> None:
+        is_master = fault.kind in (Kind.SPARK_MASTER_KILLED, Kind.SPARK_MASTER_TERMINATED)
+        node: SparkNode = self._cluster.master if is_master else chosen(fault.which, self._cluster.workers)
+        did(f"{node.process.name}, pid {node.pid}")
+        if fault.kind in (Kind.SPARK_MASTER_KILLED, Kind.SPARK_WORKER_KILLED):
+            node.kill()
+        else:
+            node.stop()
+        wait(fault.lasts_s)
+        node.start()
+        self._cluster.wait_until_ready()
+
+    def _frozen(self, fault: Fault, did: Did, *, by_itself: bool = False) -> int:
+        """A worker that stands still, at the point if there is one."""
+        point = fault.point
+        if point is None:
+            task = self._task(fault)
+            send([task.worker], signal.SIGSTOP)
+            did(f"{task}: frozen")
+            return task.worker
+        tasks = self._processes.wait_for_tasks(2 if point in _OF_WHO_STAYS else 1)
+        task = chosen(fault.which, tasks)
+        self._ask(point, task, tasks, by_itself=by_itself)
+        if point in _NEED_AN_END:
+            send([task.worker], signal.SIGTERM)
+            did(f"{task}: SIGTERM")
+        pid = self._points.wait_until_frozen(point, _REACHED_S)
+        did(f"pid {pid}: frozen {point}")
+        return pid
+
+    def _ask(self, point: Point, task: Task, tasks: list[Task], *, by_itself: bool) -> None:
+        if point in _OF_WHO_STAYS:
+            other = next(one for one in tasks if one.worker != task.worker)
+            self._points.ask(point, pid=other.worker, by_itself=by_itself)
+        else:
+            self._points.ask(point, by_itself=by_itself)
+
+    def _task_of(self, pid: int) -> Task:
+        return next(task for task in self._processes.tasks() if task.worker == pid)
+
+    def _kill_daemon(self, task: Task) -> None:
+        os.kill(task.daemon, signal.SIGKILL)
+        worker = psutil.Process(task.worker)
+        wait_for(lambda: worker.ppid() != task.daemon, _GONE_S, lambda: f"another parent of {worker}")

@@ -1,0 +1,158 @@
+"""A stage for faults: a pipeline on a Spark cluster under a real server, over three brokers behind proxies."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee, SparkSettings
+from app.embedded.spark import SparkCluster
+from tests.fault_suite.freeze_points import FreezePoints
+from tests.fault_suite.plan import FREEZING, OF_TRANSACTIONS, Fault, Kind
+from tests.fault_suite.proxied_cluster import Did, ProxiedCluster, Wait
+from tests.fault_suite.reading import Facts
+from tests.fault_suite.spark_stage.acts import Act
+from tests.fault_suite.spark_stage.control_faults import ControlFaults
+from tests.fault_suite.spark_stage.control_plane import ControlPlane
+from tests.fault_suite.spark_stage.disk import SmallDisk, may_mount
+from tests.fault_suite.spark_stage.intruder import Intruders
+from tests.fault_suite.spark_stage.processes import SparkProcesses
+from tests.fault_suite.spark_stage.spark_faults import SparkFaults
+from tests.support.pipelines import TestPipeline
+from tests.support.spark_instances import SparkInstances
+from tests.support.topics import add_partition, unique_name
+
+_BROKERS = 3
+_PARTITIONS = 4
+_INSTANCES = 2
+_STATE_MB = 64
+
+
+class SparkStage:
+    """A context manager: everything runs when it is entered, nothing when it is left. Which group protocol it has
+    depends on the seed, unless it is named."""
+
+    def __init__(
+        self,
+        seed: int,
+        folder: Path,
+        *,
+        guarantee: ProcessingGuarantee = ProcessingGuarantee.EXACTLY_ONCE_V2,
+        protocol: GroupProtocol | None = None,
+    ) -> None:
+        self._protocol = protocol or random.Random(f"{seed}/protocol").choice(list(GroupProtocol))
+        self._guarantee = guarantee
+        self._folder = folder
+        self._stack = ExitStack()
+        self.cluster = ProxiedCluster(_BROKERS, folder)
+        self.name = f"{_BROKERS} brokers, Spark with two workers and a server, {self._protocol} group"
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            stack.enter_context(self.cluster)
+            self.points = FreezePoints(self._folder / "freeze")
+            state_dir = self._folder / "state"
+            disk = SmallDisk(state_dir, size_mb=_STATE_MB, keep=self._folder / "kept") if may_mount() else None
+            if disk is not None:
+                stack.enter_context(disk)
+            self.spark = stack.enter_context(
+                SparkCluster.start(
+                    workers=2,
+                    data_dir=self._folder / "spark",
+                    environment=self.points.environment_of(os.environ),
+                )
+            )
+            self.plane = stack.enter_context(ControlPlane(self._folder, state_dir=state_dir, spark=self.spark))
+            self.processes = SparkProcesses(self.spark, state_dir)
+            stack.callback(self.points.thaw_all)
+            self._start_pipeline()
+            intruders = self._intruders()
+            stack.callback(intruders.close)
+            self._spark_faults = SparkFaults(self.spark, self.processes, self.points)
+            self._control_faults = ControlFaults(self.plane, self.processes, intruders, disk=disk)
+            self._acts: Mapping[Kind, Act] = {
+                **self._spark_faults.acts,
+                **self._control_faults.acts,
+                Kind.PARTITION_ADDED: self._add_partition,
+            }
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """What needs no transaction can be done to at_least_once too: the negative control of a run."""
+        kinds = (*self._acts, *self.cluster.kinds)
+        if self._guarantee is ProcessingGuarantee.EXACTLY_ONCE_V2:
+            return kinds
+        return tuple(kind for kind in kinds if kind not in (*FREEZING, *OF_TRANSACTIONS))
+
+    @property
+    def facts(self) -> Facts:
+        definition = self.pipeline.definition
+        return Facts(
+            self.cluster.bootstrap_servers,
+            source=self.pipeline.source,
+            sink=definition.sink_topic,
+            group=definition.group_id,
+        )
+
+    def settle(self) -> None:
+        """End whatever a fault may have left, so that the pipeline can come to rest."""
+        self.cluster.settle()
+        self._spark_faults.settle()
+        self._control_faults.settle()
+
+    def drain(self) -> None:
+        """Every instance commits and leaves."""
+        self.plane.drain()
+
+    def do(self, fault: Fault, did: Did, *, wait: Wait) -> None:
+        """Do it, wait for as long as it lasts, and end it. `did` is told whom it has hit, once it has.
+
+        Raises AssertionError where it could not be done.
+        """
+        act = self._acts.get(fault.kind)
+        if act is None:
+            self.cluster.do(fault, did, wait=wait)
+        else:
+            act(fault, did, wait)
+
+    def _start_pipeline(self) -> None:
+        self.pipeline = TestPipeline.create(
+            self.cluster.bootstrap_servers,
+            partitions=_PARTITIONS,
+            cluster=self.plane.server.registered_cluster(self.cluster.proxied),
+            instances=_INSTANCES,
+            group_protocol=self._protocol,
+            processing_guarantee=self._guarantee,
+            # How long a new partition stays unseen in a classic group: 5 minutes by default.
+            consumer_overrides={"topic.metadata.refresh.interval.ms": "2000"},
+            spark=SparkSettings(master=self.spark.master_url),
+        )
+        self.cluster.group = self.pipeline.definition.group_id
+        self.plane.start_run(unique_name("faults"), self.pipeline.definition)
+        self.plane.keep_copy()
+
+    def _intruders(self) -> Intruders:
+        instances = SparkInstances(
+            state_dir=self._folder / "intruders",
+            cache_dir=self._folder / "cache",
+            master=self.spark.master_url,
+            bootstrap_servers=self.cluster.proxied,
+            master_web_urls={self.spark.master_url: self.spark.master_web_url},
+        )
+        return Intruders(instances, self.pipeline.definition, pipeline=self.plane.name, run_id=self.plane.run_id)
+
+    def _add_partition(self, _fault: Fault, did: Did, _wait: Wait) -> None:
+        self.pipeline.partitions = add_partition(self.cluster.bootstrap_servers, self.pipeline.source)
+        did(f"{self.pipeline.partitions} partitions")
