@@ -1,0 +1,91 @@
+"""An audit's result in sentences: what is proven, what is not, and nothing beyond that."""
+
+from __future__ import annotations
+
+from app.domain.audits.audit import Audit, AuditState
+from app.domain.audits.result import AuditCounts, AuditResult, Tally, Verdict, verdict
+
+
+def verdict_sentence(result: AuditResult) -> str:
+    """The verdict in one sentence, with the figures that it stands on."""
+    counts = result.counts
+    match verdict(result):
+        case Verdict.BROKEN:
+            return f"{_capitalised(_wrong(counts))}.{_not_all(result)}"
+        case Verdict.NOT_SHOWN:
+            return f"Not shown: {_why_not(result)}. What was read holds {_read(counts)}, and proves nothing wrong."
+        case Verdict.EMPTY:
+            return "Nothing was read or written in the window."
+        case Verdict.CLEAN:
+            late = f", {counts.late.records:,} of them late" if counts.late.records else ""
+            return f"Every output is there, once: {counts.expected:,} expected and found{late}, {_read(counts)}."
+
+
+def audit_sentence(audit: Audit) -> str:
+    """What there is to say of an audit in any state, in one sentence."""
+    if audit.result is not None:
+        return verdict_sentence(audit.result)
+    reason = f": {audit.reason}" if audit.reason else ""
+    match audit.state:
+        case AuditState.PENDING:
+            return f"It waits{reason}."
+        case AuditState.SUBMITTING | AuditState.RUNNING:
+            return "It works."
+        case AuditState.STOPPING:
+            return f"It is being stopped{reason}."
+        case AuditState.SKIPPED:
+            return f"The window was skipped, so nothing is shown of it{reason}."
+        case AuditState.STOPPED:
+            return f"It was stopped, so nothing is shown of the window{reason}."
+        case AuditState.FAILED | AuditState.DONE:
+            return f"It failed, so nothing is shown of the window{reason}."
+
+
+def tally_words(tally: Tally, noun: str) -> str:
+    """`3 outputs lost (of 2 ids)`."""
+    of_ids = f" (of {tally.ids:,} id{_s(tally.ids)})" if tally.ids != tally.records else ""
+    return f"{tally.records:,} output{_s(tally.records)} {noun}{of_ids}"
+
+
+def _wrong(counts: AuditCounts) -> str:
+    found = [
+        tally_words(tally, noun)
+        for tally, noun in ((counts.lost, "lost"), (counts.duplicated, "duplicated"), (counts.unexpected, "unexpected"))
+        if tally.ids
+    ]
+    return f"{_joined(found)}, of {counts.expected:,} expected"
+
+
+def _not_all(result: AuditResult) -> str:
+    return f" Not all could be read, so there may be more: {_why_not(result)}." if result.gaps else ""
+
+
+def _why_not(result: AuditResult) -> str:
+    counts = result.counts
+    reasons = [gap.sentence.rstrip(".") for gap in result.gaps[:2]]
+    if len(result.gaps) > 2:
+        reasons.append(f"{len(result.gaps) - 2} more gaps")
+    if counts.unreadable_input:
+        reasons.append(f"{counts.unreadable_input:,} expected output{_s(counts.unreadable_input)} without an id")
+    if counts.unreadable_output:
+        reasons.append(f"{counts.unreadable_output:,} output{_s(counts.unreadable_output)} without an id")
+    if counts.elsewhere:
+        reasons.append(f"{counts.elsewhere:,} output{_s(counts.elsewhere)} in topics that were not read")
+    return "; ".join(reasons)
+
+
+def _read(counts: AuditCounts) -> str:
+    dropped = f", {counts.dropped:,} dropped on purpose" if counts.dropped else ""
+    return f"{counts.inputs:,} record{_s(counts.inputs)} in, {counts.outputs:,} out{dropped}"
+
+
+def _joined(parts: list[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def _capitalised(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]
+
+
+def _s(number: int) -> str:
+    return "" if number == 1 else "s"
