@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from app.db.changes import CHANNEL
 from app.db.connection import Connection
 from app.db.repositories.access import SqlAccess
+from app.db.repositories.audits import SqlAuditPlans, SqlAudits
 from app.db.repositories.clusters import SqlClusters
 from app.db.repositories.commands import SqlCommands
 from app.db.repositories.deliveries import SqlDeliveries
@@ -49,6 +50,8 @@ class SqlUnitOfWork:
         self.fencing = SqlFencing(self._db)
         self.hanging = SqlHanging(self._db)
         self.drills = SqlDrills(self._db)
+        self.audits = SqlAudits(self._db)
+        self.audit_plans = SqlAuditPlans(self._db)
         self.webhooks = SqlWebhooks(self._db)
         self.deliveries = SqlDeliveries(self._db)
         self.raised_alerts = SqlRaisedAlerts(self._db)

@@ -40,6 +40,8 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
     kind: PrincipalKind = PrincipalKind.USER
 
 
+AUDITOR = Principal(name="auditor", role=Role.ADMINISTRATOR, kind=PrincipalKind.SYSTEM)
+"""Who asks for the audits of a plan."""
 RECONCILER = Principal(name="reconciler", role=Role.ADMINISTRATOR, kind=PrincipalKind.SYSTEM)
 COMMAND_LINE = Principal(name="command line", role=Role.ADMINISTRATOR, kind=PrincipalKind.SYSTEM)
 """Who acts when a command works directly on the database: somebody who holds its password."""
@@ -64,6 +66,9 @@ class Verb(StrEnum):
     END_TRANSACTION = "end_transaction"
     START_DRILL = "start_drill"
     STOP_DRILL = "stop_drill"
+    START_AUDIT = "start_audit"
+    STOP_AUDIT = "stop_audit"
+    CHANGE_AUDIT_PLAN = "change_audit_plan"
     VALIDATE_PIPELINE = "validate_pipeline"
     CREATE_PIPELINE = "create_pipeline"
     CHANGE_PIPELINE = "change_pipeline"
@@ -107,6 +112,9 @@ NEEDED_ROLE: dict[Verb, Role] = {
     _V.END_TRANSACTION: Role.OPERATOR,
     _V.START_DRILL: Role.OPERATOR,
     _V.STOP_DRILL: Role.OPERATOR,
+    _V.START_AUDIT: Role.OPERATOR,
+    _V.STOP_AUDIT: Role.OPERATOR,
+    _V.CHANGE_AUDIT_PLAN: Role.AUTHOR,
     _V.VALIDATE_PIPELINE: Role.AUTHOR,
     _V.CREATE_PIPELINE: Role.AUTHOR,
     _V.CHANGE_PIPELINE: Role.AUTHOR,

@@ -7,9 +7,12 @@ from typing import Protocol
 
 import msgspec
 
+from app.domain.audits.audit import Audit
+from app.domain.audits.decision import SeenDriver
 from app.domain.pipelines.pipeline import PipelineDefinition
 from app.domain.runs.instance import Instance
 from app.domain.runs.observation import Observation
+from app.wire.audit import AuditOrder
 from app.wire.specification import InstanceSpecification
 
 
@@ -62,4 +65,22 @@ class SparkLauncher(Protocol):
 
     async def kill(self, instance: Instance) -> None:
         """End driver and JVM at once (SIGKILL), where they run on this host; else do nothing."""
+        ...
+
+
+class AuditLauncher(Protocol):
+    async def submit(self, order: AuditOrder) -> Submitted:
+        """Start the application of one audit. Raises UnavailableError with the reason, nothing half done."""
+        ...
+
+    async def observe(self, audit: Audit) -> SeenDriver:
+        """What is seen of its driver. Where that runs on another host, it is UNKNOWN."""
+        ...
+
+    async def signal(self, audit: Audit, *, is_kill: bool) -> None:
+        """SIGTERM to the Python driver, or SIGKILL to driver and JVM, where they run on this host; else do nothing."""
+        ...
+
+    async def remove_folders(self, *, unchanged_since: datetime) -> int:
+        """Remove the folders of audits on this host in which nothing was written since, nor works; how many."""
         ...

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
+from app.ports.audit_repository import AuditPlanRepository, AuditRepository
 from app.ports.drill_repository import DrillRepository
 from app.ports.fencing_repository import FencingRepository
 from app.ports.hanging_repository import HangingRepository
@@ -54,6 +55,10 @@ class UnitOfWork(Protocol):
     def hanging(self) -> HangingRepository: ...
     @property
     def drills(self) -> DrillRepository: ...
+    @property
+    def audits(self) -> AuditRepository: ...
+    @property
+    def audit_plans(self) -> AuditPlanRepository: ...
     @property
     def webhooks(self) -> WebhookRepository: ...
     @property

@@ -5,11 +5,16 @@ from __future__ import annotations
 import msgspec
 
 from app.domain.allow_lists.spark_master import SparkMaster, SparkMasterKind, parse
+from app.domain.audits.specification import AuditSpecification
 from app.domain.pipelines.pipeline import PipelineDefinition
 
 LOOPBACK = "127.0.0.1"
 RETRIES = 1_000_000
 """Spark counts failures over the life of the stage; the driver has its own window and gives up by itself."""
+
+
+TRIES_OF_A_BATCH = 4
+_SMALL_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +55,35 @@ def effective(
     return Submission(master=_with_retries(master, tasks, definition.spark.master), conf=conf)
 
 
+def of_audit(specification: AuditSpecification, *, python: str, driver_python: str, local_dir: str) -> Submission:
+    """What spark-submit is given for one audit, on the pipeline's own master.
+
+    Unlike an instance it is a batch: a task that fails is tried a few times and may lie anywhere, and workers are used
+    again. Its cores are bounded, so that it does not take what the pipeline's instances need.
+    """
+    spark = specification.spark
+    master = parse(spark.master)
+    cores = specification.cores
+    conf = {
+        **_defaults(),
+        **spark.conf,
+        **_of_all(
+            application_name=f"fenceline audit {specification.audit_id}",
+            python=python,
+            driver_python=driver_python,
+            local_dir=local_dir,
+        ),
+        "spark.driver.memory": "1g",
+        "spark.cores.max": str(cores),
+        "spark.executor.cores": "1",
+        "spark.executor.memory": f"{spark.executor_memory_mb}m",
+        "spark.task.maxFailures": str(TRIES_OF_A_BATCH),
+        **(_loopback() if is_on_this_machine(master) else {}),
+    }
+    named = f"local[{cores},{TRIES_OF_A_BATCH}]" if master.kind is SparkMasterKind.LOCAL else spark.master
+    return Submission(master=named, conf=conf)
+
+
 def is_on_this_machine(master: SparkMaster) -> bool:
     """Whether all of the application runs here: `local`, or a master that only this machine can reach."""
     return all(host.is_loopback for host in master.hosts)
@@ -75,30 +109,37 @@ def _fixed(
     local_dir: str,
 ) -> dict[str, str]:
     return {
-        "spark.app.name": application_name,
-        "spark.submit.deployMode": "client",
+        **_of_all(application_name=application_name, python=python, driver_python=driver_python, local_dir=local_dir),
         # One executor a task keeps a kill local. Without a bound the first application takes the whole standalone
         # cluster, and the next instance waits for ever.
         "spark.cores.max": str(tasks),
         "spark.executor.cores": "1",
         "spark.executor.memory": f"{definition.spark.executor_memory_mb}m",
         "spark.task.cpus": "1",
-        "spark.dynamicAllocation.enabled": "false",
-        "spark.speculation": "false",
         "spark.excludeOnFailure.enabled": "false",
         "spark.task.reaper.enabled": "true",
         "spark.task.maxFailures": str(RETRIES),
         # A reused worker could keep a consumer of an attempt that has returned: it holds its partitions silently.
         "spark.python.worker.reuse": "false",
+        # Driver and executors pass messages only; a small and quick JVM leaves the cores to the loop.
+        "spark.driver.extraJavaOptions": _SMALL_JVM,
+        "spark.executor.extraJavaOptions": _SMALL_JVM,
+    }
+
+
+def _of_all(*, application_name: str, python: str, driver_python: str, local_dir: str) -> dict[str, str]:
+    """What holds for everything that we submit."""
+    return {
+        "spark.app.name": application_name,
+        "spark.submit.deployMode": "client",
+        "spark.dynamicAllocation.enabled": "false",
+        "spark.speculation": "false",
         "spark.pyspark.python": python,
         "spark.pyspark.driver.python": driver_python,
         "spark.ui.enabled": "false",
         "spark.ui.killEnabled": "false",
         "spark.eventLog.enabled": "false",
         "spark.local.dir": local_dir,
-        # Driver and executors pass messages only; a small and quick JVM leaves the cores to the loop.
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-        "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
     }
 
 

@@ -15,6 +15,24 @@ SAME_START_S = 2.0
 """Start times come from clock ticks since boot on both sides; they may differ by rounding, not by a process."""
 
 
+def living(
+    folder: Path, *, jvm_pid: int | None, python_pid: int | None, started_at: datetime | None, is_claimed: bool
+) -> list[psutil.Process]:
+    """A driver's living processes; by the recorded pids, else (nothing was recorded) by their arguments.
+
+    started_at: before the claim spark-submit's start, since then the Python driver's.
+    """
+    if jvm_pid is None and python_pid is None:
+        return search(folder)
+    jvm = find_submitted(jvm_pid, folder=folder, started_at=None if is_claimed else started_at)
+    python = find(python_pid, folder=folder, started_at=started_at if is_claimed else None)
+    found = [process for process in (python, jvm) if process is not None]
+    if jvm is not None and python is None:
+        # Not claimed yet: the Python driver is the JVM's child.
+        found = [*children(jvm, folder=folder), *found]
+    return found
+
+
 def find(pid: int | None, *, folder: Path, started_at: datetime | None = None) -> psutil.Process | None:
     """The living process `pid` if it is a driver of `folder`, started at `started_at` when that is given."""
     if pid is None:

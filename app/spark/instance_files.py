@@ -1,29 +1,16 @@
-"""The folder of one lease of an instance: specification, driver log, outcome, Spark's temporary files.
-
-The folder's name is unique to the lease and stands in the arguments of both driver processes: so a pid that was used
-again by something else is never taken for a driver.
-"""
+"""The folder of one lease of an instance: specification, driver log, outcome, Spark's temporary files."""
 
 from __future__ import annotations
 
-import errno
-import logging
-import os
-import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
-from app.domain.errors import UnavailableError
 from app.domain.runs.instance import InstanceOutcome
+from app.spark.driver_files import DriverFiles
 from app.wire import specification as wire
 from app.wire.specification import InstanceSpecification
-
-log = logging.getLogger(__name__)
-
-LOG_TAIL_BYTES = 4096
-LOG_LIMIT_BYTES = 16 * 1024 * 1024
 
 
 class _Ending(msgspec.Struct):
@@ -38,70 +25,19 @@ def folder_of_instances(state_dir: Path) -> Path:
     return state_dir / "instances"
 
 
-class InstanceFiles(msgspec.Struct, frozen=True):
-    """Paths of one lease; nothing is created before `hand_over`."""
-
-    folder: Path
+class InstanceFiles(DriverFiles, frozen=True):
+    """Paths of one lease."""
 
     @classmethod
     def of(cls, state_dir: Path, *, run_id: str, ordinal: int, lease: int) -> InstanceFiles:
         return cls(folder_of_instances(state_dir) / f"{run_id}-{ordinal}-{lease}")
-
-    @property
-    def specification(self) -> Path:
-        return self.folder / "specification.json"
-
-    @property
-    def log(self) -> Path:
-        return self.folder / "driver.log"
-
-    @property
-    def older_log(self) -> Path:
-        """What `trim_log` took out of the log last."""
-        return self.folder / "driver.log.1"
-
-    @property
-    def outcome(self) -> Path:
-        return self.folder / "outcome.json"
-
-    @property
-    def local_dir(self) -> Path:
-        return self.folder / "local"
 
     def hand_over(self, specification: InstanceSpecification) -> None:
         """Write the specification so that only this user may read it. Raises UnavailableError, leaving no file behind.
 
         The driver removes it once its lease is claimed.
         """
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self.folder.chmod(0o700)
-            self.local_dir.mkdir(exist_ok=True)
-            handle = os.open(self.specification, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-            with os.fdopen(handle, "wb") as file:
-                os.fchmod(file.fileno(), 0o600)
-                file.write(wire.encode(specification))
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            self.withdraw()
-            raise UnavailableError(_sentence(error, self.specification)) from error
-
-    def withdraw(self) -> None:
-        """Take the specification away: the driver that was to read it is not coming, or has claimed.
-
-        A disk that refuses leaves it where only its owner reads it, with a token whose lease ends, until the folder
-        goes: that must not keep an application from being judged or killed.
-        """
-        try:
-            self.specification.unlink(missing_ok=True)
-        except OSError as error:
-            log.warning("%s could not be removed: %s", self.specification, error.strerror)
-
-    def clear_away(self) -> None:
-        """After the driver's end: what it would have removed itself. Log and outcome stay."""
-        self.withdraw()
-        shutil.rmtree(self.local_dir, ignore_errors=True)
+        self.write_specification(wire.encode(specification))
 
     def read_outcome(self) -> InstanceOutcome | None:
         """What the driver wrote last, if it came to that; it counts when no server was there to hear it."""
@@ -111,39 +47,3 @@ class InstanceFiles(msgspec.Struct, frozen=True):
         except (OSError, msgspec.MsgspecError):
             return None
         return InstanceOutcome(kind=written.kind, message=written.message, at=datetime.fromtimestamp(at, UTC))
-
-    def log_tail(self) -> str:
-        """The last lines of the driver's log, for a person who asks why it ended."""
-        try:
-            with self.log.open("rb") as file:
-                size = file.seek(0, os.SEEK_END)
-                file.seek(max(0, size - LOG_TAIL_BYTES))
-                return file.read().decode("utf-8", "replace")
-        except OSError:
-            return ""
-
-    def trim_log(self, *, limit_bytes: int = LOG_LIMIT_BYTES) -> bool:
-        """Once the log is longer than `limit_bytes`, move its last `limit_bytes` to `older_log` and begin it again.
-
-        Copied and cut, since a living driver keeps its file open; it appends, so it goes on at the new beginning. What
-        it writes between the copy and the cut is lost. False when nothing was to be done. Raises OSError.
-        """
-        try:
-            log = self.log.open("r+b")
-        except FileNotFoundError:
-            return False
-        with log:
-            size = log.seek(0, os.SEEK_END)
-            if size <= limit_bytes:
-                return False
-            log.seek(size - limit_bytes)
-            with self.older_log.open("wb") as older:
-                shutil.copyfileobj(log, older)
-            log.truncate(0)
-        return True
-
-
-def _sentence(error: OSError, path: Path) -> str:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"the specification could not be written to {path}: the disk is full; free some space and start again"
-    return f"the specification could not be written to {path}: {error.strerror or error}"

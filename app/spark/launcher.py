@@ -134,22 +134,13 @@ class SubmitLauncher:
             files.withdraw()
 
     def _processes(self, instance: Instance, files: InstanceFiles) -> list[psutil.Process]:
-        """The driver's living processes; by the recorded pids, else (nothing was recorded) by their arguments."""
-        if instance.jvm_pid is None and instance.python_pid is None:
-            return driver_processes.search(files.folder)
-        started_at, is_claimed = instance.process_started_at, instance.claimed_at is not None
-        # Before the claim that is spark-submit's start, since then the Python driver's.
-        jvm = driver_processes.find_submitted(
-            instance.jvm_pid, folder=files.folder, started_at=None if is_claimed else started_at
+        return driver_processes.living(
+            files.folder,
+            jvm_pid=instance.jvm_pid,
+            python_pid=instance.python_pid,
+            started_at=instance.process_started_at,
+            is_claimed=instance.claimed_at is not None,
         )
-        python = driver_processes.find(
-            instance.python_pid, folder=files.folder, started_at=started_at if is_claimed else None
-        )
-        found = [process for process in (python, jvm) if process is not None]
-        if jvm is not None and python is None:
-            # Not claimed yet: the Python driver is the JVM's child.
-            found = [*driver_processes.children(jvm, folder=files.folder), *found]
-        return found
 
     def _files(self, instance: Instance) -> InstanceFiles:
         """Where the lease was submitted: here, or on this host by a server with another state folder (ours, before)."""

@@ -16,7 +16,8 @@ import pytest
 from app.db.database import Database
 from app.domain.runs.instance import InstanceState
 from app.loops.folder_retention import FolderRetention
-from app.spark.instance_files import LOG_LIMIT_BYTES, InstanceFiles
+from app.spark.driver_files import LOG_LIMIT_BYTES
+from app.spark.instance_files import InstanceFiles
 from app.spark.instance_folders import StateFolders
 from tests.support.control_plane import ControlPlane, PlaneClock
 

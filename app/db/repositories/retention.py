@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from app.db.connection import Connection
 from app.db.tables.access import idempotency_keys, one_time_links, sessions
+from app.db.tables.audits import audits
 from app.db.tables.drills import drills
 from app.db.tables.fencing import fencing_events
 from app.db.tables.hanging import hanging_transactions
@@ -15,6 +16,7 @@ from app.db.tables.mappings import partition_ownerships
 from app.db.tables.runs import runs
 from app.db.tables.tasks import run_samples, task_events
 from app.db.tables.webhooks import webhook_deliveries
+from app.domain.audits.audit import KEPT_FOR as AUDITS_FOR
 from app.domain.drills.drill import KEPT_FOR as DRILLS_KEPT_FOR
 from app.domain.fencing_events.record import KEPT_FOR
 from app.domain.hanging.record import KEPT_FOR as HANGING_KEPT_FOR
@@ -80,6 +82,7 @@ class SqlRetention:
                 hanging_transactions.c.ended_at < now - HANGING_KEPT_FOR
             ),
             "drills": sa.delete(drills).where(drills.c.ended_at < now - DRILLS_KEPT_FOR),
+            "audits": sa.delete(audits).where(audits.c.ended_at < now - AUDITS_FOR),
             "webhook_deliveries": sa.delete(webhook_deliveries).where(
                 webhook_deliveries.c.ended_at < now - DELIVERIES_FOR
             ),

@@ -2,6 +2,7 @@
 
 from app.db.tables import (
     access,
+    audits,
     commands,
     definitions,
     drills,
@@ -17,6 +18,7 @@ from app.db.tables.columns import metadata
 
 __all__ = [
     "access",
+    "audits",
     "commands",
     "definitions",
     "drills",

@@ -24,6 +24,7 @@ class AlertKind(StrEnum):
     RUN_FAILED = "run_failed"
     OBSERVER_BEHIND = "observer_behind"
     OBSERVER_BLIND = "observer_blind"
+    AUDIT = "audit"
     TEST = "test"
 
 
@@ -55,7 +56,8 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     page: the path on this server that shows it.
     cluster: the name that it is registered under here. cause, confidence, alternatives: of a fencing event, whose id
     `fencing_event` is. said_before: the cause that the alert before this one gave. topic: the journal that an observer
-    reads. partitions: `topic-partition`, the first MAX_PARTITIONS of them.
+    reads. partitions: `topic-partition`, the first MAX_PARTITIONS of them. audit: the id of the audit that found it;
+    lost, duplicated, unexpected: how many outputs.
     """
 
     kind: AlertKind
@@ -82,6 +84,10 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     host: str | None = None
     topic: str | None = None
     partitions: tuple[str, ...] = ()
+    audit: str | None = None
+    lost: int | None = None
+    duplicated: int | None = None
+    unexpected: int | None = None
 
     @property
     def type(self) -> str:

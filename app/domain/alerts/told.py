@@ -6,6 +6,9 @@ from datetime import datetime, timedelta
 from urllib.parse import quote, urlencode
 
 from app.domain.alerts.alert import Alert, AlertKind, AlertState, subject_of
+from app.domain.audits.audit import Audit
+from app.domain.audits.result import AuditResult, Finding
+from app.domain.audits.telling import verdict_sentence
 from app.domain.fencing_events.fencing_event import Cause, Verdict
 from app.domain.fencing_events.record import FencingRecord
 from app.domain.hanging.hanging_transaction import HangingKey, HangingTransaction
@@ -97,6 +100,28 @@ def failed_alert(run: Run, *, reason: str, now: datetime) -> Alert:
         kafka_cluster_id=run.kafka_cluster_id,
         pipeline=run.pipeline,
         run=run.id,
+    )
+
+
+def audit_alert(audit: Audit, result: AuditResult, *, kafka_cluster_id: str, now: datetime) -> Alert:
+    """Of an audit that has proven something wrong."""
+    proof = (Finding.LOST, Finding.DUPLICATED, Finding.UNEXPECTED)
+    places = dict.fromkeys(f"{one.topic}-{one.partition}" for one in result.partitions if one.finding in proof)
+    return Alert(
+        kind=AlertKind.AUDIT,
+        state=AlertState.HAPPENED,
+        subject=subject_of("audit", audit.id),
+        at=now,
+        sentence=f"The audit of {audit.pipeline}: {verdict_sentence(result)}",
+        page=f"/audits/{audit.id}",
+        cluster=audit.cluster,
+        kafka_cluster_id=kafka_cluster_id,
+        pipeline=audit.pipeline,
+        partitions=tuple(places),
+        audit=audit.id,
+        lost=result.counts.lost.records,
+        duplicated=result.counts.duplicated.records,
+        unexpected=result.counts.unexpected.records,
     )
 
 

@@ -75,7 +75,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     wait_until: it is skipped when the pipeline has not passed the window by then.
     reason: why it waits, was skipped or failed, or who stopped it.
     id_place, source_id_place: where an output has its id, and an input, where that is another place.
-    host, jvm_pid, process_started_at, log_path, application_id: of its driver, where one was started.
+    host, jvm_pid, python_pid, process_started_at, log_path, application_id: of its driver, where one was started.
     stops_as: the end that a stop leads to, STOPPED or FAILED; None: nobody stops it.
     result: only of DONE.
     """
@@ -97,6 +97,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None
     host: str | None = None
     jvm_pid: int | None = None
+    python_pid: int | None = None
     process_started_at: datetime | None = None
     log_path: str | None = None
     application_id: str | None = None
@@ -128,3 +129,18 @@ def moved(audit: Audit, to: AuditState, *, now: datetime, reason: str | None = N
     if to not in TRANSITIONS[audit.state]:
         raise IllegalTransitionError(f"audit {audit.id} of {audit.pipeline} cannot go from {audit.state} to {to}")
     return msgspec.structs.replace(audit, state=to, since=now, reason=reason, ended_at=now if to in ENDED else None)
+
+
+def counted(audit: Audit) -> dict[str, int]:
+    """What an audit that has ended adds to its pipeline's counters: its end or verdict, and outputs by finding."""
+    counts = {f"audits_{audit.verdict or audit.state}": 1}
+    if audit.result is not None:
+        found = audit.result.counts
+        counts |= {
+            "outputs_expected": found.expected,
+            "outputs_lost": found.lost.records,
+            "outputs_duplicated": found.duplicated.records,
+            "outputs_unexpected": found.unexpected.records,
+            "outputs_late": found.late.records,
+        }
+    return counts

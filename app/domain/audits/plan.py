@@ -22,20 +22,22 @@ _EVERY_S = range(60, 7 * 86_400 + 1)
 class AuditPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What the audits of one pipeline begin with, each of which may ask for something else.
 
-    id, source_id: what an output is known by, and an input, where that is another place.
+    id_place, source_id_place: what an output is known by, and an input, where that is another place.
     padding_s: an output that lies so far outside of the window is late, not lost.
     every_s: how long the windows are that are audited without being asked for; None: there are none.
     tolerance_s: so long an audit waits for the pipeline to have passed its window; then it is skipped.
     decided_until: the end of the last window that was audited or skipped by the plan; the next one begins there.
+    shown_until: the end of the newest window of which an audit has shown that every output is there, once.
     """
 
     pipeline: str
-    id: IdPlace
-    source_id: IdPlace | None = None
+    id_place: IdPlace
+    source_id_place: IdPlace | None = None
     padding_s: int = DEFAULT_PADDING_S
     every_s: int | None = None
     tolerance_s: int = DEFAULT_TOLERANCE_S
     decided_until: datetime
+    shown_until: datetime | None = None
     changed_at: datetime
     changed_by: str
 

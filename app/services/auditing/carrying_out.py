@@ -1,0 +1,215 @@
+"""An audit from its start to its end: what is written before its driver is started, and what the driver tells."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+
+from app.domain.alerts.told import audit_alert
+from app.domain.audits.audit import Audit, AuditProgress, AuditState, counted, moved
+from app.domain.audits.result import AuditResult, Verdict, verdict
+from app.domain.audits.specification import specification_of
+from app.domain.errors import ConflictError, ForbiddenError
+from app.domain.storable import moment_of_ms, storable
+from app.ports.spark import Submitted
+from app.ports.unit_of_work import UnitOfWork
+from app.services import alerts
+from app.services.access.secret_sums import sha256_of
+from app.services.auditing.asking import notify_audit
+from app.wire import audit as wire
+from app.wire.heartbeat import ClaimAnswer
+
+_ENDS = {
+    wire.AuditEnd.DONE: AuditState.DONE,
+    wire.AuditEnd.FAILED: AuditState.FAILED,
+    wire.AuditEnd.STOPPED: AuditState.STOPPED,
+}
+
+
+async def begin_submission(
+    uow: UnitOfWork,
+    audit_id: str,
+    *,
+    host: str,
+    cores: int,
+    fenceline_version: str,
+    server_urls: Sequence[str],
+    now: datetime,
+) -> wire.AuditOrder:
+    """PENDING → SUBMITTING, and what the driver is to be told. Commit before anything is started.
+
+    Raises IllegalTransitionError when another server, or a stop, was faster.
+    """
+    audit = await uow.audits.get(audit_id, for_update=True)
+    audit = msgspec.structs.replace(moved(audit, AuditState.SUBMITTING, now=now), host=host)
+    await uow.audits.save(audit)
+    secret = secrets.token_urlsafe(32)
+    await uow.audits.keep_token(audit_id, sha256_of(secret))
+    revision = await uow.pipelines.get_revision(audit.pipeline, audit.revision)
+    cluster = await uow.clusters.get(revision.definition.cluster)
+    source = (
+        None
+        if revision.transform_source_sha256 is None
+        else (await uow.pipelines.get_source(revision.transform_source_sha256)).source
+    )
+    notify_audit(uow, audit)
+    return wire.AuditOrder(
+        fenceline_version=fenceline_version,
+        specification=specification_of(
+            revision.definition,
+            audit_id=audit.id,
+            pipeline=audit.pipeline,
+            revision=audit.revision,
+            window=audit.window,
+            id=audit.id_place,
+            source_id=audit.source_id_place,
+            transform_source=source,
+            padding_ms=audit.padding_s * 1000,
+            cores=cores,
+        ),
+        client_config=cluster.connection(),
+        server_urls=tuple(server_urls),
+        token=secret,
+    )
+
+
+async def record_submission(uow: UnitOfWork, audit_id: str, submitted: Submitted, *, now: datetime) -> None:
+    """Write the driver's process down; a driver that was faster has said that of itself, or has ended already."""
+    audit = await uow.audits.get(audit_id, for_update=True)
+    if audit.has_ended:
+        return
+    if audit.state is AuditState.SUBMITTING:
+        audit = moved(audit, AuditState.RUNNING, now=now)
+    is_claimed = audit.python_pid is not None
+    await uow.audits.save(
+        msgspec.structs.replace(
+            audit,
+            jvm_pid=submitted.jvm_pid,
+            process_started_at=audit.process_started_at if is_claimed else submitted.started_at,
+            log_path=submitted.log_path,
+            submitted_at=audit.submitted_at or now,
+        )
+    )
+    notify_audit(uow, audit)
+
+
+async def move_audit(
+    uow: UnitOfWork,
+    audit_id: str,
+    to: AuditState,
+    *,
+    reason: str | None,
+    now: datetime,
+    stops_as: AuditState | None = None,
+) -> None:
+    """What the auditor decides. Raises IllegalTransitionError when it is out of date."""
+    audit = await uow.audits.get(audit_id, for_update=True)
+    audit = msgspec.structs.replace(moved(audit, to, now=now, reason=reason), stops_as=stops_as or audit.stops_as)
+    await _save(uow, audit)
+
+
+async def say_why_it_waits(uow: UnitOfWork, audit_id: str, reason: str) -> None:
+    audit = await uow.audits.get(audit_id, for_update=True)
+    if audit.state is AuditState.PENDING and audit.reason != reason:
+        await uow.audits.save(msgspec.structs.replace(audit, reason=reason))
+        notify_audit(uow, audit)
+
+
+async def audit_of_token(uow: UnitOfWork, secret: str) -> str | None:
+    return await uow.audits.find_by_token(sha256_of(secret))
+
+
+def check_scope(audit_id: str, *, named: str) -> None:
+    """Raises ForbiddenError when a driver speaks of another audit than its token's."""
+    if audit_id != named:
+        raise ForbiddenError("this token is another audit's")
+
+
+async def claim_audit(uow: UnitOfWork, claim: wire.AuditClaim, *, now: datetime) -> ClaimAnswer:
+    """The driver is there; refused once the audit has ended, is being stopped, or has another driver."""
+    audit = await uow.audits.get(claim.audit_id, for_update=True)
+    if audit.application_id == claim.application_id and not audit.has_ended:
+        return ClaimAnswer(granted=True)
+    if audit.application_id is not None:
+        return ClaimAnswer(granted=False, reason=f"it is claimed by application {audit.application_id}")
+    if audit.state not in (AuditState.SUBMITTING, AuditState.RUNNING):
+        return ClaimAnswer(granted=False, reason=f"the audit is {audit.state}")
+    if audit.state is AuditState.SUBMITTING:
+        audit = moved(audit, AuditState.RUNNING, now=now)
+    claim = storable(claim)
+    await uow.audits.save(
+        msgspec.structs.replace(
+            audit,
+            application_id=claim.application_id,
+            host=claim.host,
+            jvm_pid=claim.jvm_pid,
+            python_pid=claim.python_pid,
+            process_started_at=moment_of_ms(claim.process_started_at_ms),
+            submitted_at=audit.submitted_at or now,
+        )
+    )
+    notify_audit(uow, audit)
+    return ClaimAnswer(granted=True)
+
+
+async def receive_progress(uow: UnitOfWork, told: wire.AuditProgress, *, now: datetime) -> wire.AuditAnswer:
+    """Keep it, and say whether the audit is still wanted."""
+    audit = await uow.audits.get(told.audit_id)
+    if audit.application_id != told.application_id or audit.state is not AuditState.RUNNING:
+        return wire.AuditAnswer(is_wanted=False)
+    progress = AuditProgress(
+        stage=told.stage, tasks_done=told.tasks_done, tasks=told.tasks, offsets=told.offsets, heard_at=now
+    )
+    await uow.audits.save_progress(audit.id, progress)
+    before = audit.progress
+    if before is None or msgspec.structs.replace(before, heard_at=now) != progress:
+        uow.notify("audit", audit.id)
+    return wire.AuditAnswer(is_wanted=True)
+
+
+async def receive_outcome(uow: UnitOfWork, outcome: wire.AuditOutcome, *, now: datetime) -> None:
+    """How it ended; told again, or after the audit has ended by another word, it changes nothing. Raises ConflictError
+    for what is no end of this audit.
+    """
+    audit = await uow.audits.get(outcome.audit_id, for_update=True)
+    if audit.has_ended:
+        return
+    if audit.application_id is not None and outcome.application_id not in ("", audit.application_id):
+        raise ConflictError(f"audit {audit.id} is carried out by {audit.application_id}")
+    if outcome.kind is wire.AuditEnd.DONE:
+        if outcome.result is None or outcome.result.audit_id != audit.id:
+            raise ConflictError(f"audit {audit.id} is said to be done, without a result of it")
+        done = msgspec.structs.replace(moved(audit, AuditState.DONE, now=now), result=storable(outcome.result))
+        await _save(uow, done)
+        await _judge(uow, done, outcome.result, now=now)
+        return
+    to = audit.stops_as or _ENDS[outcome.kind]
+    if to is AuditState.STOPPED and audit.state is not AuditState.STOPPING:
+        # Nobody here stopped it: somebody signalled its process.
+        to = AuditState.FAILED
+    await _save(uow, moved(audit, to, now=now, reason=audit.reason or outcome.message or "it gave no reason"))
+
+
+async def _judge(uow: UnitOfWork, audit: Audit, result: AuditResult, *, now: datetime) -> None:
+    match verdict(result):
+        case Verdict.BROKEN:
+            cluster = await uow.clusters.get(audit.cluster)
+            alert = audit_alert(audit, result, kafka_cluster_id=cluster.kafka_cluster_id, now=now)
+            await alerts.tell(uow, alert)
+        case Verdict.CLEAN | Verdict.EMPTY if audit.span is not None:
+            plan = await uow.audit_plans.find(audit.pipeline, for_update=True)
+            until = audit.span[1]
+            if plan is not None and (plan.shown_until is None or plan.shown_until < until):
+                await uow.audit_plans.save(msgspec.structs.replace(plan, shown_until=until))
+        case _:
+            pass
+
+
+async def _save(uow: UnitOfWork, audit: Audit) -> None:
+    await uow.audits.save(audit)
+    if audit.has_ended:
+        await uow.audits.count(audit.pipeline, counted(audit))
+    notify_audit(uow, audit)
