@@ -159,7 +159,11 @@ class Settings(BaseSettings):
     instance_files_days: float = Field(
         default=14.0,
         gt=0,
-        description="How long the folder of an instance, with its Spark log, is kept after its end.",
+        description="How long the folder of an instance or audit, with its Spark log, is kept after its end.",
+    )
+    audit_cores: int = Field(default=2, ge=1, description="How many tasks of an audit work at once.")
+    audit_longest_minutes: float = Field(
+        default=120.0, gt=0, description="An audit that works for longer is stopped, and has failed."
     )
     observe: bool = Field(
         default=True, description="Whether this server reads the journals of its clusters: transactions and groups."

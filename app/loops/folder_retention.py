@@ -1,4 +1,4 @@
-"""Once a minute: cut drivers' logs that are too long, and remove the folders of instances that ended long ago.
+"""Once a minute: cut drivers' logs that are too long, and remove the folders of what ended long ago.
 
 Folders lie on the host that submitted the driver, so each server does this for its own: `name` is the host's.
 """
@@ -12,7 +12,7 @@ from itertools import groupby
 from app.domain.errors import UnavailableError
 from app.domain.runs.instance import Instance
 from app.ports.clock import Clock
-from app.ports.spark import InstanceFolders, LeaseFolder
+from app.ports.spark import AuditLauncher, InstanceFolders, LeaseFolder
 from app.ports.unit_of_work import UnitOfWorkFactory
 
 log = logging.getLogger(__name__)
@@ -29,6 +29,7 @@ class FolderRetention:
     def __init__(
         self,
         folders: InstanceFolders,
+        audits: AuditLauncher,
         *,
         unit_of_work: UnitOfWorkFactory,
         clock: Clock,
@@ -39,6 +40,7 @@ class FolderRetention:
         self.name = f"instance files of {where}"
         self.period_s = period_s
         self._folders = folders
+        self._audits = audits
         self._unit_of_work = unit_of_work
         self._clock = clock
         self._kept_for = kept_for
@@ -57,6 +59,8 @@ class FolderRetention:
                     removed += await self._remove(folder)
         if removed:
             log.info("removed the folders of %d leases that ended more than %s ago", removed, self._kept_for)
+        if of_audits := await self._audits.remove_folders(unchanged_since=before):
+            log.info("removed the folders of %d audits in which nothing was written for %s", of_audits, self._kept_for)
 
     async def _remove(self, folder: LeaseFolder) -> bool:
         try:

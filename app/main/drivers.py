@@ -17,16 +17,16 @@ from app.spark.spark_submit import SparkSubmit
 log = logging.getLogger(__name__)
 
 
-def launcher_for(settings: Settings) -> SubmitLauncher:
-    """Submits with this environment's Python and PySpark; without a Java it refuses each submission with the reason."""
+def launcher_for(settings: Settings, spark_submit: SparkSubmit) -> SubmitLauncher:
     return SubmitLauncher(
-        spark_submit_for(settings),
+        spark_submit,
         state_dir=settings.state_dir,
         master_web_urls=_pairs(settings.spark_master_web_urls),
     )
 
 
 def spark_submit_for(settings: Settings) -> SparkSubmit:
+    """With this environment's Python and PySpark; without a Java it refuses each submission with the reason."""
     java_home, java_missing = _java(settings.java_home)
     return SparkSubmit(
         cache_dir=settings.cache_dir,

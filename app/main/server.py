@@ -18,6 +18,7 @@ from app.db.database import Database
 from app.db.locks import AdvisoryLocks
 from app.domain.access import COMMAND_LINE, Principal, Role
 from app.domain.alerts.conditions import Bounds
+from app.domain.audits.decision import AuditTiming
 from app.domain.errors import FencelineError, UnavailableError
 from app.domain.observing.live_cluster import JOURNALS
 from app.domain.reconciliation.view import Timing
@@ -28,6 +29,7 @@ from app.kafka.journal_tail import KafkaJournals
 from app.kafka.transactions.brokers import KafkaTransactions
 from app.kafka.transactions.searching import KafkaSearch
 from app.loops.alert_watch import AlertWatch
+from app.loops.auditor import Auditor
 from app.loops.drill_watch import DrillWatch
 from app.loops.fencing_recorder import FencingRecorder
 from app.loops.folder_retention import FolderRetention
@@ -37,7 +39,7 @@ from app.loops.reconciler import Reconciler
 from app.loops.retention import Retention
 from app.loops.supervisor import Loop, Supervisor
 from app.loops.webhook_sender import WebhookSender
-from app.main.drivers import launcher_for
+from app.main.drivers import launcher_for, spark_submit_for
 from app.main.errors import StartError
 from app.main.health import Health
 from app.main.own_freeze import freeze_self
@@ -47,6 +49,7 @@ from app.services.drill_audits import NoDrillAudits
 from app.services.observing.observations import Observations
 from app.services.observing.surveys import Surveys
 from app.settings import Settings
+from app.spark.audit_launcher import SubmitAuditLauncher
 from app.spark.instance_folders import StateFolders
 from app.state_files import write_private
 from app.web.dependencies import Wiring
@@ -84,6 +87,7 @@ class Server:
     ) -> None:
         self._settings = settings
         self._database = database
+        self._brokers = brokers
         self._clock = SystemClock()
         self._changes = ChangeFeed(database.url)
         self._observations = Observations(is_on=settings.observe, announce=self._changes.announce)
@@ -114,9 +118,11 @@ class Server:
     def _loops(self, workers_url: str) -> Sequence[Loop]:
         settings = self._settings
         host = socket.gethostname()
+        spark_submit = spark_submit_for(settings)
+        audits = SubmitAuditLauncher(spark_submit, state_dir=settings.state_dir)
         reconciler = Reconciler(
             unit_of_work=self._database.unit_of_work,
-            launcher=launcher_for(settings),
+            launcher=launcher_for(settings, spark_submit),
             clock=self._clock,
             host=host,
             version=version("fenceline"),
@@ -136,14 +142,26 @@ class Server:
         )
         folders = FolderRetention(
             StateFolders(settings.state_dir),
+            audits,
             unit_of_work=self._database.unit_of_work,
             clock=self._clock,
             where=self._where,
             kept_for=timedelta(days=settings.instance_files_days),
         )
+        auditor = Auditor(
+            unit_of_work=self._database.unit_of_work,
+            brokers=self._brokers,
+            launcher=audits,
+            clock=self._clock,
+            host=host,
+            cores=settings.audit_cores,
+            version=version("fenceline"),
+            server_urls=lambda: (workers_url,),
+            timing=AuditTiming(longest=timedelta(minutes=settings.audit_longest_minutes)),
+        )
         retention = Retention(unit_of_work=self._database.unit_of_work, clock=self._clock)
         searching = [] if self._hanging is None else [self._hanging]
-        return [reconciler, drills, retention, folders, self._sender, *self._observing(), *searching]
+        return [reconciler, drills, auditor, retention, folders, self._sender, *self._observing(), *searching]
 
     def _observing(self) -> Sequence[Loop]:
         if self._observer is None:

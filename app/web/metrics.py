@@ -7,6 +7,8 @@ from datetime import datetime, timedelta
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Info, ProcessCollector, generate_latest
 
+from app.domain.audits.audit import COUNTED
+from app.domain.audits.plan import AuditPlan
 from app.domain.errors import FencelineError
 from app.domain.fencing_events.fencing_event import Cause
 from app.domain.hanging.pending import pending_holds
@@ -39,11 +41,14 @@ async def exposition(wiring: Wiring) -> bytes:
             totals = await uow.tasks.totals(runs)
             webhooks = await uow.webhooks.counts()
             fencings = await fencing_feed.told_by_cluster(uow)
+            audits = await uow.audits.counts()
+            plans = await uow.audit_plans.scheduled()
     except FencelineError:
         return generate_latest(registry)
     _webhooks(registry, webhooks, now=wiring.clock.now())
     _pipelines(registry, lines)
     _fencings(registry, fencings)
+    _audits(registry, {line.pipeline.name: audits.get(line.pipeline.name, {}) for line in lines}, plans)
     _totals(registry, {line.pipeline.name: totals[line.run.id] for line in lines if line.run and line.run.id in totals})
     return generate_latest(registry)
 
@@ -185,6 +190,35 @@ def _fencings(registry: CollectorRegistry, told: dict[str, dict[Cause, int]]) ->
     for cluster, of_cluster in told.items():
         for cause, number in of_cluster.items():
             events.labels(cluster, cause.value, str(cause.is_fencing).lower()).inc(number)
+
+
+def _audits(registry: CollectorRegistry, counts: Mapping[str, Mapping[str, int]], plans: Sequence[AuditPlan]) -> None:
+    """Kept in Postgres: every server says the same, and a restart loses nothing."""
+    counters = {
+        "audits": Counter(
+            "fenceline_audits", "Audits that have ended, by verdict or end", ["pipeline", "end"], registry=registry
+        ),
+        "outputs": Counter(
+            "fenceline_audited_outputs",
+            "Outputs that audits found, or missed",
+            ["pipeline", "finding"],
+            registry=registry,
+        ),
+    }
+    for pipeline, of_pipeline in counts.items():
+        # From zero on: Prometheus sees no increase in a counter that begins with its first event.
+        for what in COUNTED:
+            kind, _, word = what.partition("_")
+            counters[kind].labels(pipeline, word).inc(of_pipeline.get(what, 0))
+    shown = Gauge(
+        "fenceline_audit_shown_until_timestamp_seconds",
+        "The end of the newest window of which an audit by plan has shown that every output is there, once",
+        ["pipeline"],
+        registry=registry,
+    )
+    for plan in plans:
+        # Without a number for "nothing yet" an alert would not see it.
+        shown.labels(plan.pipeline).set((plan.shown_until or plan.changed_at).timestamp())
 
 
 def _totals(registry: CollectorRegistry, totals: dict[str, RunTotals]) -> None:

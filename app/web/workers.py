@@ -22,6 +22,7 @@ from app.domain.fencing_events.fencing_event import Case
 from app.ports.unit_of_work import UnitOfWork
 from app.services import drills
 from app.services.access import tokens
+from app.services.auditing import carrying_out
 from app.services.fencing_events import record_cases
 from app.services.observing import groups
 from app.services.running import heartbeats, instances, specifications
@@ -31,7 +32,7 @@ from app.web.dependencies import Wiring, WiringDep
 from app.web.problems import ProblemResponse
 from app.web.security.body_limit import BodyLimit
 from app.web.security.perimeter import Perimeter, hosts_of
-from app.wire import protocol, specification
+from app.wire import audit, protocol, specification
 from app.wire.drill import DRILL_PATH, DrillReport
 from app.wire.heartbeat import Claim, DriverHeartbeat, Outcome, TaskHeartbeat
 
@@ -40,7 +41,17 @@ log = logging.getLogger(__name__)
 ANSWER_WITHIN_S = 1.5
 """Less than the 2 s after which a worker stops waiting."""
 
-Message = TypeVar("Message", Claim, TaskHeartbeat, DriverHeartbeat, Outcome, DrillReport)
+Message = TypeVar(
+    "Message",
+    Claim,
+    TaskHeartbeat,
+    DriverHeartbeat,
+    Outcome,
+    DrillReport,
+    audit.AuditClaim,
+    audit.AuditProgress,
+    audit.AuditOutcome,
+)
 
 
 class _Header(msgspec.Struct):
@@ -72,6 +83,9 @@ def create_workers_app(wiring: Wiring) -> FastAPI:
     app.add_api_route("/workers/v1/driver", driver, methods=["POST"])
     app.add_api_route("/workers/v1/outcome", outcome, methods=["POST"])
     app.add_api_route(DRILL_PATH, drill, methods=["POST"])
+    app.add_api_route(audit.CLAIM_PATH, claim_audit, methods=["POST"])
+    app.add_api_route(audit.PROGRESS_PATH, audit_progress, methods=["POST"])
+    app.add_api_route(audit.OUTCOME_PATH, audit_outcome, methods=["POST"])
     return app
 
 
@@ -102,6 +116,20 @@ def _secret(request: Request) -> str:
 
 
 Scope = Annotated[RunTokenScope, Depends(_scope)]
+
+
+async def _audit_id(request: Request, wiring: WiringDep) -> str:
+    """Whose audit's the token is. Raises UnauthenticatedError."""
+    secret = _secret(request)
+    if secret:
+        async with _bounded_unit(wiring) as uow:
+            audit_id = await carrying_out.audit_of_token(uow, secret)
+        if audit_id is not None:
+            return audit_id
+    raise UnauthenticatedError("this listener takes tokens of runs and audits only, and this is none that it knows")
+
+
+AuditId = Annotated[str, Depends(_audit_id)]
 
 
 async def claim(request: Request, wiring: WiringDep, scope: Scope) -> Response:
@@ -184,6 +212,34 @@ async def drill(request: Request, wiring: WiringDep, scope: Scope) -> Response:
         answer = await drills.receive_report(uow, message, scope=scope, now=wiring.clock.now())
         await uow.commit()
     return _answer(answer)
+
+
+async def claim_audit(request: Request, wiring: WiringDep, audit_id: AuditId) -> Response:
+    """The first word of an audit's driver; 409 with the reason when it is not to be carried out, or by another one."""
+    message = await _read(request, audit.AuditClaim)
+    carrying_out.check_scope(audit_id, named=message.audit_id)
+    async with _bounded_unit(wiring) as uow:
+        answer = await carrying_out.claim_audit(uow, message, now=wiring.clock.now())
+        await uow.commit()
+    return _answer(answer, status=200 if answer.granted else 409)
+
+
+async def audit_progress(request: Request, wiring: WiringDep, audit_id: AuditId) -> Response:
+    message = await _read(request, audit.AuditProgress)
+    carrying_out.check_scope(audit_id, named=message.audit_id)
+    async with _bounded_unit(wiring) as uow:
+        answer = await carrying_out.receive_progress(uow, message, now=wiring.clock.now())
+        await uow.commit()
+    return _answer(answer)
+
+
+async def audit_outcome(request: Request, wiring: WiringDep, audit_id: AuditId) -> Response:
+    message = await _read(request, audit.AuditOutcome)
+    carrying_out.check_scope(audit_id, named=message.audit_id)
+    async with _bounded_unit(wiring) as uow:
+        await carrying_out.receive_outcome(uow, message, now=wiring.clock.now())
+        await uow.commit()
+    return Response(b"{}", media_type="application/json")
 
 
 async def _read(request: Request, kind: type[Message]) -> Message:

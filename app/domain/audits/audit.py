@@ -131,6 +131,13 @@ def moved(audit: Audit, to: AuditState, *, now: datetime, reason: str | None = N
     return msgspec.structs.replace(audit, state=to, since=now, reason=reason, ended_at=now if to in ENDED else None)
 
 
+COUNTED = (
+    *(f"audits_{end}" for end in (*Verdict, *sorted(ENDED - {_S.DONE}))),
+    *(f"outputs_{finding}" for finding in ("expected", "lost", "duplicated", "unexpected", "late")),
+)
+"""The names of a pipeline's counters: its audits by verdict or end, and outputs by finding."""
+
+
 def counted(audit: Audit) -> dict[str, int]:
     """What an audit that has ended adds to its pipeline's counters: its end or verdict, and outputs by finding."""
     counts = {f"audits_{audit.verdict or audit.state}": 1}

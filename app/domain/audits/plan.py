@@ -106,11 +106,11 @@ def window_problems(window: Window, *, now: datetime) -> list[Problem]:
 
 def _time_problems(begin: datetime, end: datetime, now: datetime) -> list[Problem]:
     if begin >= end:
-        return [Problem(field="window.to", message="The window ends before it begins")]
+        return [Problem(field="window.end", message="The window ends before it begins")]
     if end - begin > LONGEST_WINDOW:
-        return [Problem(field="window.from", message=f"A window is at most {LONGEST_WINDOW.days} days long")]
+        return [Problem(field="window.start", message=f"A window is at most {LONGEST_WINDOW.days} days long")]
     if end > now:
-        return [Problem(field="window.to", message="The window is not over yet: what still comes in would be missed")]
+        return [Problem(field="window.end", message="The window is not over yet: what still comes in would be missed")]
     return []
 
 

@@ -47,7 +47,7 @@ async def ask_audit(
         raise InvalidError(
             f"say by which id the records of {pipeline} are told from each other: a field of the value, a header, or "
             "the key; or give the pipeline an audit plan, which says it once",
-            field="id",
+            field="id_place",
         )
     problems = [
         *window_problems(wish.window, now=now),
@@ -127,6 +127,20 @@ async def get_audit(uow: UnitOfWork, audit_id: str) -> Audit:
     return await uow.audits.get(audit_id)
 
 
+async def note_look_at_ids(uow: UnitOfWork, audit: Audit, *, by: Principal, now: datetime) -> None:
+    """Keep in the command log that somebody had the ids of its examples shown: they are contents of records."""
+    require(by, Verb.READ_RECORDS)
+    await command_log.record(
+        uow,
+        by=by,
+        verb=Verb.READ_RECORDS,
+        target=f"pipeline:{audit.pipeline}",
+        why=None,
+        now=now,
+        outcome=f"had the ids that audit {audit.id} found shown",
+    )
+
+
 async def list_audits(
     uow: UnitOfWork, *, pipeline: str | None = None, after: str | None = None, limit: int = 50
 ) -> Page[Audit]:
@@ -139,7 +153,7 @@ async def list_audits(
 def id_problems(id_place: IdPlace, source_id_place: IdPlace | None) -> list[Problem]:
     """What is wrong with the places of ids, each at its own field."""
     problems: list[Problem] = []
-    for field, place in (("id", id_place), ("source_id", source_id_place)):
+    for field, place in (("id_place", id_place), ("source_id_place", source_id_place)):
         if isinstance(place, JsonField):
             try:
                 field_path.parse(place.path)

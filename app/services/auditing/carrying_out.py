@@ -89,7 +89,7 @@ async def record_submission(uow: UnitOfWork, audit_id: str, submitted: Submitted
             audit,
             jvm_pid=submitted.jvm_pid,
             process_started_at=audit.process_started_at if is_claimed else submitted.started_at,
-            log_path=submitted.log_path,
+            log_path=submitted.log_path or audit.log_path,
             submitted_at=audit.submitted_at or now,
         )
     )

@@ -6,6 +6,7 @@ from fastapi import APIRouter
 
 from app.web.api import (
     access,
+    audits,
     clusters,
     drills,
     fencing,
@@ -34,6 +35,7 @@ for noun in (
     offsets,
     runs,
     drills,
+    audits,
     transform_sources,
     webhooks,
     access,

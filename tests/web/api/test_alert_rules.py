@@ -11,6 +11,8 @@ import pytest
 import yaml
 
 from app.domain.access import Role
+from app.domain.audits.audit import ENDED
+from app.domain.audits.result import Verdict
 from app.domain.fencing_events.fencing_event import Cause
 from app.domain.hanging.report import SearchReport
 from app.domain.observing.snapshot import Phase
@@ -26,6 +28,7 @@ WORDS = {
     "phase": set(Phase),
     "is_fencing": {"true", "false"},
     "outcome": {"committed", "aborted"},
+    "end": {*Verdict, *ENDED},
 }
 """What a label may say; a rule that asks for another word would never fire."""
 

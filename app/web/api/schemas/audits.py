@@ -1,0 +1,317 @@
+"""Audits at the edge: what is asked for, what came of it, and the plan that a pipeline is audited by."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+import msgspec
+from pydantic import Field
+
+from app.domain.audits import audit as domain_audit
+from app.domain.audits import plan as domain_plan
+from app.domain.audits import specification
+from app.domain.audits.audit import AuditState
+from app.domain.audits.plan import DEFAULT_PADDING_S, DEFAULT_TOLERANCE_S, next_due_at, time_window
+from app.domain.audits.result import AuditResult, Finding, GapReason, Side, Verdict
+from app.domain.audits.telling import audit_sentence
+from app.domain.storable import moment_of_ms
+from app.web.api.schemas.base import Answer, Body, Given
+from app.web.api.schemas.definition import TopicName
+from app.web.api.schemas.words import Moment, Why
+
+Seconds = Annotated[int, Field(ge=0, lt=2**31)]
+Offset = Annotated[int, Field(ge=0, lt=2**63)]
+
+
+class JsonField(Given):
+    """The id is a field of the value."""
+
+    kind: Literal["json"]
+    path: Annotated[str, Field(min_length=1, max_length=1000, description="A path such as `order.id`.")]
+
+
+class Header(Given):
+    """The id is the last header of this name."""
+
+    kind: Literal["header"]
+    name: Annotated[str, Field(min_length=1, max_length=1000)]
+
+
+class RecordKey(Given):
+    """The id is the record's key."""
+
+    kind: Literal["key"]
+
+
+IdPlace = Annotated[JsonField | Header | RecordKey, Field(discriminator="kind")]
+
+
+class TimeWindow(Given):
+    """Records of the input with timestamps from `start` on and before `end`."""
+
+    kind: Literal["time"]
+    start: Annotated[Moment, Field(strict=False)]
+    end: Annotated[Moment, Field(strict=False)]
+
+
+class OffsetRange(Given):
+    topic: TopicName
+    partition: Annotated[int, Field(ge=0, lt=2**31)]
+    start: Offset
+    end: Annotated[Offset, Field(description="The first offset behind the window.")]
+
+
+class OffsetWindow(Given):
+    """These offsets of the input; its output is found by time."""
+
+    kind: Literal["offsets"]
+    ranges: Annotated[list[OffsetRange], Field(min_length=1, max_length=10_000)]
+
+
+class Everything(Given):
+    """All that the topics hold."""
+
+    kind: Literal["everything"]
+
+
+Window = Annotated[TimeWindow | OffsetWindow | Everything, Field(discriminator="kind")]
+
+
+class AuditGiven(Body):
+    """An audit to carry out. What is left out is taken from the pipeline's audit plan, else from the defaults.
+
+    source_id_place: where inputs have their id, when that is another place than where outputs have it.
+    """
+
+    window: Window
+    id_place: IdPlace | None = None
+    source_id_place: IdPlace | None = None
+    padding_s: Annotated[
+        Seconds | None, Field(description="An output so far outside of the window is late, not lost.")
+    ] = None
+    tolerance_s: Annotated[
+        Seconds | None, Field(description="Skipped when the pipeline has not passed the window within it.")
+    ] = None
+    why: Why = None
+
+    def domain_window(self) -> specification.Window:
+        return window_of(self.window)
+
+
+class AuditPlanGiven(Body):
+    """How a pipeline is audited. every_s: the length of the windows that are audited by themselves; none: on demand."""
+
+    id_place: IdPlace
+    source_id_place: IdPlace | None = None
+    padding_s: Seconds = DEFAULT_PADDING_S
+    every_s: Seconds | None = None
+    tolerance_s: Seconds = DEFAULT_TOLERANCE_S
+    why: Why = None
+
+
+class AuditPlan(Answer):
+    """decided_until: where the next window begins. next_due_at: when it can be audited at the earliest.
+
+    shown_until: the end of the newest window of which it was shown that every output is there, once.
+    """
+
+    pipeline: str
+    id_place: IdPlace
+    source_id_place: IdPlace | None
+    padding_s: int
+    every_s: int | None
+    tolerance_s: int
+    decided_until: datetime
+    next_due_at: datetime | None
+    shown_until: datetime | None
+    changed_at: datetime
+    changed_by: str
+
+    @classmethod
+    def of_plan(cls, plan: domain_plan.AuditPlan) -> AuditPlan:
+        return cls.of(plan, next_due_at=next_due_at(plan))
+
+
+class Tally(Answer):
+    """How many ids, and how many outputs of them."""
+
+    ids: int
+    records: int
+
+
+class AuditCounts(Answer):
+    """All of the window. dropped: inputs that the transform keeps nothing of, on purpose; skipped, dead_lettered,
+    stopping: it fails on them, and the pipeline's policy does that. undelivered: among the dead letters, as brokers
+    refused them. elsewhere: in topics that were not read. repeated: ids that several inputs have. missing and
+    unexplained prove nothing, since not all could be read.
+    """
+
+    inputs: int
+    dropped: int
+    skipped: int
+    dead_lettered: int
+    stopping: int
+    undelivered: int
+    expected: int
+    elsewhere: int
+    outputs: int
+    repeated: int
+    unreadable_input: int
+    unreadable_output: int
+    lost: Tally
+    duplicated: Tally
+    unexpected: Tally
+    late: Tally
+    missing: Tally
+    unexplained: Tally
+
+
+class Place(Answer):
+    """A record."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int | None = None
+
+
+class Example(Answer):
+    """One id of which something is to be said. id: with `with_ids` only, and where there is one."""
+
+    finding: Annotated[Finding, Field(strict=False)]
+    id: str | None
+    topic: str
+    expected: int
+    found: int
+    inputs: list[Place]
+    outputs: list[Place]
+
+
+class PartitionTally(Answer):
+    side: Annotated[Side, Field(strict=False)]
+    topic: str
+    partition: int
+    finding: Annotated[Finding, Field(strict=False)]
+    records: int
+
+
+class RangeRead(Answer):
+    """What was read of a partition: from `read_start` up to `read_end`; the window is from `start` up to `end`."""
+
+    side: Annotated[Side, Field(strict=False)]
+    topic: str
+    partition: int
+    read_start: int
+    start: int
+    end: int
+    read_end: int
+    records: int
+
+
+class Gap(Answer):
+    """What belongs to the audit and was not read."""
+
+    side: Annotated[Side, Field(strict=False)]
+    topic: str
+    partition: int | None
+    reason: Annotated[GapReason, Field(strict=False)]
+    start: int | None
+    end: int | None
+    sentence: str
+
+
+class AuditVersions(Answer):
+    fenceline: str
+    python: str
+    spark: str
+    confluent_kafka: str
+
+
+class Result(Answer):
+    """Exact counts, and bounded examples, which a list of audits leaves out as it does ranges and partitions."""
+
+    counts: AuditCounts
+    examples: list[Example]
+    partitions: list[PartitionTally]
+    ranges: list[RangeRead]
+    gaps: list[Gap]
+    started_at_ms: int
+    duration_ms: int
+    versions: AuditVersions
+
+
+class AuditProgress(Answer):
+    """offsets: how many there are to read in all, 0 until it is known."""
+
+    stage: str
+    tasks_done: int
+    tasks: int
+    offsets: int
+    heard_at: datetime
+
+
+class Audit(Answer):
+    """sentence: what there is to say of it. verdict: of one that is done; no other shows anything."""
+
+    id: str
+    pipeline: str
+    cluster: str
+    revision: int
+    state: AuditState
+    since: datetime
+    sentence: str
+    verdict: Verdict | None
+    asked_at: datetime
+    asked_by: str
+    is_scheduled: bool
+    window: Window
+    id_place: IdPlace
+    source_id_place: IdPlace | None
+    padding_s: int
+    wait_until: datetime
+    reason: str | None
+    application_id: str | None
+    submitted_at: datetime | None
+    progress: AuditProgress | None
+    ended_at: datetime | None
+    result: Result | None
+
+    @classmethod
+    def of_audit(cls, audit: domain_audit.Audit, *, with_ids: bool = False) -> Audit:
+        result = audit.result
+        if result is not None and not with_ids:
+            result = without_ids(result)
+        return cls.of(
+            audit,
+            sentence=audit_sentence(audit),
+            verdict=audit.verdict,
+            window=_window(audit.window),
+            result=msgspec.to_builtins(result),
+        )
+
+
+class AuditPage(Answer):
+    items: list[Audit]
+    next_cursor: str | None
+
+
+def without_ids(result: AuditResult) -> AuditResult:
+    examples = tuple(msgspec.structs.replace(example, id=None) for example in result.examples)
+    return msgspec.structs.replace(result, examples=examples)
+
+
+def id_place_of(place: JsonField | Header | RecordKey | None) -> specification.IdPlace | None:
+    return None if place is None else msgspec.convert(place.model_dump(), specification.IdPlace)
+
+
+def window_of(window: TimeWindow | OffsetWindow | Everything) -> specification.Window:
+    if isinstance(window, TimeWindow):
+        return time_window(window.start, window.end)
+    return msgspec.convert(window.model_dump(), specification.Window)
+
+
+def _window(window: specification.Window) -> object:
+    if isinstance(window, specification.TimeWindow):
+        return {"kind": "time", "start": moment_of_ms(window.start_ms), "end": moment_of_ms(window.end_ms)}
+    return msgspec.to_builtins(window)

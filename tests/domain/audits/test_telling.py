@@ -1,0 +1,77 @@
+"""What is said of an audit: what is proven with its figures, and never more."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.domain.audits.audit import AuditState
+from app.domain.audits.passing import not_passed
+from app.domain.audits.result import AuditCounts, Gap, GapReason, Side, Tally
+from app.domain.audits.telling import audit_sentence, verdict_sentence
+from tests.support.audit_samples import audit, broken_result, result
+
+DELETED = Gap(
+    side=Side.SOURCE, topic="in", partition=0, reason=GapReason.DELETED, start=0, end=9, sentence="in-0 begins at 9."
+)
+
+
+def test_a_clean_result_says_so_with_its_figures() -> None:
+    assert (
+        verdict_sentence(result())
+        == "Every output is there, once: 8 expected and found, 10 records in, 8 out, 2 dropped on purpose."
+    )
+
+
+def test_a_broken_result_says_what_is_proven() -> None:
+    assert verdict_sentence(broken_result()) == "2 outputs lost (of 1 id) and 1 output duplicated, of 9 expected."
+
+
+def test_what_could_not_be_read_is_never_told_as_nothing_lost() -> None:
+    missing = result(
+        gaps=(DELETED,), counts=AuditCounts(inputs=10, expected=8, outputs=6, missing=Tally(ids=2, records=2))
+    )
+    sentence = verdict_sentence(missing)
+    assert sentence.startswith("Not shown: in-0 begins at 9.")
+    assert "once" not in sentence
+
+
+def test_what_is_proven_is_said_beside_what_could_not_be_read() -> None:
+    lost = result(gaps=(DELETED,), counts=AuditCounts(inputs=1, expected=1, lost=Tally(ids=1, records=1)))
+    assert verdict_sentence(lost) == (
+        "1 output lost, of 1 expected. Not all could be read, so there may be more: in-0 begins at 9."
+    )
+
+
+@pytest.mark.parametrize(
+    ("counts", "why"),
+    [
+        (AuditCounts(inputs=2, unreadable_input=1), "1 expected output without an id"),
+        (AuditCounts(inputs=2, unreadable_output=3), "3 outputs without an id"),
+        (AuditCounts(inputs=2, elsewhere=2), "2 outputs in topics that were not read"),
+    ],
+)
+def test_records_that_cannot_be_compared_leave_it_not_shown(counts: AuditCounts, why: str) -> None:
+    assert verdict_sentence(result(counts=counts)).startswith(f"Not shown: {why}.")
+
+
+def test_an_empty_window_is_told_as_empty() -> None:
+    assert verdict_sentence(result(counts=AuditCounts())) == "Nothing was read or written in the window."
+
+
+@pytest.mark.parametrize("state", [AuditState.SKIPPED, AuditState.STOPPED, AuditState.FAILED])
+def test_an_end_without_a_result_says_that_nothing_is_shown(state: AuditState) -> None:
+    sentence = audit_sentence(audit(state, reason="Java 17 was not found"))
+    assert "nothing is shown" in sentence
+    assert sentence.endswith(": Java 17 was not found.")
+
+
+def test_what_the_pipeline_has_still_to_process_is_named() -> None:
+    committed = {("in", 0): 10, ("in", 1): 7}
+    assert not_passed(committed, {("in", 0): 10, ("in", 1): 7}) is None
+    assert not_passed(committed, {("in", 0): 10, ("in", 1): 12}) == (
+        "the pipeline has not committed all of the window: in-1 (5 offsets) to go"
+    )
+    assert not_passed(committed, {("in", number): 20 for number in range(5)}) == (
+        "the pipeline has not committed all of the window: in-0 (10 offsets), in-1 (13 offsets), in-2 (no offset) "
+        "and 2 more to go"
+    )

@@ -1,0 +1,114 @@
+"""Audits, plans and results that are a line to make."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from app.domain.audits.audit import Audit, AuditState
+from app.domain.audits.plan import AuditPlan, time_window
+from app.domain.audits.result import (
+    AuditCounts,
+    AuditResult,
+    AuditVersions,
+    Example,
+    Finding,
+    PartitionTally,
+    Place,
+    RangeRead,
+    Side,
+    Tally,
+)
+from app.domain.audits.specification import JsonField
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+BY_ID = JsonField(path="order.id")
+
+
+def audit(state: AuditState = AuditState.PENDING, **fields: Any) -> Audit:
+    """An audit of the hour before noon, that entered its state at noon."""
+    defaults: dict[str, Any] = {
+        "id": "11111111-1111-1111-1111-111111111111",
+        "pipeline": "flights",
+        "cluster": "test",
+        "revision": 1,
+        "since": NOON,
+        "asked_at": NOON,
+        "asked_by": "anna",
+        "is_scheduled": False,
+        "window": time_window(NOON - HOUR, NOON),
+        "id_place": BY_ID,
+        "source_id_place": None,
+        "padding_s": 300,
+        "wait_until": NOON + HOUR,
+    }
+    return Audit(state=state, **{**defaults, **fields})
+
+
+def plan(**fields: Any) -> AuditPlan:
+    """An hourly plan that has decided everything until noon."""
+    defaults: dict[str, Any] = {
+        "pipeline": "flights",
+        "id_place": BY_ID,
+        "every_s": 3600,
+        "decided_until": NOON,
+        "changed_at": NOON,
+        "changed_by": "anna",
+    }
+    return AuditPlan(**{**defaults, **fields})
+
+
+def result(audit_id: str = "11111111-1111-1111-1111-111111111111", **fields: Any) -> AuditResult:
+    """What an audit found; without `counts`, every output there, once."""
+    defaults: dict[str, Any] = {
+        "counts": AuditCounts(inputs=10, expected=8, outputs=8, dropped=2),
+        "started_at_ms": 1_000,
+        "duration_ms": 12_345,
+        "versions": AuditVersions(fenceline="1", python="3.11", spark="4.2.0", confluent_kafka="2.16.1"),
+    }
+    return AuditResult(audit_id=audit_id, **{**defaults, **fields})
+
+
+def broken_result(audit_id: str = "11111111-1111-1111-1111-111111111111") -> AuditResult:
+    """Two outputs of one id lost, another one there twice."""
+    lost = Example(
+        finding=Finding.LOST,
+        id="order-7",
+        topic="out",
+        expected=2,
+        found=0,
+        inputs=(Place(topic="in", partition=1, offset=41, timestamp_ms=1_000),),
+    )
+    twice = Example(
+        finding=Finding.DUPLICATED,
+        id="order-9",
+        topic="out",
+        expected=1,
+        found=2,
+        inputs=(Place(topic="in", partition=0, offset=5),),
+        outputs=(Place(topic="out", partition=2, offset=17), Place(topic="out", partition=2, offset=30)),
+    )
+    return result(
+        audit_id,
+        counts=AuditCounts(
+            inputs=10,
+            dropped=2,
+            expected=9,
+            outputs=8,
+            lost=Tally(ids=1, records=2),
+            duplicated=Tally(ids=1, records=1),
+            late=Tally(ids=1, records=1),
+        ),
+        examples=(lost, twice),
+        partitions=(
+            PartitionTally(side=Side.SOURCE, topic="in", partition=1, finding=Finding.LOST, records=2),
+            PartitionTally(side=Side.SINK, topic="out", partition=2, finding=Finding.DUPLICATED, records=1),
+            PartitionTally(side=Side.SINK, topic="out", partition=0, finding=Finding.LATE, records=1),
+        ),
+        ranges=(
+            RangeRead(
+                side=Side.SOURCE, topic="in", partition=1, read_start=0, start=10, end=60, read_end=70, records=50
+            ),
+        ),
+    )
