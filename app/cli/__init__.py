@@ -17,6 +17,8 @@ _COMMANDS = {
     "apply": "apply:apply",
     "runs": "runs:app",
     "drill": "drills:app",
+    "audit": "audits:audit",
+    "audits": "audits:app",
     "log": "log:log",
     "transactions": "transactions.listing:transactions",
     "groups": "transactions.groups:groups",

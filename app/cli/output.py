@@ -48,6 +48,11 @@ _STATE_STYLES = {
     "stopped": "dim",
     "drained": "dim",
     "superseded": "dim",
+    "clean": "green",
+    "broken": "bold red",
+    "not_shown": "yellow",
+    "skipped": "yellow",
+    "empty": "dim",
 }
 
 

@@ -1,0 +1,335 @@
+"""`fenceline audit PIPELINE`, and `fenceline audits`: list, show, stop, and the plan that a pipeline is audited by."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from app.cli.client import Client, connect
+from app.cli.errors import CommandError, ExitCode
+from app.cli.names import PipelineName
+from app.cli.output import AsJson, Watch, Why, ago, console, number, present, print_json, say, state, table
+
+app = typer.Typer(
+    help="Audits: is every id that a pipeline read written once? Ask for one with `fenceline audit PIPELINE`.",
+    no_args_is_help=True,
+)
+
+AuditId = Annotated[str, typer.Argument(metavar="AUDIT", help="An audit's id.")]
+Id = Annotated[
+    str | None,
+    typer.Option("--id", help="Where an output has its id: key, json:PATH or header:NAME. None: as the plan says."),
+]
+SourceId = Annotated[
+    str | None, typer.Option("--source-id", help="Where an input has it, when that is another place than in outputs.")
+]
+ENDED = frozenset({"done", "failed", "stopped", "skipped"})
+_DAY = timedelta(days=1)
+_UNITS = {"s": timedelta(seconds=1), "m": timedelta(minutes=1), "h": timedelta(hours=1), "d": _DAY}
+
+
+def audit(
+    pipeline: PipelineName,
+    from_: Annotated[
+        str,
+        typer.Option("--from", help="Begin of the window: a time such as 2026-01-31T12:00:00Z, or 90m, 2h, 1d ago."),
+    ] = "1h",
+    to: Annotated[str, typer.Option("--to", help="Its end, in the same words, or now.")] = "now",
+    everything: Annotated[bool, typer.Option("--everything", help="All that the topics hold.")] = False,
+    id_: Id = None,
+    source_id: SourceId = None,
+    padding: Annotated[
+        int | None, typer.Option(min=0, help="Seconds outside of the window in which an output is late, not lost.")
+    ] = None,
+    tolerance: Annotated[
+        int | None, typer.Option(min=0, help="Seconds that it waits for the pipeline to have passed the window.")
+    ] = None,
+    why: Why = None,
+    wait: Annotated[
+        float | None,
+        typer.Option("--wait", metavar="SECONDS", help="Wait for the verdict, at most this long; exit 1 unless clean."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Audit a pipeline: the last hour, or another window. Nothing is written to Kafka."""
+    now = datetime.now(UTC)
+    window: dict[str, Any] = (
+        {"kind": "everything"}
+        if everything
+        else {
+            "kind": "time",
+            "start": moment(from_, "--from", now=now).isoformat(),
+            "end": moment(to, "--to", now=now).isoformat(),
+        }
+    )
+    body = {
+        "window": window,
+        "id_place": place(id_, "--id"),
+        "source_id_place": place(source_id, "--source-id"),
+        "padding_s": padding,
+        "tolerance_s": tolerance,
+        "why": why,
+    }
+    client = connect()
+    item = client.post(f"/pipelines/{pipeline}/audits", body)
+    if wait is None:
+        if as_json:
+            print_json(item)
+        else:
+            say(f"audit {item['id']} of {pipeline}; follow it: fenceline audits show {item['id']} --watch")
+        return
+    item = _wait(client, str(item["id"]), deadline_s=time.monotonic() + wait)
+    if as_json:
+        print_json(item)
+    else:
+        console.print(shown(item))
+    if item["verdict"] not in ("clean", "empty"):
+        raise typer.Exit(ExitCode.FAILED)
+
+
+@app.command("list")
+def list_(
+    pipeline: Annotated[str | None, typer.Option("--pipeline", "-p", help="Only this pipeline's.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many, newest first.")] = 20,
+    as_json: AsJson = False,
+    watch_it: Watch = False,
+) -> None:
+    """Audits, newest first."""
+    client = connect()
+
+    def items() -> list[Any]:
+        return list(client.items("/audits", limit=limit, pipeline=pipeline))
+
+    def render() -> RenderableType:
+        return table(
+            ("AUDIT", "PIPELINE", "STATE", "WINDOW", "LOST#", "DUPLICATED#", "ASKED", "BY"),
+            (
+                (
+                    one["id"],
+                    one["pipeline"],
+                    state(one["verdict"] or one["state"]),
+                    window_words(one["window"]),
+                    _found(one, "lost"),
+                    _found(one, "duplicated"),
+                    ago(datetime.fromisoformat(one["asked_at"])),
+                    one["asked_by"],
+                )
+                for one in items()
+            ),
+            empty="No audit yet: fenceline audit PIPELINE --id json:PATH",
+        )
+
+    present(items, render, as_json=as_json, watch_it=watch_it)
+
+
+@app.command()
+def show(
+    audit_id: AuditId,
+    ids: Annotated[
+        bool, typer.Option("--ids", help="With the ids of the examples; operators only, and logged.")
+    ] = False,
+    as_json: AsJson = False,
+    watch_it: Watch = False,
+) -> None:
+    """One audit: the verdict, the figures, and where the wrong records lie."""
+    client = connect()
+
+    def data() -> Any:
+        return client.get(f"/audits/{audit_id}", with_ids="true" if ids else None)
+
+    present(data, lambda: shown(data()), as_json=as_json, watch_it=watch_it)
+
+
+@app.command()
+def stop(audit_id: AuditId, why: Why = None, as_json: AsJson = False) -> None:
+    """End an audit without a result."""
+    item = connect().post(f"/audits/{audit_id}/stop", {"why": why})
+    if as_json:
+        print_json(item)
+    else:
+        say(str(item["sentence"]))
+
+
+@app.command()
+def plan(
+    pipeline: PipelineName,
+    id_: Id = None,
+    source_id: SourceId = None,
+    every: Annotated[
+        str | None, typer.Option(help="How long the windows are that are audited by themselves: 1h, 15m; or never.")
+    ] = None,
+    padding: Annotated[int | None, typer.Option(min=0, help="Seconds of padding.")] = None,
+    tolerance: Annotated[int | None, typer.Option(min=0, help="Seconds of waiting, until a window is skipped.")] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Audit nothing by itself, and forget the id.")] = False,
+    why: Why = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a pipeline's audit plan; with options, make or change it."""
+    client = connect()
+    path = f"/pipelines/{pipeline}/audit-plan"
+    if remove:
+        client.delete(path, why=why)
+        say(f"{pipeline} has no audit plan any more")
+        return
+    given = {
+        "id_place": place(id_, "--id"),
+        "source_id_place": place(source_id, "--source-id"),
+        "padding_s": padding,
+        "tolerance_s": tolerance,
+    }
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if every is not None:
+        changes["every_s"] = None if every == "never" else int(_span(every, "--every").total_seconds())
+    if changes:
+        kept = ("id_place", "source_id_place", "padding_s", "tolerance_s", "every_s")
+        before = {} if "id_place" in changes else {name: client.get(path)[name] for name in kept}
+        item = client.put(path, {**before, **changes, "why": why})
+    else:
+        item = client.get(path)
+    if as_json:
+        print_json(item)
+        return
+    every_words = "only when asked for" if item["every_s"] is None else f"every {span_words(item['every_s'])}"
+    say(f"{pipeline} is audited by {place_words(item['id_place'])}, {every_words}")
+    if item["next_due_at"] is not None:
+        say(f"next window from {item['decided_until']}, not before {item['next_due_at']}")
+    if item["shown_until"] is not None:
+        say(f"shown until {item['shown_until']}")
+
+
+def place(text: str | None, option: str) -> dict[str, str] | None:
+    """`key`, `json:PATH` or `header:NAME` as the API takes it. Raises CommandError."""
+    if text is None:
+        return None
+    kind, _, name = text.partition(":")
+    if text == "key":
+        return {"kind": "key"}
+    if kind in ("json", "header") and name:
+        return {"kind": kind, "path" if kind == "json" else "name": name}
+    raise CommandError(f"{option} {text}: expected key, json:PATH or header:NAME", code=ExitCode.USAGE)
+
+
+def moment(text: str, option: str, *, now: datetime) -> datetime:
+    """A time with its zone, a span before `now`, or `now`. Raises CommandError."""
+    if text == "now":
+        return now
+    try:
+        return now - _span(text, option)
+    except CommandError:
+        pass
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        at = None
+    if at is None or at.tzinfo is None:
+        raise CommandError(
+            f"{option} {text}: expected a time with its zone such as 2026-01-31T12:00:00Z, a span such as 90m, or now",
+            code=ExitCode.USAGE,
+        )
+    return at
+
+
+def _span(text: str, option: str) -> timedelta:
+    if text[:-1].isdecimal() and text[-1:] in _UNITS:
+        return int(text[:-1]) * _UNITS[text[-1]]
+    raise CommandError(f"{option} {text}: expected a span such as 90m, 2h or 1d", code=ExitCode.USAGE)
+
+
+def place_words(place: Any) -> str:
+    match place["kind"]:
+        case "json":
+            return f"the field {place['path']}"
+        case "header":
+            return f"the header {place['name']}"
+        case _:
+            return "the key"
+
+
+def span_words(seconds: int) -> str:
+    """`90 min`, `1 h`: in the largest unit that divides it."""
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds % size == 0:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
+
+
+def window_words(window: Any) -> str:
+    match window["kind"]:
+        case "time":
+            begin, end = (datetime.fromisoformat(window[name]).astimezone(UTC) for name in ("start", "end"))
+            until = f"{end:%H:%M}" if end - begin < _DAY else f"{end:%Y-%m-%d %H:%M}"
+            return f"{begin:%Y-%m-%d %H:%M} to {until} UTC"
+        case "offsets":
+            return f"offsets of {len(window['ranges'])} partitions"
+        case _:
+            return "everything"
+
+
+def _found(item: Any, what: str) -> str:
+    return "–" if item["result"] is None else number(item["result"]["counts"][what]["records"])
+
+
+def shown(item: Any) -> RenderableType:
+    head = Text.assemble(
+        (item["pipeline"], "bold"),
+        "  ",
+        state(item["verdict"] or item["state"]),
+        f"  audit {item['id']} · {window_words(item['window'])} · by {place_words(item['id_place'])}",
+    )
+    parts: list[RenderableType] = [head, Text(item["sentence"])]
+    progress, result = item["progress"], item["result"]
+    if item["state"] == "running" and progress is not None:
+        parts.append(Text(f"{progress['stage']}: {progress['tasks_done']} of {progress['tasks']} tasks done", "dim"))
+    if result is None:
+        return Group(*parts)
+    parts += [Text(f"not read: {gap['sentence']}") for gap in result["gaps"]]
+    counts = result["counts"]
+    kinds = ("lost", "duplicated", "unexpected", "late", "missing", "unexplained")
+    parts += [
+        Text(),
+        table(
+            ("", "IDS#", "OUTPUTS#"),
+            [
+                ("expected", "–", number(counts["expected"])),
+                ("found", "–", number(counts["outputs"])),
+                *((kind, number(counts[kind]["ids"]), number(counts[kind]["records"])) for kind in kinds),
+            ],
+            empty="",
+        ),
+        Text(),
+        table(
+            ("WHAT", "ID", "EXPECTED#", "FOUND#", "INPUTS", "OUTPUTS"),
+            (
+                (
+                    one["finding"],
+                    one["id"],
+                    number(one["expected"]),
+                    number(one["found"]),
+                    _places(one["inputs"]),
+                    _places(one["outputs"]),
+                )
+                for one in result["examples"]
+            ),
+            empty="Nothing to show an example of.",
+        ),
+    ]
+    return Group(*parts)
+
+
+def _places(places: Any) -> str | None:
+    return ", ".join(f"{one['topic']}-{one['partition']}@{one['offset']}" for one in places) or None
+
+
+def _wait(client: Client, audit_id: str, *, deadline_s: float) -> Any:
+    while True:
+        item = client.get(f"/audits/{audit_id}")
+        if item["state"] in ENDED:
+            return item
+        if time.monotonic() > deadline_s:
+            raise CommandError(f"waited long enough; audit {audit_id} is {item['state']}: {item['sentence']}")
+        time.sleep(0.5)

@@ -1,0 +1,56 @@
+"""Words of `fenceline audit`: windows and ids as people type them, and what is printed of an audit."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from rich.console import Console
+
+from app.cli import audits
+from app.cli.errors import CommandError
+from app.domain.audits.audit import AuditState
+from app.web.api.schemas.audits import Audit
+from tests.support.audits import audit, broken_result
+
+NOW = datetime(2026, 11, 22, 5, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("now", NOW),
+        ("90m", NOW - timedelta(minutes=90)),
+        ("2h", NOW - timedelta(hours=2)),
+        ("2026-11-22T04:00:00Z", NOW - timedelta(hours=1)),
+        ("2026-11-22T06:00:00+02:00", NOW - timedelta(hours=1)),
+    ],
+)
+def test_a_moment_is_a_time_or_a_span_before_now(text: str, expected: datetime) -> None:
+    assert audits.moment(text, "--from", now=NOW) == expected
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "h", "2026-11-22T04:00:00", "-1h"])
+def test_what_is_no_moment_is_refused_with_what_is_one(text: str) -> None:
+    with pytest.raises(CommandError, match="expected a time with its zone"):
+        audits.moment(text, "--from", now=NOW)
+
+
+def test_an_id_is_said_in_a_word() -> None:
+    assert audits.place("key", "--id") == {"kind": "key"}
+    assert audits.place("json:order.id", "--id") == {"kind": "json", "path": "order.id"}
+    assert audits.place("header:trace:id", "--id") == {"kind": "header", "name": "trace:id"}
+    with pytest.raises(CommandError, match="expected key, json:PATH or header:NAME"):
+        audits.place("order.id", "--id")
+
+
+def test_an_audit_is_printed_with_its_verdict_and_where_the_wrong_records_lie() -> None:
+    item = Audit.of_audit(audit(AuditState.DONE, result=broken_result())).model_dump(mode="json")
+    console = Console(width=200)
+    with console.capture() as printed:
+        console.print(audits.shown(item))
+    text = printed.get()
+    assert "flights  broken" in text
+    assert "2 outputs lost (of 1 id) and 1 output duplicated, of 9 expected." in text
+    assert "in-1@41" in text
+    assert "out-2@17, out-2@30" in text
