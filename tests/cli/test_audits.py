@@ -11,7 +11,7 @@ from app.cli import audits
 from app.cli.errors import CommandError
 from app.domain.audits.audit import AuditState
 from app.web.api.schemas.audits import Audit
-from tests.support.audits import audit, broken_result
+from tests.support.audit_samples import audit, broken_result
 
 NOW = datetime(2026, 11, 22, 5, 0, tzinfo=UTC)
 
