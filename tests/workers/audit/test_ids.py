@@ -1,0 +1,49 @@
+"""An id is found where it is said to be, or there is none."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.domain.audits.specification import Header, JsonField, RecordKey
+from workers.audit.ids import id_of, shown
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "found"),
+    [
+        ("id", b'{"id": "a"}', b"a"),
+        ("id", b'{"id": 5}', b"5"),
+        ("id", b'{"id": "5"}', b"5"),
+        ("id", b'{"id": 12345678901234567890123}', b"12345678901234567890123"),
+        ("order.id", b'{"order": {"id": "a"}}', b"a"),
+        ("order.id", b'{"order": "a"}', None),
+        ("id", b'{"id": null}', None),
+        ("id", b'{"id": {"b": 1, "a": 2}}', b'{"a":2,"b":1}'),
+        ("id", b"[1]", None),
+        ("id", b"no JSON", None),
+        ("id", b'{"id": "\xff"}', None),
+        ("id", None, None),
+    ],
+)
+def test_a_field_of_the_value(path: str, value: bytes | None, found: bytes | None) -> None:
+    assert id_of(JsonField(path=path))(value, b"key", None) == found
+
+
+def test_the_last_header_of_the_name_counts() -> None:
+    find = id_of(Header(name="id"))
+    assert find(b"", None, [("id", b"old"), ("other", b"x"), ("id", b"new")]) == b"new"
+    assert find(b"", None, [("other", b"x")]) is None
+    assert find(b"", None, None) is None
+
+
+def test_the_key() -> None:
+    assert id_of(RecordKey())(b"value", b"key", None) == b"key"
+    assert id_of(RecordKey())(b"value", None, None) is None
+
+
+@given(st.binary(max_size=1_000))
+def test_any_id_can_be_shown(id_: bytes) -> None:
+    assert len(shown(id_)) <= 200
+    shown(id_).encode()

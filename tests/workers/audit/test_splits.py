@@ -1,0 +1,31 @@
+"""Every offset is read by one task, and by one alone."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.domain.audits.result import RangeRead, Side
+from workers.audit.splits import NOT_LIMITED, Plan, splits_of
+
+
+def a_range(partition: int, start: int, end: int, side: Side = Side.SOURCE) -> RangeRead:
+    return RangeRead(
+        side=side, topic=side.value, partition=partition, read_start=start, start=start, end=end, read_end=end
+    )
+
+
+@given(sizes=st.lists(st.tuples(st.integers(0, 50), st.integers(0, 200)), max_size=5), most=st.integers(1, 60))
+def test_splits_cover_each_range_once(sizes: list[tuple[int, int]], most: int) -> None:
+    ranges = tuple(a_range(partition, start, start + size) for partition, (start, size) in enumerate(sizes))
+    splits = list(splits_of(Plan(ranges=ranges), offsets_per_task=most))
+    for number, one in enumerate(ranges):
+        own = [split for split in splits if split.number == number]
+        offsets = [offset for split in own for offset in range(split.start, split.end)]
+        assert offsets == list(range(one.read_start, one.read_end))
+        assert all(0 < split.end - split.start <= most for split in own)
+
+
+def test_what_is_committed_bounds_the_source_alone() -> None:
+    plan = Plan(ranges=(a_range(0, 0, 10), a_range(0, 0, 10, Side.SINK)), committed={"source-0": 7, "sink-0": 3})
+    assert [split.committed for split in splits_of(plan, offsets_per_task=100)] == [7, NOT_LIMITED]
