@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 UV := $(or $(shell command -v uv 2>/dev/null),$(CURDIR)/build/uv/bin/uv)
 export UV_PROJECT_ENVIRONMENT := $(VENV)
 
-.PHONY: help setup demo serve test test-all faults mutations numbers lint format pictures lock bench doctor clean
+.PHONY: help setup demo serve test test-all faults mutations numbers lint format pictures lock bench bench-audit doctor clean
 
 help: ## List the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -69,6 +69,9 @@ lint: $(STAMP) ## ruff, pyright, import-linter
 format: $(STAMP) ## Let ruff write the files as it likes them
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+bench-audit: $(STAMP) ## An audit of ten million ids: time and memory
+	$(BIN)/python -m bench.audit
 
 bench: $(STAMP) ## The identity loop inside a Spark task, records per second
 	$(BIN)/python -m bench.identity_loop

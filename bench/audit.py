@@ -1,8 +1,9 @@
 """How long an audit of ten million ids takes on this machine, and in how much memory.
 
-`python -m bench.audit [--ids N] [--dry]` prints the figures and writes them to bench/results/audit.json. One broker,
-four partitions each of source and sink, JSON of about 100 bytes, a local master with two cores. What was planted must
-be found, or the run fails. Memory: the largest sums of resident sizes, of the Python processes and of the JVM.
+`make bench-audit` (or `python -m bench.audit [--ids N] [--dry]`) prints the figures and writes them to
+bench/results/audit.json. One broker, four partitions each of source and sink, JSON of about 100 bytes, a local master
+with two cores. What was planted must be found, or the run fails. Memory: the largest sums of resident sizes, of the
+Python processes and of the JVM.
 """
 
 from __future__ import annotations

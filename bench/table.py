@@ -89,6 +89,12 @@ ROWS = (
         "",
     ),
     Row("why stuck: the producer is named, first answer", "1 s", "why_stuck", "first_ms", "ms"),
+    Row("audit of 10,000,000 ids, all of it", "", "audit", "audit_s", "s"),
+    Row("the same: its Python processes together", "", "audit", "python_mb", "MB"),
+    Row("the same: its JVM", "", "audit", "jvm_mb", "MB"),
+    Row("audit of 1,000,000 ids, as it reads", "", "audit_readers", "rows_s", "s"),
+    Row("the same by spark-sql-kafka", "", "audit_readers", "connector_s", "s"),
+    Row("the same by a PySpark data source", "", "audit_readers", "source_s", "s"),
     Row("identity loop, bare", "", "identity_loop", "bare.records_per_second", "records/s"),
     Row("identity loop in a Spark task", "", "identity_loop", "spark.records_per_second", "records/s"),
 )
