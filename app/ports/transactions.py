@@ -8,6 +8,7 @@ one that nobody answered OutcomeUnknownError.
 from __future__ import annotations
 
 from collections.abc import Collection
+from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from app.domain.hanging.search import StableEnd
@@ -22,6 +23,16 @@ class FencedProducer(NamedTuple):
 
     producer_id: int
     producer_epoch: int
+
+
+class NotEnded(StrEnum):
+    """Why nothing was done. MOVED_ON: the id is at another producer id or epoch by now, or its transaction is decided.
+
+    UNSUPPORTED: these brokers know no request that ends a transaction only at a given epoch (before Kafka 4.0).
+    """
+
+    MOVED_ON = "moved_on"
+    UNSUPPORTED = "unsupported"
 
 
 class HeldBackPartitions(NamedTuple):
@@ -73,6 +84,21 @@ class TransactionBrokers(Protocol):
         self, connection: Connection, transactional_id: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> FencedProducer:
         """Initialise the id in the place of whoever uses it; what it has open is aborted when this returns."""
+        ...
+
+    async def end_transaction(
+        self,
+        connection: Connection,
+        transactional_id: str,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> FencedProducer | NotEnded:
+        """Abort what the id has open and refuse its producer from then on, if it is still this one; else do nothing.
+
+        Its coordinator compares and acts at once. To repeat it is safe: what was ended is answered in the same way.
+        """
         ...
 
     async def write_abort_marker(

@@ -20,7 +20,7 @@ from app.kafka.transactions.looking import look_at_group, look_at_partitions
 from app.kafka.transactions.searching import KafkaSearch
 from app.ports.brokers import Connection, TopicPartition
 from app.ports.hanging import PARTITIONS_A_REQUEST
-from app.ports.transactions import DEFAULT_TIMEOUT_S, FencedProducer, HeldBackPartitions
+from app.ports.transactions import DEFAULT_TIMEOUT_S, FencedProducer, HeldBackPartitions, NotEnded
 
 T = TypeVar("T")
 
@@ -98,6 +98,25 @@ class KafkaTransactions:
 
         def act(client: TransactionClient, _: Mapping[str, str], attempt: Attempt) -> FencedProducer:
             answer = client.fence(transactional_id)
+            if isinstance(answer, Refused):
+                raise _not_done(attempt, what, answer)
+            return answer
+
+        return await self._ask(connection, timeout_s, what, act)
+
+    async def end_transaction(
+        self,
+        connection: Connection,
+        transactional_id: str,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> FencedProducer | NotEnded:
+        what = f"end the transaction of {transactional_id}"
+
+        def act(client: TransactionClient, _: Mapping[str, str], attempt: Attempt) -> FencedProducer | NotEnded:
+            answer = client.end(transactional_id, producer_id=producer_id, producer_epoch=producer_epoch)
             if isinstance(answer, Refused):
                 raise _not_done(attempt, what, answer)
             return answer

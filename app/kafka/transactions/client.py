@@ -14,11 +14,15 @@ from kafka.protocol.admin.transactions import (  # pyright: ignore[reportMissing
     DescribeTransactionsRequest,
     ListTransactionsRequest,
 )
+from kafka.protocol.metadata.api_versions import ApiVersionsRequest  # pyright: ignore[reportMissingTypeStubs]
 from kafka.protocol.metadata.find_coordinator import (  # pyright: ignore[reportMissingTypeStubs]
     FindCoordinatorRequest,
 )
 from kafka.protocol.metadata.metadata import MetadataRequest  # pyright: ignore[reportMissingTypeStubs]
-from kafka.protocol.producer.transaction import InitProducerIdRequest  # pyright: ignore[reportMissingTypeStubs]
+from kafka.protocol.producer.transaction import (  # pyright: ignore[reportMissingTypeStubs]
+    EndTxnRequest,
+    InitProducerIdRequest,
+)
 
 from app.domain.journals import transaction_state
 from app.domain.stuck.facts import Coordinators, KnownTransaction, Refused
@@ -28,17 +32,21 @@ from app.kafka.transactions.asking import error_in, error_of_answer
 from app.kafka.transactions.leaders import METADATA_VERSION, LeaderClient
 from app.kafka.transactions.questions import (
     DESCRIBE_TRANSACTIONS,
+    END_TRANSACTION,
     INIT_PRODUCER_ID,
     LIST_TRANSACTIONS,
     known_transaction,
 )
-from app.ports.transactions import FencedProducer
+from app.ports.transactions import FencedProducer, NotEnded
 
 _TRANSACTION = 1
 _IDS_AT_ONCE = 500
 _TRANSACTIONAL_ID_NOT_FOUND = 105
 # Says PRODUCER_FENCED for what it is; the next version promises that we speak TV_2.
 _INIT_VERSION = 4
+# The one that gives the id its next epoch: versions before it leave the producer whose transaction they end alive.
+_FENCING_END_VERSION = 5
+_FENCING_END_FEATURE, _FENCING_END_LEVEL = "transaction.version", 2
 # As Kafka's own admin client does it: nothing is to be written under it.
 _FENCING_TIMEOUT_MS = 1
 
@@ -47,6 +55,14 @@ _List: Any = ListTransactionsRequest
 _Find: Any = FindCoordinatorRequest
 _Metadata: Any = MetadataRequest
 _Init: Any = InitProducerIdRequest
+_End: Any = EndTxnRequest
+_ApiVersions: Any = ApiVersionsRequest
+_NO_LONGER_ITS = (
+    errors.ProducerFencedError,
+    errors.InvalidProducerEpochError,
+    errors.InvalidProducerIdMappingError,
+    errors.InvalidTxnStateError,
+)
 
 
 class TransactionClient(LeaderClient, GroupClient):
@@ -156,6 +172,56 @@ class TransactionClient(LeaderClient, GroupClient):
             if not is_transient(error) or self._attempt.is_over:
                 return INIT_PRODUCER_ID.refused(transactional_id, error)
             self._pause()
+
+    def end(
+        self, transactional_id: str, *, producer_id: int, producer_epoch: int
+    ) -> FencedProducer | NotEnded | Refused:
+        """Abort what this producer has open and take its epoch, unless the id has moved on from it.
+
+        InitProducerId with producer id and epoch (KIP-360) will not do: while a transaction is open its coordinator
+        compares the producer id alone, and ends that of whoever has taken the id over. EndTxn compares both, always,
+        and from version 5 on (KIP-890) it raises the epoch with the abort. Brokers of 4.x take that version at any
+        level of `transaction.version`; below 2 they fail in the middle, and from then on nobody can use the id.
+        Source: Kafka, TransactionCoordinator.prepareInitProducerIdTransit and .endTransaction (3.9 to 4.3).
+        """
+        request = _End(
+            transactional_id=transactional_id,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            committed=False,
+            min_version=_FENCING_END_VERSION,
+            max_version=_FENCING_END_VERSION,
+        )
+        while True:
+            coordinator = self._transaction_coordinators([transactional_id])[transactional_id]
+            error: Exception | None
+            if isinstance(coordinator, Exception):
+                error = coordinator
+            else:
+                answer = self._feature_level(coordinator, _FENCING_END_FEATURE)
+                if isinstance(answer, int):
+                    if answer < _FENCING_END_LEVEL:
+                        return NotEnded.UNSUPPORTED
+                    answer = self._from_each({coordinator: request})[coordinator]
+                error = error_of_answer(answer)
+                if error is None:
+                    return FencedProducer(answer.producer_id, answer.producer_epoch)
+            if isinstance(error, _NO_LONGER_ITS):
+                return NotEnded.MOVED_ON
+            if not is_transient(error) or self._attempt.is_over:
+                return END_TRANSACTION.refused(transactional_id, error)
+            self._pause()
+
+    def _feature_level(self, broker: int, feature: str) -> Any:
+        """The level that the cluster has agreed on, as this broker knows it, 0 if on none; or why it is silent."""
+        request = _ApiVersions(
+            client_software_name="fenceline", client_software_version="1", min_version=3, max_version=3
+        )
+        answer = self._from_each({broker: request})[broker]
+        error = error_of_answer(answer)
+        if error is not None:
+            return error
+        return next((row.max_version_level for row in answer.finalized_features or () if row.name == feature), 0)
 
     def _brokers(self) -> list[int]:
         answer = self._ask_any(_Metadata(topics=[], allow_auto_topic_creation=False, max_version=METADATA_VERSION))

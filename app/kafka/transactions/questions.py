@@ -32,6 +32,7 @@ DESCRIBE_PRODUCERS = Question("DescribeProducers", "READ on the topic of {of}")
 LIST_TRANSACTIONS = Question("ListTransactions", "DESCRIBE on transactional ids")
 DESCRIBE_TRANSACTIONS = Question("DescribeTransactions", "DESCRIBE on the transactional id {of}")
 INIT_PRODUCER_ID = Question("InitProducerId", "WRITE on the transactional id {of}")
+END_TRANSACTION = Question("EndTxn", "WRITE on the transactional id {of}")
 WRITE_MARKERS = Question("WriteTxnMarkers", "ALTER on the cluster (CLUSTER_ACTION before Kafka 3.8)")
 
 
