@@ -156,6 +156,12 @@ class Settings(BaseSettings):
         gt=0,
         description="How long silence and the resource manager's word must hold before LOST.",
     )
+    end_dead_transactions: bool = Field(
+        default=True,
+        description=(
+            "Whether the server ends open transactions of tasks whose process is gone by the resource manager's word."
+        ),
+    )
     instance_files_days: float = Field(
         default=14.0,
         gt=0,

@@ -64,6 +64,7 @@ class Verb(StrEnum):
     RESET_OFFSETS = "reset_offsets"
     FENCE_TRANSACTION = "fence_transaction"
     END_TRANSACTION = "end_transaction"
+    END_DEAD_TRANSACTION = "end_dead_transaction"
     START_DRILL = "start_drill"
     STOP_DRILL = "stop_drill"
     START_AUDIT = "start_audit"
@@ -128,6 +129,7 @@ NEEDED_ROLE: dict[Verb, Role] = {
     _V.CREATE_LOGIN_LINK: Role.ADMINISTRATOR,
     _V.LEASE_INSTANCE: Role.ADMINISTRATOR,
     _V.SIGNAL_INSTANCE: Role.ADMINISTRATOR,
+    _V.END_DEAD_TRANSACTION: Role.ADMINISTRATOR,
     _V.END_RUN: Role.ADMINISTRATOR,
     _V.SUPPORT_BUNDLE: Role.ADMINISTRATOR,
     # What a receiver answered may be anything.

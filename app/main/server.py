@@ -30,6 +30,7 @@ from app.kafka.transactions.brokers import KafkaTransactions
 from app.kafka.transactions.searching import KafkaSearch
 from app.loops.alert_watch import AlertWatch
 from app.loops.auditor import Auditor
+from app.loops.dead_tasks import DeadTasks
 from app.loops.drill_watch import DrillWatch
 from app.loops.fencing_recorder import FencingRecorder
 from app.loops.folder_retention import FolderRetention
@@ -97,6 +98,15 @@ class Server:
         self._observer = self._make_observer() if settings.observe else None
         self._hanging = self._make_search() if settings.observe else None
         self._sender = self._make_sender(users_url)
+        self._spark_submit = spark_submit_for(settings)
+        self._launcher = launcher_for(settings, self._spark_submit)
+        self._dead_tasks = DeadTasks(
+            unit_of_work=database.unit_of_work,
+            brokers=transactions,
+            launcher=self._launcher,
+            clock=self._clock,
+            where=self._where,
+        )
         self._supervisor = Supervisor(self._loops(workers_url), locks=AdvisoryLocks(database.url))
         self._health = Health(database, self._changes, self._supervisor)
         self.wiring = Wiring(
@@ -113,16 +123,16 @@ class Server:
             users_url=users_url,
             workers_urls=(workers_url,),
             version=version("fenceline"),
+            dead_ends=self._dead_tasks.counts,
         )
 
     def _loops(self, workers_url: str) -> Sequence[Loop]:
         settings = self._settings
         host = socket.gethostname()
-        spark_submit = spark_submit_for(settings)
-        audits = SubmitAuditLauncher(spark_submit, state_dir=settings.state_dir)
+        audits = SubmitAuditLauncher(self._spark_submit, state_dir=settings.state_dir)
         reconciler = Reconciler(
             unit_of_work=self._database.unit_of_work,
-            launcher=launcher_for(settings, spark_submit),
+            launcher=self._launcher,
             clock=self._clock,
             host=host,
             version=version("fenceline"),
@@ -161,7 +171,8 @@ class Server:
         )
         retention = Retention(unit_of_work=self._database.unit_of_work, clock=self._clock)
         searching = [] if self._hanging is None else [self._hanging]
-        return [reconciler, drills, auditor, retention, folders, self._sender, *self._observing(), *searching]
+        ending = [self._dead_tasks] if settings.end_dead_transactions else []
+        return [reconciler, drills, auditor, retention, folders, self._sender, *ending, *self._observing(), *searching]
 
     def _observing(self) -> Sequence[Loop]:
         if self._observer is None:

@@ -133,6 +133,10 @@ class InstanceRepository(Protocol):
         """By ordinal, then by falling lease; without history only the highest lease of each ordinal."""
         ...
 
+    async def ended_since(self, moment: datetime) -> Sequence[Instance]:
+        """Leases of all runs that an application had claimed and that have ended since then, oldest first."""
+        ...
+
     async def save(self, instance: Instance) -> None:
         """Write every column but the newest heartbeat's, which `touch` writes."""
         ...

@@ -69,6 +69,10 @@ class TaskRepository(Protocol):
 
     async def states_of_instance(self, *, run_id: str, ordinal: int, lease: int) -> list[TaskState]: ...
 
+    async def producers_of_lease(self, *, run_id: str, ordinal: int, lease: int) -> list[TaskReport]:
+        """By task: the last word of its newest attempt that named a transactional id and its producer."""
+        ...
+
     async def list_statuses(self, run_ids: Sequence[str]) -> list[TaskStatus]:
         """By run, ordinal and task."""
         ...

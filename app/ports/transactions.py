@@ -86,6 +86,12 @@ class TransactionBrokers(Protocol):
         """Initialise the id in the place of whoever uses it; what it has open is aborted when this returns."""
         ...
 
+    async def can_end_transactions(
+        self, connection: Connection, transactional_id: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> bool:
+        """Whether the id's coordinator knows how to `end_transaction`."""
+        ...
+
     async def end_transaction(
         self,
         connection: Connection,

@@ -16,7 +16,12 @@ from app.domain.fencing_events.fencing_event import Cause, FencingEvent, Fencing
 from app.domain.fencing_events.record import KEPT_FOR, kept_id
 from app.ports.unit_of_work import UnitOfWork
 
-_VERBS = {Verb.FENCE_TRANSACTION: CommandVerb.FENCE, Verb.END_TRANSACTION: CommandVerb.END}
+_VERBS = {
+    Verb.FENCE_TRANSACTION: CommandVerb.FENCE,
+    Verb.END_TRANSACTION: CommandVerb.END,
+    Verb.END_DEAD_TRANSACTION: CommandVerb.END_DEAD,
+}
+_OURS = frozenset({Cause.OPERATOR_FENCE, Cause.DEAD_TASK})
 
 
 class OwnCommands:
@@ -52,18 +57,19 @@ class OwnCommands:
 def _could_be_commanded(event: FencingEvent) -> bool:
     if any(isinstance(one, CommandWord) for one in event.evidence):
         return False
-    return event.key.kind is FencingKind.MARKER or Cause.OPERATOR_FENCE in event.verdict.alternatives
+    return event.key.kind is FencingKind.MARKER or not _OURS.isdisjoint(event.verdict.alternatives)
 
 
 def _is_of(command: Command, event: FencingEvent) -> bool:
     key, details = event.key, command.details
-    if key.kind is FencingKind.EPOCH:
-        return command.verb is Verb.FENCE_TRANSACTION and kept_id(details["transactional_id"]) == key.transactional_id
-    if command.verb is not Verb.END_TRANSACTION:
+    if command.verb is Verb.FENCE_TRANSACTION:
+        return key.kind is FencingKind.EPOCH and kept_id(details["transactional_id"]) == key.transactional_id
+    if (details["producer_id"], details["producer_epoch"]) != (key.producer_id, key.producer_epoch):
         return False
+    if command.verb is Verb.END_DEAD_TRANSACTION:
+        return key.kind is FencingKind.EPOCH
     markers = {(one.topic, one.partition) for one in event.evidence if isinstance(one, MarkerRecord)}
-    producer = details["producer_id"], details["producer_epoch"]
-    return producer == (key.producer_id, key.producer_epoch) and (details["topic"], details["partition"]) in markers
+    return key.kind is FencingKind.MARKER and (details["topic"], details["partition"]) in markers
 
 
 def _is_near(command: Command, at_ms: int) -> bool:

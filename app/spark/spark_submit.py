@@ -112,7 +112,7 @@ class SparkSubmit:
             code = child.poll()
             if code is not None:
                 self._exit_codes[pid] = code
-                del self._children[pid]
+                self._children.pop(pid, None)  # several looks at once
 
     def _home(self) -> Path:
         if self._spark_home is not None:

@@ -9,7 +9,7 @@ async def start(name: str, uow: Uow, wiring: WiringDep, by: Annotated[Principal,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Protocol
@@ -64,6 +64,7 @@ class Wiring:
     version: of this Fenceline; workers must be of the same.
     stopping: set when the process is asked to end; event streams end then.
     health: the parts of /readyz, asked anew for each request.
+    dead_ends: what became of the transactions of dead tasks since this server began, by (cluster, result).
     """
 
     settings: Settings
@@ -79,6 +80,7 @@ class Wiring:
     users_url: str
     workers_urls: tuple[str, ...]
     version: str
+    dead_ends: Callable[[], Mapping[tuple[str, str], int]] = dict
     held_back: HeldBack = field(default_factory=HeldBack)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 

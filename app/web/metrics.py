@@ -34,6 +34,7 @@ async def exposition(wiring: Wiring) -> bytes:
     snapshots = wiring.observations.all()
     _journals(registry, snapshots, now_ms=now_ms)
     _hanging(registry, wiring.observations.searches(), snapshots, now_ms=now_ms)
+    _dead_ends(registry, wiring.dead_ends())
     try:
         async with wiring.unit_of_work() as uow:
             lines = await overview.pipeline_lines(uow, now=wiring.clock.now())
@@ -135,6 +136,17 @@ def _hanging(
         held_back.labels(report.cluster).set(report.held_back)
         asked.labels(report.cluster).inc(report.asked)
         took.labels(report.cluster).set(report.sweep_took_ms / 1000)
+
+
+def _dead_ends(registry: CollectorRegistry, counts: Mapping[tuple[str, str], int]) -> None:
+    looked_at = Counter(
+        "fenceline_dead_tasks",
+        "Producers of tasks whose process is gone that this server looked at, by what became of their transaction",
+        ["cluster", "result"],
+        registry=registry,
+    )
+    for (cluster, result), count in counts.items():
+        looked_at.labels(cluster, result).inc(count)
 
 
 def _webhooks(registry: CollectorRegistry, counts: Mapping[str, WebhookCounts], *, now: datetime) -> None:

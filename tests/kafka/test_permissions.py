@@ -165,6 +165,17 @@ async def fence(visitor: Visitor) -> str:
     return ""
 
 
+async def end_dead(visitor: Visitor) -> str:
+    transactions = KafkaTransactions(environment=visitor.secrets, secrets_dir=None)
+    known = await transactions.describe_transaction(visitor.connection, "fl.nobody", timeout_s=_TIMEOUT_S)
+    if isinstance(known, Refused):
+        return known.sentence
+    await transactions.end_transaction(
+        visitor.connection, "fl.nobody", producer_id=0, producer_epoch=0, timeout_s=_TIMEOUT_S
+    )
+    return ""
+
+
 async def end(visitor: Visitor) -> str:
     transactions = KafkaTransactions(environment=visitor.secrets, secrets_dir=None)
     (facts,) = await transactions.look_at_partitions(visitor.connection, [visitor.stage.sink], timeout_s=_TIMEOUT_S)
@@ -209,6 +220,7 @@ FEATURES: dict[str, Feature] = {
     "Why readers wait": explain,
     "The log of a partition": read_log,
     "Fencing": fence,
+    "Ending what dead tasks left": end_dead,
     "Ending a hanging transaction": end,
 }
 

@@ -13,7 +13,7 @@ from app.db.connection import Connection
 from app.db.tables.runs import instances
 from app.db.tables.tasks import task_attempts
 from app.domain.errors import NotFoundError
-from app.domain.runs.instance import Instance, InstanceOutcome, InstanceState
+from app.domain.runs.instance import ENDED, Instance, InstanceOutcome, InstanceState
 
 _newest_task_word = (
     sa.select(sa.func.max(task_attempts.c.received_at))
@@ -63,6 +63,16 @@ class SqlInstances:
     async def list(self, run_id: str, *, with_history: bool) -> list[Instance]:
         statement = _SELECT.order_by(instances.c.ordinal, instances.c.lease.desc()) if with_history else _CURRENT
         return [_instance(row) for row in await self._db.rows(statement.where(instances.c.run_id == run_id))]
+
+    async def ended_since(self, moment: datetime) -> Sequence[Instance]:
+        rows = await self._db.rows(
+            _SELECT.where(
+                instances.c.state.in_(sorted(ENDED)),
+                instances.c.since >= moment,
+                instances.c.claimed_at.is_not(None),
+            ).order_by(instances.c.since)
+        )
+        return [_instance(row) for row in rows]
 
     async def save(self, instance: Instance) -> None:
         await self._db.execute(

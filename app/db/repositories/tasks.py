@@ -141,6 +141,21 @@ class SqlTasks:
         )
         return [TaskState(row.state) for row in rows]
 
+    async def producers_of_lease(self, *, run_id: str, ordinal: int, lease: int) -> list[TaskReport]:
+        rows = await self._db.rows(
+            sa.select(_T.report)
+            .ext(postgresql.distinct_on(_T.task))
+            .where(
+                _T.run_id == run_id,
+                _T.ordinal == ordinal,
+                _T.lease == lease,
+                _T.report["transactional_id"].as_string().is_not(None),
+                _T.report["producer_epoch"].as_string().is_not(None),
+            )
+            .order_by(_T.task, _T.attempt.desc())
+        )
+        return [msgspec.convert(row.report, TaskReport) for row in rows]
+
     async def list_statuses(self, run_ids: Sequence[str]) -> list[TaskStatus]:
         if not run_ids:
             return []

@@ -121,7 +121,7 @@ def case_of_command(
         transactional_id=transactional_id,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
-        kind=FencingKind.EPOCH if command.verb is CommandVerb.FENCE else FencingKind.MARKER,
+        kind=FencingKind.MARKER if command.verb is CommandVerb.END else FencingKind.EPOCH,
     )
     return Case(key, (command,))
 

@@ -3,7 +3,8 @@
 `own` is the producer's last record, at epoch e. What the coordinator did to it:
   its transaction was ended at e+1, then InitProducerId was answered     takeover, or an operator's FenceProducers
   its transaction was ended at e+1 when its timeout was over             timeout
-  its transaction was ended at e+1, neither                              the coordinator's abort, reason not recorded
+  its transaction was ended at e+1 by EndTxn of our server               a task that is dead
+  its transaction was ended at e+1, none of these                        the coordinator's abort, reason not recorded
   nothing was open, InitProducerId was answered                          clean restart, until the old one is refused
 From KIP-890 on (TV_2) a client ends its transactions at e+1 too, so an abort alone is nobody's fencing.
 Source: Kafka, TransactionCoordinator.prepareInitProducerIdTransit and .endTransaction; TransactionMetadata.
@@ -44,6 +45,7 @@ class _Story(msgspec.Struct, frozen=True, kw_only=True):
     refusals: tuple[ClientWord, ...] = ()
     ends: tuple[ClientWord, ...] = ()
     commands: tuple[CommandWord, ...] = ()
+    dead_ends: tuple[CommandWord, ...] = ()
 
     @property
     def is_kip_890(self) -> bool:
@@ -87,7 +89,13 @@ def _is_kip_890(written: RecordedState) -> bool:
 def judge_epoch(key: FencingKey, evidence: Sequence[Evidence]) -> Verdict | None:
     """The cause that this evidence of kind EPOCH shows; None while it shows nothing."""
     story = _read(key, evidence)
-    verdict = _by_command(key, story) or _aborted(key, story) or _over_idle(key, story) or _refused_only(key, story)
+    verdict = (
+        _by_command(key, story)
+        or _by_server(key, story)
+        or _aborted(key, story)
+        or _over_idle(key, story)
+        or _refused_only(key, story)
+    )
     return None if verdict is None else _with_refusals(verdict, story)
 
 
@@ -119,6 +127,7 @@ def _read(key: FencingKey, evidence: Sequence[Evidence]) -> _Story:
         refusals=tuple(one for one in evidence if isinstance(one, ClientWord) and one.kind is EventKind.FENCED),
         ends=tuple(one for one in evidence if isinstance(one, ClientWord) and one.kind is EventKind.SUPERSEDED),
         commands=tuple(one for one in evidence if isinstance(one, CommandWord) and one.verb is CommandVerb.FENCE),
+        dead_ends=tuple(one for one in evidence if isinstance(one, CommandWord) and one.verb is CommandVerb.END_DEAD),
     )
 
 
@@ -150,6 +159,38 @@ def _by_command(key: FencingKey, story: _Story) -> Verdict | None:
                 at_ms=command.at_ms if taken is None else taken.timestamp_ms,
                 sentence=f"{command.who} fenced {_whose(key)}{why}. {'' if taken is None else _lost(story)}".strip(),
                 alternatives=() if is_answered else (Cause.TAKEOVER,),
+            )
+    return None
+
+
+def _by_server(key: FencingKey, story: _Story) -> Verdict | None:
+    """Our own end of what a dead task had open: its answer is the epoch of the abort.
+
+    Whoever asks just after a timeout's or an init's abort gets the same answer, so these two stay possible.
+    """
+    abort = story.abort
+    for command in story.dead_ends:
+        if abort is None:
+            is_ours = command.is_answered
+        elif command.is_answered:
+            answer = (command.producer_id, command.producer_epoch)
+            # The end has the next producer id where the abort took the last epoch.
+            is_ours = any(answer == (one.producer_id, one.producer_epoch) for one in (abort, story.end) if one)
+        else:
+            is_ours = abs(command.at_ms - abort.timestamp_ms) <= COMMAND_WINDOW_MS
+        if is_ours:
+            alternatives = (
+                *([Cause.TAKEOVER] if story.init_came_at_once or not command.is_answered else ()),
+                *([Cause.TIMEOUT] if story.timed_out else ()),
+            )
+            why = f", because {command.why}" if command.why else ""
+            return Verdict(
+                cause=Cause.DEAD_TASK,
+                confidence=Confidence.LIKELY if alternatives else Confidence.CERTAIN,
+                at_ms=command.at_ms if abort is None else abort.timestamp_ms,
+                sentence=f"The {command.who} ended the transaction of {_whose(key)}{why}. "
+                f"{'' if abort is None else _lost(story)}".strip(),
+                alternatives=alternatives,
             )
     return None
 
@@ -202,6 +243,7 @@ def _aborted(key: FencingKey, story: _Story) -> Verdict | None:
         f"{_lost(story)}",
         Cause.TAKEOVER,
         Cause.OPERATOR_FENCE,
+        Cause.DEAD_TASK,
     )
 
 
@@ -209,6 +251,7 @@ def _taken_over(key: FencingKey, story: _Story, init: RecordedState, *, could_be
     """`init` ended the transaction. Whether its sender is a producer is known once it writes."""
     alternatives = (
         *([Cause.OPERATOR_FENCE] if not story.new_one_works else ()),
+        *([Cause.DEAD_TASK] if story.abort is not None and not story.init_came_at_once else ()),
         *([Cause.OWN_ABORT] if could_be_own else ()),
         *([Cause.OWN_EPOCH] if not story.refusals and not story.is_kip_890 else ()),
     )

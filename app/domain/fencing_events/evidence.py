@@ -96,15 +96,22 @@ class ClientWord(msgspec.Struct, frozen=True, kw_only=True, tag_field="source", 
 
 
 class CommandVerb(StrEnum):
+    """FENCE: InitProducerId in the place of whoever has the id. END: a marker past the coordinator.
+
+    END_DEAD: the coordinator's own end of what a dead task had open, at that task's epoch only.
+    """
+
     FENCE = "fence"
     END = "end"
+    END_DEAD = "end_dead"
 
 
 class CommandWord(msgspec.Struct, frozen=True, kw_only=True, tag_field="source", tag="command"):
     """Somebody's command of ours on this id, from the command log.
 
-    producer_id, producer_epoch: for FENCE what the broker answered, None where no answer came. partitions: for END
-    those whose leader answered, and was_open whether the coordinator had the transaction open there just before.
+    producer_id, producer_epoch: what the broker answered to FENCE or END_DEAD, None where no answer came. partitions:
+    for END those whose leader answered, and was_open whether the coordinator had the transaction open there just
+    before.
     """
 
     command_id: int

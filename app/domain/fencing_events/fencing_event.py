@@ -32,6 +32,7 @@ class Cause(StrEnum):
     TAKEOVER = "takeover"
     TIMEOUT = "timeout"
     OPERATOR_FENCE = "operator_fence"
+    DEAD_TASK = "dead_task"
     COORDINATOR_ABORT = "coordinator_abort"
     ZOMBIE_REFUSED = "zombie_refused"
     UNEXPLAINED = "unexplained"

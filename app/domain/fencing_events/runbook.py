@@ -47,6 +47,14 @@ _RUNBOOKS: dict[Cause, Runbook] = {
         ),
         _NOTHING_LOST,
     ),
+    Cause.DEAD_TASK: (
+        "Find out why the process died: its log, the log of its Spark executor, the memory of its host.",
+        (
+            "See that another task has its partitions; the pipeline's page says who. Where none had to wait for the "
+            "transaction timeout, this end has done its work."
+        ),
+        _NOTHING_LOST,
+    ),
     Cause.COORDINATOR_ABORT: (
         (
             "Look whether somebody began with the id just then: a start that failed, or a tool that fences (such "

@@ -157,7 +157,11 @@ def _of_another(one: Evidence) -> Moment:
                 source=f"{where}, offset {one.offset}",
             )
         case CommandWord():
-            verb = "fenced the id" if one.verb is CommandVerb.FENCE else f"ended it in {', '.join(one.partitions)}"
+            verb = {
+                CommandVerb.FENCE: "fenced the id",
+                CommandVerb.END: f"ended it in {', '.join(one.partitions)}",
+                CommandVerb.END_DEAD: "ended what it had open",
+            }[one.verb]
             answer = "" if one.producer_epoch is None else f"; the answer was epoch {one.producer_epoch}"
             why = f", because: {one.why}" if one.why else ""
             return Moment(

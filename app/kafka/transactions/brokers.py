@@ -104,6 +104,16 @@ class KafkaTransactions:
 
         return await self._ask(connection, timeout_s, what, act)
 
+    async def can_end_transactions(
+        self, connection: Connection, transactional_id: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> bool:
+        return await self._ask(
+            connection,
+            timeout_s,
+            f"tell whether the transaction of {transactional_id} can be ended",
+            lambda client, _, __: client.can_end(transactional_id),
+        )
+
     async def end_transaction(
         self,
         connection: Connection,

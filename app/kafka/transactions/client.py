@@ -152,26 +152,20 @@ class TransactionClient(LeaderClient, GroupClient):
 
         The first answer to an id with an open transaction is "not yet" (CONCURRENT_TRANSACTIONS): its abort has begun.
         """
-        while True:
-            coordinator = self._transaction_coordinators([transactional_id])[transactional_id]
-            error: Exception | None
-            if isinstance(coordinator, Exception):
-                error = coordinator
-            else:
-                request = _Init(
-                    transactional_id=transactional_id,
-                    transaction_timeout_ms=_FENCING_TIMEOUT_MS,
-                    producer_id=-1,
-                    producer_epoch=-1,
-                    max_version=_INIT_VERSION,
-                )
-                answer = self._from_each({coordinator: request})[coordinator]
-                error = error_of_answer(answer)
-                if error is None:
-                    return FencedProducer(answer.producer_id, answer.producer_epoch)
-            if not is_transient(error) or self._attempt.is_over:
-                return INIT_PRODUCER_ID.refused(transactional_id, error)
-            self._pause()
+        answer = self._of_coordinator(
+            transactional_id,
+            lambda: _Init(
+                transactional_id=transactional_id,
+                transaction_timeout_ms=_FENCING_TIMEOUT_MS,
+                producer_id=-1,
+                producer_epoch=-1,
+                max_version=_INIT_VERSION,
+            ),
+        )
+        error = error_of_answer(answer)
+        if error is not None:
+            return INIT_PRODUCER_ID.refused(transactional_id, error)
+        return FencedProducer(answer.producer_id, answer.producer_epoch)
 
     def end(
         self, transactional_id: str, *, producer_id: int, producer_epoch: int
@@ -181,47 +175,56 @@ class TransactionClient(LeaderClient, GroupClient):
         InitProducerId with producer id and epoch (KIP-360) will not do: while a transaction is open its coordinator
         compares the producer id alone, and ends that of whoever has taken the id over. EndTxn compares both, always,
         and from version 5 on (KIP-890) it raises the epoch with the abort. Brokers of 4.x take that version at any
-        level of `transaction.version`; below 2 they fail in the middle, and from then on nobody can use the id.
+        level of `transaction.version`; below 2 they fail in the middle, and nobody gets the id any more.
         Source: Kafka, TransactionCoordinator.prepareInitProducerIdTransit and .endTransaction (3.9 to 4.3).
         """
-        request = _End(
-            transactional_id=transactional_id,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            committed=False,
-            min_version=_FENCING_END_VERSION,
-            max_version=_FENCING_END_VERSION,
+        if not self.can_end(transactional_id):
+            return NotEnded.UNSUPPORTED
+        answer = self._of_coordinator(
+            transactional_id,
+            lambda: _End(
+                transactional_id=transactional_id,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                committed=False,
+                min_version=_FENCING_END_VERSION,
+                max_version=_FENCING_END_VERSION,
+            ),
         )
-        while True:
-            coordinator = self._transaction_coordinators([transactional_id])[transactional_id]
-            error: Exception | None
-            if isinstance(coordinator, Exception):
-                error = coordinator
-            else:
-                answer = self._feature_level(coordinator, _FENCING_END_FEATURE)
-                if isinstance(answer, int):
-                    if answer < _FENCING_END_LEVEL:
-                        return NotEnded.UNSUPPORTED
-                    answer = self._from_each({coordinator: request})[coordinator]
-                error = error_of_answer(answer)
-                if error is None:
-                    return FencedProducer(answer.producer_id, answer.producer_epoch)
-            if isinstance(error, _NO_LONGER_ITS):
-                return NotEnded.MOVED_ON
-            if not is_transient(error) or self._attempt.is_over:
-                return END_TRANSACTION.refused(transactional_id, error)
-            self._pause()
+        error = error_of_answer(answer)
+        if error is None:
+            return FencedProducer(answer.producer_id, answer.producer_epoch)
+        if isinstance(error, _NO_LONGER_ITS):
+            return NotEnded.MOVED_ON
+        return END_TRANSACTION.refused(transactional_id, error)
 
-    def _feature_level(self, broker: int, feature: str) -> Any:
-        """The level that the cluster has agreed on, as this broker knows it, 0 if on none; or why it is silent."""
-        request = _ApiVersions(
-            client_software_name="fenceline", client_software_version="1", min_version=3, max_version=3
+    def can_end(self, transactional_id: str) -> bool:
+        """Whether its coordinator can `end`. Raises a KafkaError of the library's when nobody tells."""
+        answer = self._of_coordinator(
+            transactional_id,
+            lambda: _ApiVersions(
+                client_software_name="fenceline", client_software_version="1", min_version=3, max_version=3
+            ),
         )
-        answer = self._from_each({broker: request})[broker]
         error = error_of_answer(answer)
         if error is not None:
-            return error
-        return next((row.max_version_level for row in answer.finalized_features or () if row.name == feature), 0)
+            raise error
+        levels = {row.name: row.max_version_level for row in answer.finalized_features or ()}
+        return levels.get(_FENCING_END_FEATURE, 0) >= _FENCING_END_LEVEL
+
+    def _of_coordinator(self, transactional_id: str, request: Callable[[], Any]) -> Any:
+        """The answer of the id's coordinator, or why there is none; asked again while it moves or is about the id."""
+        while True:
+            coordinator = self._transaction_coordinators([transactional_id])[transactional_id]
+            answer = (
+                coordinator
+                if isinstance(coordinator, Exception)
+                else self._from_each({coordinator: request()})[coordinator]
+            )
+            error = error_of_answer(answer)
+            if error is None or not is_transient(error) or self._attempt.is_over:
+                return answer
+            self._pause()
 
     def _brokers(self) -> list[int]:
         answer = self._ask_any(_Metadata(topics=[], allow_auto_topic_creation=False, max_version=METADATA_VERSION))

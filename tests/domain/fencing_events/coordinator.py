@@ -80,6 +80,13 @@ class Coordinator:
             self.truth[victim] = Cause.OPERATOR_FENCE
         self.has_owner = False
 
+    def end_dead(self, *, after_ms: int = 3_000) -> None:
+        """EndTxn at the owner's epoch, of a server that knows it to be dead."""
+        self.now_ms += after_ms
+        self.truth[self.owner] = Cause.DEAD_TASK
+        self._abort_at_next_epoch()
+        self.has_owner = False
+
     def begin(self, *, after_ms: int = 50) -> None:
         self.now_ms += after_ms
         self._start_ms = self.now_ms

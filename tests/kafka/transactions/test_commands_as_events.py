@@ -16,11 +16,14 @@ from app.domain.fencing_events.record import FencingFilter, FencingRecord
 from app.domain.fencing_events.steps import cases_of
 from app.domain.journals.live_transactions import LiveTransactions
 from app.domain.journals.transaction_state import TOPIC
+from app.domain.stuck.dead_tasks import DeadEnd, DeadProducer
+from app.domain.stuck.facts import KnownTransaction
 from app.kafka.attempt import Attempt
 from app.kafka.raw_fetch import read_logs
 from app.ports.brokers import TopicPartition
 from app.services.fencing_events import record_cases
 from app.services.stuck import operating
+from app.services.stuck.dead_tasks import end_what_is_left
 from tests.kafka.transactions.conftest import Scene
 from tests.support.hanging import make_hanging
 from tests.support.topics import unique_name
@@ -91,6 +94,46 @@ async def test_fence_is_an_event_that_the_journal_joins(database: Database, scen
     assert (joined.event.verdict.cause, joined.corrections) == (Cause.OPERATOR_FENCE, ())
     assert {type(one) for one in joined.event.evidence} == {CommandWord, CoordinatorRecord}
     assert ("Nothing was open" in joined.event.verdict.sentence) is not is_open
+
+
+async def test_end_of_a_dead_tasks_transaction_is_an_event_that_the_journal_joins(
+    database: Database, scene: Scene
+) -> None:
+    await register(database, scene)
+    topic = scene.topic()
+    name, _ = scene.leave_open(topic, timeout_ms=900_000)
+    known = await scene.brokers.describe_transaction(scene.connection, name)
+    assert isinstance(known, KnownTransaction)
+    async with database.unit_of_work() as uow:
+        cluster = await uow.clusters.get("prod")
+    dead = DeadProducer(
+        pipeline="flights",
+        run_id="r",
+        ordinal=0,
+        lease=1,
+        task=0,
+        attempt=0,
+        transactional_id=name,
+        producer_id=known.producer_id,
+        producer_epoch=known.producer_epoch,
+        why="its process is gone",
+    )
+
+    async def end() -> DeadEnd:
+        return (await end_what_is_left(database.unit_of_work, scene.brokers, cluster, dead, clock=SystemClock())).result
+
+    assert [await end(), await end()] == [DeadEnd.ENDED, DeadEnd.MOVED_ON]
+    told = await kept(database)
+    assert (told.event.verdict.cause, told.event.verdict.confidence) == (Cause.DEAD_TASK, Confidence.CERTAIN)
+    # Its successor begins, and writes, before anybody has read the journal.
+    _, successor = scene.leave_open(topic, transactional_id=name)
+    successor.commit_transaction(20)
+    await read_journal(database, scene, [name])
+    joined = await kept(database)
+    assert joined.event.verdict.cause is Cause.DEAD_TASK
+    assert joined.corrections == () or joined.event.verdict.alternatives == (Cause.TAKEOVER,)
+    assert {type(one) for one in joined.event.evidence} == {CommandWord, CoordinatorRecord}
+    assert "was aborted; readers of committed data skip it" in joined.event.verdict.sentence
 
 
 @pytest.mark.parametrize("is_hanging", [True, False])

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from app.domain.stuck.diagnosis import Verdict
+from app.domain.stuck.facts import KnownTransaction
 from app.embedded.kafka import KafkaCluster
 from app.embedded.maven import OLD_KAFKA_JARS
 from app.ports.brokers import TopicPartition
+from app.ports.transactions import NotEnded
 from app.services.stuck import ending
 from app.services.stuck.explaining import explain_topic
 from tests.kafka.transactions.conftest import Scene
@@ -41,6 +43,13 @@ async def test_hanging_and_open_transactions_are_told_apart_and_ended_on_an_old_
         assert [(row["ProducerId"], row["StartOffset"]) for row in rows(found)] == [
             (str(plan.target.producer_id), str(plan.target.start_offset))
         ]
+        known = await scene.brokers.describe_transaction(scene.connection, name)
+        assert isinstance(known, KnownTransaction)
+        answer = await scene.brokers.end_transaction(
+            scene.connection, name, producer_id=known.producer_id, producer_epoch=known.producer_epoch
+        )
+        assert answer is NotEnded.UNSUPPORTED
+        assert await verdict(held) is Verdict.WAIT
         await ending.end(scene.brokers, scene.connection, hanging, 0, scene.asked, planned=plan, force=False)
         await ending.fence(scene.brokers, scene.connection, name, scene.asked, force=True)
         assert (await verdict(held), await verdict(hanging)) == (Verdict.FREE, Verdict.FREE)

@@ -109,6 +109,7 @@ _TONES: dict[str, str] = {
     Cause.TAKEOVER: "warn",
     Cause.TIMEOUT: "bad",
     Cause.OPERATOR_FENCE: "busy",
+    Cause.DEAD_TASK: "busy",
     Cause.COORDINATOR_ABORT: "warn",
     Cause.ZOMBIE_REFUSED: "warn",
     Cause.UNEXPLAINED: "bad",

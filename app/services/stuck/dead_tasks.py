@@ -1,0 +1,129 @@
+"""Ending what a dead task left open, so that the next owner of its partitions need not wait for the timeout."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from app.domain.access import RECONCILER, Verb, require
+from app.domain.clusters.cluster import Cluster
+from app.domain.command import Command
+from app.domain.errors import OutcomeUnknownError, UnavailableError
+from app.domain.fencing_events.cases import case_of_command
+from app.domain.fencing_events.evidence import CommandVerb, CommandWord
+from app.domain.stuck.dead_tasks import DeadEnd, DeadProducer, left_by
+from app.domain.stuck.facts import Refused
+from app.ports.clock import Clock
+from app.ports.transactions import FencedProducer, NotEnded, TransactionBrokers
+from app.ports.unit_of_work import UnitOfWorkFactory
+from app.services.access import command_log
+from app.services.fencing_events import record_cases
+
+_BY = RECONCILER
+_TIMEOUT_S = 5.0
+_NOT_ENDED = {NotEnded.MOVED_ON: DeadEnd.MOVED_ON, NotEnded.UNSUPPORTED: DeadEnd.UNSUPPORTED}
+
+
+class Ended(NamedTuple):
+    """What became of it; `said` is why not, in the brokers' words."""
+
+    result: DeadEnd
+    said: str = ""
+
+
+async def end_what_is_left(
+    unit_of_work: UnitOfWorkFactory, brokers: TransactionBrokers, cluster: Cluster, dead: DeadProducer, *, clock: Clock
+) -> Ended:
+    """End the open transaction of a dead producer, if its id is still at it.
+
+    1. ask its coordinator        most have left nothing, and a new owner's init needs no help
+    2. the command log            committed before the act, as for those of people: a server may die in between
+    3. end it                     its coordinator compares once more; what moved on since 1 is left alone
+    4. the fencing event          with the answer as proof; without one, the journal and 2 tell as much
+
+    Done again, by this server or another, it does what is left to do.
+    """
+    require(_BY, Verb.END_DEAD_TRANSACTION)
+    connection = cluster.connection()
+    try:
+        known = await brokers.describe_transaction(connection, dead.transactional_id, timeout_s=_TIMEOUT_S)
+        if isinstance(known, Refused):
+            return Ended(DeadEnd.UNANSWERED if known.is_open else DeadEnd.REFUSED, known.sentence)
+        result = left_by(dead, known)
+        if result is not None:
+            return Ended(result)
+        if not await brokers.can_end_transactions(connection, dead.transactional_id, timeout_s=_TIMEOUT_S):
+            return Ended(DeadEnd.UNSUPPORTED, "it takes brokers of 4.0 or later with transaction.version 2")
+    except UnavailableError as error:
+        return Ended(DeadEnd.UNANSWERED, error.message)
+    command = await _written(unit_of_work, cluster, dead, clock=clock)
+    try:
+        answer = await brokers.end_transaction(
+            connection,
+            dead.transactional_id,
+            producer_id=dead.producer_id,
+            producer_epoch=dead.producer_epoch,
+            timeout_s=_TIMEOUT_S,
+        )
+    except OutcomeUnknownError as error:
+        return Ended(DeadEnd.UNANSWERED, error.message)
+    except UnavailableError as error:
+        return Ended(DeadEnd.REFUSED, error.message)
+    if isinstance(answer, NotEnded):
+        return Ended(_NOT_ENDED[answer])
+    await _told(unit_of_work, cluster, dead, command, answer, clock=clock)
+    return Ended(DeadEnd.ENDED)
+
+
+async def _written(unit_of_work: UnitOfWorkFactory, cluster: Cluster, dead: DeadProducer, *, clock: Clock) -> Command:
+    async with unit_of_work() as uow:
+        command = await command_log.record(
+            uow,
+            by=_BY,
+            verb=Verb.END_DEAD_TRANSACTION,
+            target=f"cluster:{cluster.name}",
+            why=dead.why,
+            now=clock.now(),
+            outcome=f"asked for an end of what {dead.task_name} of {dead.pipeline} left open: {dead.transactional_id}",
+            details={
+                "transactional_id": dead.transactional_id,
+                "producer_id": dead.producer_id,
+                "producer_epoch": dead.producer_epoch,
+                "pipeline": dead.pipeline,
+                "run": dead.run_id,
+                "ordinal": dead.ordinal,
+                "lease": dead.lease,
+                "task": dead.task,
+                "attempt": dead.attempt,
+            },
+        )
+        await uow.commit()
+    return command
+
+
+async def _told(
+    unit_of_work: UnitOfWorkFactory,
+    cluster: Cluster,
+    dead: DeadProducer,
+    command: Command,
+    answer: FencedProducer,
+    *,
+    clock: Clock,
+) -> None:
+    case = case_of_command(
+        CommandWord(
+            command_id=command.id,
+            verb=CommandVerb.END_DEAD,
+            at_ms=int(command.at.timestamp() * 1000),
+            who=command.who,
+            why=command.why,
+            producer_id=answer.producer_id,
+            producer_epoch=answer.producer_epoch,
+        ),
+        kafka_cluster_id=cluster.kafka_cluster_id,
+        transactional_id=dead.transactional_id,
+        producer_id=dead.producer_id,
+        producer_epoch=dead.producer_epoch,
+    )
+    async with unit_of_work() as uow:
+        await record_cases(uow, [case], now=clock.now())
+        await uow.commit()
