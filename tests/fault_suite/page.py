@@ -35,10 +35,12 @@ _NOTHING = "Nothing is in the ledger yet.\n"
 _SESSION = "the member's session timeout"
 _TRANSACTION = "the transaction timeout and the coordinator's next look"
 _REQUESTS = "as long as it lasts, then the client's retry; past the session, a rebalance"
+_FROZEN = f"as long as it lasts, at most {_SESSION}, and {_TRANSACTION} where its offsets are pending"
+_NOT_IN_THE_PATH = "nothing: records do not pass there"
 _BOUNDS: dict[Kind, str] = {
     Kind.WORKER_KILLED: f"{_SESSION}, unless its next attempt comes earlier",
     Kind.WORKER_TERMINATED: "a drain and a rebalance",
-    Kind.WORKER_FROZEN: f"as long as it lasts, at most {_SESSION}, and {_TRANSACTION} where its offsets are pending",
+    Kind.WORKER_FROZEN: _FROZEN,
     Kind.WORKER_REPLACED: f"{_SESSION}: the next attempt's init ends its transaction, not its membership",
     Kind.WORKER_DOUBLED: "a rebalance; the next attempt's init ends the first one's transaction",
     Kind.INSTANCES_SCALED: "a rebalance",
@@ -55,6 +57,26 @@ _BOUNDS: dict[Kind, str] = {
     Kind.DELAYED: "the delay, several times a commit",
     Kind.COMMIT_REQUEST_LOST: "the silence on the connection, then the client sends it again",
     Kind.COMMIT_ANSWER_LOST: "the silence on the connection, then the client sends it again",
+    Kind.EXECUTOR_KILLED: f"{_SESSION}, or Spark's new attempt, whichever comes earlier",
+    Kind.EXECUTOR_TERMINATED: "a drain and a rebalance, or Spark's new attempt",
+    Kind.EXECUTOR_FROZEN: _FROZEN,
+    Kind.WORKER_ORPHANED: "it drains when its daemon is gone: a rebalance, or Spark's new attempt",
+    Kind.DRIVER_KILLED: f"{_SESSION}; then the other instance alone, until the server has started another driver",
+    Kind.DRIVER_TERMINATED: "a drain and a rebalance",
+    Kind.INSTANCE_KILLED: f"{_SESSION}, and {_TRANSACTION} where its offsets are pending",
+    Kind.ORDINAL_HELD_TWICE: "the fencing of one of the two, and a rebalance",
+    Kind.SPARK_WORKER_KILLED: f"{_SESSION}, or Spark's new attempt on the other worker, whichever comes earlier",
+    Kind.SPARK_WORKER_TERMINATED: "a drain and a rebalance, or Spark's new attempt on the other worker",
+    Kind.SPARK_MASTER_KILLED: _NOT_IN_THE_PATH,
+    Kind.SPARK_MASTER_TERMINATED: _NOT_IN_THE_PATH,
+    Kind.SERVER_KILLED: _NOT_IN_THE_PATH,
+    Kind.SERVER_PAUSED: _NOT_IN_THE_PATH,
+    Kind.SERVER_RESTARTED: _NOT_IN_THE_PATH,
+    Kind.POSTGRES_KILLED: _NOT_IN_THE_PATH,
+    Kind.POSTGRES_PAUSED: _NOT_IN_THE_PATH,
+    Kind.POSTGRES_RESTARTED: _NOT_IN_THE_PATH,
+    Kind.DATABASE_RESTORED: _NOT_IN_THE_PATH,
+    Kind.DISK_FULL: _NOT_IN_THE_PATH,
 }
 
 

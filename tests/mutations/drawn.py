@@ -52,24 +52,15 @@ class RunFound(msgspec.Struct, frozen=True, kw_only=True):
         return self.failure is None
 
 
-class _Only(TaskStage):
-    drawn: tuple[Kind, ...] = ()
-
-    @property
-    def kinds(self) -> tuple[Kind, ...]:
-        return self.drawn
-
-
 def run(drawn: Drawn, off: tuple[Switch, ...], *, folder: Path, protocol: GroupProtocol) -> RunFound:
     """On a broker of its own, judged like every run of faults."""
     folder.mkdir(parents=True)
     seed = drawn.seed
     made = Run(seed, folder)
-    stage = _Only(seed, folder, brokers=1, protocol=protocol, environment=environment_of(off), **drawn.settings)
-    stage.drawn = drawn.kinds
+    stage = TaskStage(seed, folder, brokers=1, protocol=protocol, environment=environment_of(off), **drawn.settings)
     try:
         with stage:
-            made.over(stage, minutes=_MINUTES, at_most=drawn.faults)
+            made.over(stage, minutes=_MINUTES, at_most=drawn.faults, only=drawn.kinds)
     except Exception as error:  # noqa: BLE001 - whatever it was is told
         made.failed(error)
     entry = made.entry(stage.name)
