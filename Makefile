@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 UV := $(or $(shell command -v uv 2>/dev/null),$(CURDIR)/build/uv/bin/uv)
 export UV_PROJECT_ENVIRONMENT := $(VENV)
 
-.PHONY: help setup demo serve test test-all faults mutations numbers lint format pictures lock bench bench-audit doctor clean
+.PHONY: help setup demo serve test test-all faults standstill mutations numbers lint format pictures lock bench bench-audit doctor clean
 
 help: ## List the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -59,6 +59,10 @@ mutations: $(STAMP) ## Each protection of the loop switched off: docs/mutations.
 
 numbers: $(STAMP) ## docs/faults.md anew, from the ledger of `make faults`
 	$(BIN)/python -m tests.fault_suite.page
+
+standstill: $(STAMP) ## How long records stand still after the loss of an instance, against the bounds (ARGS=…)
+	$(BIN)/fenceline doctor --for tests
+	$(BIN)/python -m tests.fault_suite.recovery $(ARGS)
 
 lint: $(STAMP) ## ruff, pyright, import-linter
 	$(BIN)/ruff check .

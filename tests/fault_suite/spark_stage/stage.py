@@ -44,9 +44,11 @@ class SparkStage:
         *,
         guarantee: ProcessingGuarantee = ProcessingGuarantee.EXACTLY_ONCE_V2,
         protocol: GroupProtocol | None = None,
+        session_timeout_ms: int = 4_000,
     ) -> None:
         self._protocol = protocol or random.Random(f"{seed}/protocol").choice(list(GroupProtocol))
         self._guarantee = guarantee
+        self._session_timeout_ms = session_timeout_ms
         self._folder = folder
         self._stack = ExitStack()
         self.cluster = ProxiedCluster(_BROKERS, folder)
@@ -134,6 +136,7 @@ class SparkStage:
             cluster=self.plane.server.registered_cluster(self.cluster.proxied),
             instances=_INSTANCES,
             group_protocol=self._protocol,
+            session_timeout_ms=self._session_timeout_ms,
             processing_guarantee=self._guarantee,
             # How long a new partition stays unseen in a classic group: 5 minutes by default.
             consumer_overrides={"topic.metadata.refresh.interval.ms": "2000"},

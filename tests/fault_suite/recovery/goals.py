@@ -1,0 +1,81 @@
+"""What is promised of records that stand still, as figures, and the table of what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+import msgspec
+
+from app.domain.pipelines.pipeline import GroupProtocol
+
+_SPARE_S = 3.0
+_DRAINED_S = 5.0
+_AFTER_NEW_ATTEMPT_S = 5.0
+
+
+class Loss(StrEnum):
+    """What happens to one of two instances."""
+
+    DRAINED = "drained and started again"
+    EXECUTOR_KILLED = "its executor killed"
+    KILLED = "killed, server up"
+    KILLED_SERVER_AWAY = "killed, server away"
+
+
+class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
+    """session_s: of a member of the group. transaction_s: of the tasks' transactions. cleanup_s: how often brokers look
+    for transactions that have timed out."""
+
+    session_s: float
+    transaction_s: float
+    cleanup_s: float
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """standstill_s: the longest time in which nothing of some source partition came out, from before the loss until the
+    instance was back and records of every partition came again. new_attempt_s: from the loss until the task ran again;
+    None where nobody needed to know."""
+
+    loss: Loss
+    protocol: GroupProtocol
+    standstill_s: float
+    bound_s: float
+    new_attempt_s: float | None = None
+    commit: str
+    date: str
+
+    @property
+    def is_kept(self) -> bool:
+        return self.standstill_s <= self.bound_s
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    measured: tuple[Measured, ...]
+    timeouts: Timeouts
+    records_per_s: int
+    versions: dict[str, str]
+
+
+def bound_s(loss: Loss, timeouts: Timeouts, *, new_attempt_s: float | None = None) -> float:
+    """What records may stand still at most."""
+    match loss:
+        case Loss.DRAINED:
+            return _DRAINED_S
+        case Loss.EXECUTOR_KILLED:
+            return max(timeouts.session_s + _SPARE_S, (new_attempt_s or 0.0) + _AFTER_NEW_ATTEMPT_S)
+        case Loss.KILLED:
+            return timeouts.session_s + _SPARE_S
+        case Loss.KILLED_SERVER_AWAY:
+            return max(timeouts.session_s, timeouts.transaction_s + timeouts.cleanup_s) + _SPARE_S
+
+
+def table(measured: Iterable[Measured]) -> str:
+    """In Markdown, for docs/standstill.md."""
+    lines = ["| one of two instances | group protocol | records stood still | bound | kept |", "|---|---|---|---|---|"]
+    lines += [
+        f"| {one.loss} | {one.protocol} | {one.standstill_s:.1f} s | {one.bound_s:.1f} s | "
+        f"{'yes' if one.is_kept else '**no**'} |"
+        for one in measured
+    ]
+    return "\n".join(lines) + "\n"

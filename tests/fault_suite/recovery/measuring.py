@@ -1,0 +1,145 @@
+"""Does one loss after the other to a pipeline on Spark, and times how long its records stand still."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+import psutil
+
+from tests.fault_suite.plan import Kind
+from tests.fault_suite.reading import Follower
+from tests.fault_suite.recovery.goals import Loss, Measured, Timeouts, bound_s
+from tests.fault_suite.spark_stage.processes import Task, send
+from tests.fault_suite.spark_stage.stage import SparkStage
+from tests.fault_suite.standstill import Standstills
+from tests.support import verifier
+from tests.support.feeder import Feeder
+from tests.support.results import git
+from tests.support.waiting import wait_for
+
+RECORDS_PER_S = 1_000
+_CALM_S = 3.0
+_BACK_S = 150.0
+# By which a stand-still is found again: of one kind there is one at a time.
+_KINDS = {
+    Loss.DRAINED: Kind.DRIVER_TERMINATED,
+    Loss.EXECUTOR_KILLED: Kind.EXECUTOR_KILLED,
+    Loss.KILLED: Kind.INSTANCE_KILLED,
+    Loss.KILLED_SERVER_AWAY: Kind.SERVER_KILLED,
+}
+
+
+class Measuring:
+    """On a stage that is entered, of two instances of one task each."""
+
+    def __init__(self, stage: SparkStage, timeouts: Timeouts, say: Callable[[str], None]) -> None:
+        self._stage = stage
+        self._timeouts = timeouts
+        self._say = say
+        self._standstills = Standstills()
+
+    def all_of(self, losses: Sequence[Loss]) -> list[Measured]:
+        """One after the other, each from calm to calm; nothing may be lost or double at the end."""
+        pipeline = self._stage.pipeline
+        feeder = Feeder(pipeline, records_per_s=RECORDS_PER_S)
+        follower = Follower(pipeline.bootstrap_servers, pipeline.sink, self._standstills)
+        follower.start()
+        feeder.start()
+        try:
+            measured = [self._measure(loss) for loss in losses]
+        finally:
+            feeder.stop()
+        facts = self._stage.facts
+        wait_for(facts.is_through, _BACK_S, lambda: f"{facts.source_ends()}; consumed are {facts.consumed()}")
+        self._stage.drain()
+        follower.finish(facts.sink_ends(), deadline_s=_BACK_S)
+        pipeline.assert_whole()
+        return measured
+
+    def _measure(self, loss: Loss) -> Measured:
+        self._wait_until_calm()
+        task = self._stage.processes.tasks()[0]
+        if loss is Loss.KILLED_SERVER_AWAY:
+            self._stage.plane.server.kill()
+        began = time.monotonic()
+        began_at = time.time()
+        self._standstills.begun(_KINDS[loss], began)
+        self._lose(loss, task)
+        new_attempt_s = self._new_attempt_at(task) - began_at if loss is Loss.EXECUTOR_KILLED else None
+        if loss is Loss.KILLED_SERVER_AWAY:
+            # Nobody starts the instance again: the other one takes over, and only then the server comes back.
+            self._wait_until_it_flows(began)
+            self._stage.plane.server.start()
+        self._wait_until_calm()
+        measured = Measured(
+            loss=loss,
+            protocol=self._stage.pipeline.definition.group_protocol,
+            standstill_s=round(self._standstills.by_kind.get(_KINDS[loss], 0.0), 2),
+            bound_s=round(bound_s(loss, self._timeouts, new_attempt_s=new_attempt_s), 2),
+            new_attempt_s=None if new_attempt_s is None else round(new_attempt_s, 2),
+            commit=git("rev-parse", "HEAD"),
+            date=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+        self._say(f"{measured.loss}: {measured.standstill_s:.1f} s, bound {measured.bound_s:.1f} s")
+        return measured
+
+    def _lose(self, loss: Loss, task: Task) -> None:
+        if loss is Loss.EXECUTOR_KILLED:
+            send([task.executor.pid], signal.SIGKILL)
+            return
+        driver = self._stage.processes.driver_of(task)
+        assert driver is not None, f"no driver of {task}"
+        if loss is Loss.DRAINED:
+            send([driver.python], signal.SIGTERM)
+        else:
+            send([task.worker, task.daemon, task.executor.pid, *driver], signal.SIGKILL)
+
+    def _new_attempt_at(self, before: Task) -> float:
+        """When the next worker of the same application began, in time of day."""
+
+        def after() -> Task | None:
+            return next(
+                (
+                    task
+                    for task in self._stage.processes.tasks()
+                    if task.executor.application_id == before.executor.application_id and task.worker != before.worker
+                ),
+                None,
+            )
+
+        found = wait_for(after, _BACK_S, lambda: f"another attempt than {before}")
+        assert found is not None
+        return psutil.Process(found.worker).create_time()
+
+    def _wait_until_it_flows(self, since: float) -> None:
+        """Of every partition something has come out after this moment."""
+        for partition in range(self._stage.pipeline.partitions):
+            self._standstills.expected(partition, since)
+        wait_for(
+            lambda: not self._standstills.silent_since(since),
+            _BACK_S,
+            lambda: f"outputs of every partition; silent are {self._standstills.silent_since(since)}",
+        )
+
+    def _wait_until_calm(self) -> None:
+        """Two tasks run, and their group has not been disturbed for a while."""
+        calm_since = time.monotonic()
+        seen: list[int] = []
+
+        def is_calm() -> bool:
+            nonlocal calm_since, seen
+            now = time.monotonic()
+            workers = sorted(task.worker for task in self._stage.processes.tasks())
+            if workers != seen or len(workers) != 2 or self._standstills.silent_since(now - 1):
+                calm_since, seen = now, workers
+            return now - calm_since > _CALM_S and self._has_members()
+
+        wait_for(is_calm, _BACK_S, lambda: f"two tasks and steady outputs; {self._stage.processes.tasks()}")
+
+    def _has_members(self) -> bool:
+        """Each of the tasks is in the group: whoever still starts would disturb it later."""
+        pipeline = self._stage.pipeline
+        return verifier.group_members(pipeline.bootstrap_servers, pipeline.definition.group_id) == 2

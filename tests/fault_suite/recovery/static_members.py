@@ -1,0 +1,122 @@
+"""`python -m tests.fault_suite.recovery.static_members`: the same losses with and without `group.instance.id`.
+
+One broker, two task processes, sessions of 6 s. What it showed is in docs/standstill.md.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+from app.domain.pipelines.pipeline import GroupProtocol
+from app.embedded.kafka import KafkaCluster
+from tests.fault_suite.plan import Kind
+from tests.fault_suite.reading import Follower
+from tests.fault_suite.standstill import Standstills
+from tests.support.brokers import TEST_BROKER_SETTINGS
+from tests.support.feeder import Feeder
+from tests.support.pipelines import TestPipeline
+from tests.support.tasks import TaskProcess
+from tests.support.waiting import wait_for
+
+_SESSION_MS = 6_000
+_PARTITIONS = 4
+_WITHIN_S = 60.0
+_RECORDS_PER_S = 1_000
+
+
+class Membership(StrEnum):
+    DYNAMIC = "dynamic"
+    STATIC = "static"
+
+
+class End(StrEnum):
+    KILLED_AND_BACK = "killed, started again at once"
+    KILLED = "killed, not started again"
+    DRAINED = "drained, not started again"
+
+
+class Tried(msgspec.Struct, frozen=True):
+    end: End
+    protocol: GroupProtocol
+    membership: Membership
+    standstill_s: float
+
+
+def tried(bootstrap_servers: str, folder: Path, end: End, protocol: GroupProtocol, membership: Membership) -> Tried:
+    """One loss of one of two tasks, from before it until records of every partition come again."""
+    pipeline = TestPipeline.create(
+        bootstrap_servers, partitions=_PARTITIONS, group_protocol=protocol, session_timeout_ms=_SESSION_MS
+    )
+    standstills = Standstills()
+
+    def launch(task: int, attempt: int) -> TaskProcess:
+        overrides = {"group.instance.id": f"task-{task}"} if membership is Membership.STATIC else {}
+        specification = pipeline.specification(task=task, attempt=attempt, consumer_overrides=overrides)
+        return TaskProcess(specification, folder / f"{pipeline.source}-{task}-{attempt}")
+
+    def wait_until_it_flows(since: float) -> None:
+        for partition in range(_PARTITIONS):
+            standstills.expected(partition, since)
+        wait_for(
+            lambda: not standstills.silent_since(since),
+            _WITHIN_S,
+            lambda: f"outputs of every partition; silent are {standstills.silent_since(since)}",
+        )
+
+    def wait_until_shared(task: TaskProcess) -> None:
+        wait_for(
+            lambda: len(task.last().partitions) == _PARTITIONS // 2,
+            _WITHIN_S,
+            lambda: f"half of the partitions; last heard {task.last()}",
+        )
+
+    with ExitStack() as stack:
+        tasks = [launch(task, 0) for task in range(2)]
+        for task in tasks:
+            stack.callback(task.close)
+        for task in tasks:
+            wait_until_shared(task)
+        follower = Follower(bootstrap_servers, pipeline.sink, standstills)
+        feeder = Feeder(pipeline, records_per_s=_RECORDS_PER_S)
+        follower.start()
+        feeder.start()
+        wait_until_it_flows(time.monotonic())
+        standstills.begun(Kind.WORKER_KILLED, time.monotonic())
+        os.kill(tasks[0].pid, signal.SIGTERM if end is End.DRAINED else signal.SIGKILL)
+        tasks[0].wait_for_exit()
+        if end is End.KILLED_AND_BACK:
+            tasks[0] = launch(0, 1)
+            stack.callback(tasks[0].close)
+            wait_until_shared(tasks[0])
+        wait_until_it_flows(time.monotonic())
+        feeder.stop()
+        follower.finish({}, deadline_s=_WITHIN_S)
+    return Tried(end, protocol, membership, round(standstills.by_kind.get(Kind.WORKER_KILLED, 0.0), 2))
+
+
+def main() -> None:
+    settings = {**TEST_BROKER_SETTINGS, "group.consumer.session.timeout.ms": str(_SESSION_MS)}
+    with (
+        tempfile.TemporaryDirectory(prefix="fenceline-static-") as folder,
+        KafkaCluster.start(overrides=settings) as kafka,
+    ):
+        found = [
+            tried(kafka.bootstrap_servers, Path(folder), end, protocol, membership)
+            for end in End
+            for protocol in GroupProtocol
+            for membership in Membership
+        ]
+    sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""The promises as figures, and how a figure beyond one is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.domain.pipelines.pipeline import GroupProtocol
+from tests.fault_suite.recovery.goals import Loss, Measured, Timeouts, bound_s, table
+
+TIMEOUTS = Timeouts(session_s=10, transaction_s=12, cleanup_s=1)
+
+
+@pytest.mark.parametrize(
+    ("loss", "new_attempt_s", "bound"),
+    [
+        (Loss.DRAINED, None, 5),
+        (Loss.KILLED, None, 13),
+        (Loss.KILLED_SERVER_AWAY, None, 16),
+        (Loss.EXECUTOR_KILLED, 4.0, 13),
+        (Loss.EXECUTOR_KILLED, 9.5, 14.5),
+    ],
+)
+def test_a_loss_has_its_bound(loss: Loss, new_attempt_s: float | None, bound: float) -> None:
+    assert bound_s(loss, TIMEOUTS, new_attempt_s=new_attempt_s) == bound
+
+
+def test_where_the_session_is_longer_it_bounds_what_nobody_fences() -> None:
+    timeouts = Timeouts(session_s=45, transaction_s=10, cleanup_s=10)
+    assert bound_s(Loss.KILLED_SERVER_AWAY, timeouts) == 48
+
+
+def measured(standstill_s: float) -> Measured:
+    return Measured(
+        loss=Loss.DRAINED,
+        protocol=GroupProtocol.CLASSIC,
+        standstill_s=standstill_s,
+        bound_s=5,
+        commit="abc",
+        date="2026-11-22T05:00:00+00:00",
+    )
+
+
+def test_a_bound_that_was_not_kept_stands_out() -> None:
+    assert table([measured(5.0), measured(5.1)]).splitlines()[2:] == [
+        "| drained and started again | classic | 5.0 s | 5.0 s | yes |",
+        "| drained and started again | classic | 5.1 s | 5.0 s | **no** |",
+    ]
