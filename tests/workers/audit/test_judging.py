@@ -1,0 +1,138 @@
+"""What was found is summed exactly, and where not all could be read it is not called proven."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from app.domain.audits.result import (
+    AuditResult,
+    Example,
+    Finding,
+    Gap,
+    GapReason,
+    PartitionTally,
+    RangeRead,
+    Side,
+    Tally,
+)
+from tests.support.audits import VERSIONS, a_specification
+from workers.audit.collecting import SplitReport
+from workers.audit.comparing import BucketReport, Deviation
+from workers.audit.judging import judge, places
+from workers.audit.rows import base_of
+from workers.audit.splits import Plan
+
+RANGES = tuple(
+    RangeRead(side=side, topic=topic, partition=0, read_start=0, start=0, end=100, read_end=100)
+    for side, topic in ((Side.SOURCE, "in"), (Side.SINK, "out"))
+)
+FOUND = {"lost": 2, "duplicated": 1, "unexpected": 4, "late": 8}
+
+
+def bucket(*, repeated: int = 0, first: int = 0) -> BucketReport:
+    deviations = [
+        Deviation(
+            finding=Finding(name),
+            key=b"0" * 16,
+            sink=0,
+            expected=1,
+            found=0,
+            records=1,
+            inputs=(base_of(0) | first << 2,),
+        )
+        for name in FOUND
+    ]
+    return BucketReport(
+        repeated=repeated,
+        ids=dict(FOUND),
+        records={name: 10 * number for name, number in FOUND.items()},
+        partitions={name: {0: number} for name, number in FOUND.items()},
+        deviations=deviations,
+    )
+
+
+def describe(deviations: Sequence[Deviation]) -> list[Example]:
+    return [
+        Example(finding=one.finding, id="a", topic="out", expected=1, found=0, inputs=places(one.inputs, RANGES))
+        for one in deviations
+    ]
+
+
+def result(
+    *gaps: Gap,
+    buckets: Sequence[BucketReport] = (),
+    splits: Sequence[SplitReport] = (),
+    tells_pending: bool = True,
+    committed: dict[str, int] | None = None,
+) -> AuditResult:
+    return judge(
+        a_specification("in", "out"),
+        Plan(ranges=RANGES, gaps=gaps, tells_pending=tells_pending, committed=committed or {}),
+        splits,
+        buckets or [bucket()],
+        describe=describe,
+        started_at_ms=0,
+        duration_ms=lambda: 0,
+        versions=VERSIONS,
+    )
+
+
+def gap(side: Side, reason: GapReason) -> Gap:
+    return Gap(side=side, topic="t", partition=0, reason=reason, sentence="It is so.")
+
+
+def test_buckets_are_summed_and_the_first_examples_of_all_kept() -> None:
+    summed = result(buckets=[bucket(first=number) for number in range(30, 0, -1)])
+    assert summed.counts.lost == Tally(ids=60, records=600)
+    assert [one.inputs[0].offset for one in summed.examples if one.finding is Finding.LOST] == list(range(1, 21))
+    lost = [one for one in summed.partitions if one.finding is Finding.LOST]
+    assert lost == [PartitionTally(side=Side.SOURCE, topic="in", partition=0, finding=Finding.LOST, records=60)]
+
+
+@pytest.mark.parametrize(
+    "reason", [GapReason.DELETED, GapReason.COMPACTED, GapReason.OPEN_TRANSACTION, GapReason.NOT_ADMITTED]
+)
+def test_a_gap_in_the_sink_makes_lost_missing_and_nothing_else(reason: GapReason) -> None:
+    said = result(gap(Side.SINK, reason))
+    assert (said.counts.lost, said.counts.missing) == (Tally(), Tally(ids=2, records=20))
+    assert (said.counts.unexpected.ids, said.counts.duplicated.ids) == (4, 1)
+    assert {one.finding for one in said.examples} == {
+        Finding.MISSING, Finding.DUPLICATED, Finding.UNEXPECTED, Finding.LATE
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("reason", [GapReason.DELETED, GapReason.COMPACTED, GapReason.NOT_ADMITTED])
+def test_a_gap_in_the_source_makes_unexpected_unexplained(reason: GapReason) -> None:
+    said = result(gap(Side.SOURCE, reason))
+    assert (said.counts.unexpected, said.counts.unexplained) == (Tally(), Tally(ids=4, records=40))
+    assert (said.counts.lost.ids, said.counts.duplicated.ids) == (2, 1)
+
+
+def test_with_a_gap_in_the_source_one_too_many_proves_nothing_of_ids_that_come_again() -> None:
+    said = result(gap(Side.SOURCE, GapReason.DELETED), buckets=[bucket(repeated=1)])
+    assert (said.counts.duplicated, said.counts.unexplained) == (Tally(), Tally(ids=5, records=50))
+    assert {(one.finding, one.records) for one in said.partitions if one.finding is Finding.UNEXPLAINED} == {
+        (Finding.UNEXPLAINED, 5)
+    }
+
+
+def test_what_is_open_in_the_source_has_no_output_to_explain() -> None:
+    said = result(gap(Side.SOURCE, GapReason.OPEN_TRANSACTION))
+    assert said.counts.unexpected.ids == 4
+
+
+@pytest.mark.parametrize(("tells_pending", "gaps"), [(True, [(40, 100)]), (False, [])])
+def test_input_that_is_not_processed_is_a_gap_of_a_window_and_the_end_of_everything(
+    tells_pending: bool, gaps: list[tuple[int, int]]
+) -> None:
+    said = result(
+        splits=[SplitReport(number=0, records=90, window_records=40, pending=50), SplitReport(number=1, records=7)],
+        tells_pending=tells_pending,
+        committed={"in-0": 40},
+    )
+    assert [(one.start, one.end) for one in said.gaps if one.reason is GapReason.NOT_PROCESSED] == gaps
+    assert (said.counts.inputs, said.counts.pending) == (40, 50)
+    assert [one.records for one in said.ranges] == [90, 7]
+    assert said.counts.lost.ids == 2
