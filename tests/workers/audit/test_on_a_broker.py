@@ -17,6 +17,8 @@ from tests.conftest import MakeTopic
 from tests.support.audits import Writer, a_specification, audit_here, examples_of, ids_of
 from tests.support.topics import unique_name
 
+pytestmark = pytest.mark.faults(keep=5, of="audits on a broker")
+
 HOUR_MS = 3_600_000
 NOON_MS = 1_790_000_000_000
 MINUTE_MS = 60_000
