@@ -1,4 +1,4 @@
-"""`python -m tests.fault_suite.recovery`: measures how long records stand still, against the bounds, as JSON."""
+"""`python -m tests.fault_suite.recovery`: how long records stand still, for docs/standstill.md."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import msgspec
 
 from app.domain.pipelines.pipeline import GroupProtocol
 from app.embedded.maven import KAFKA_VERSION
+from tests.fault_suite.recovery import page
 from tests.fault_suite.recovery.goals import Loss, Measured, Report, Timeouts, table
 from tests.fault_suite.recovery.measuring import RECORDS_PER_S, Measuring
 from tests.fault_suite.spark_stage.stage import SparkStage
 
-RESULTS = Path(__file__).parents[2] / "results" / "standstill.json"
 # The defaults of a definition, the session of the suite's brokers for KIP-848, and how often these look.
 TIMEOUTS = Timeouts(session_s=10, transaction_s=10, cleanup_s=1)
 
@@ -29,7 +29,6 @@ def main() -> int:
         "--protocol", type=GroupProtocol, choices=list(GroupProtocol), nargs="+", default=list(GroupProtocol)
     )
     parser.add_argument("--loss", type=Loss, choices=list(Loss), nargs="+", default=list(Loss))
-    parser.add_argument("--results", type=Path, default=RESULTS, help=f"where the figures are kept ({RESULTS})")
     chosen = parser.parse_args()
     measured: list[Measured] = []
     for protocol in chosen.protocol:
@@ -39,7 +38,7 @@ def main() -> int:
             with stage:
                 say(stage.name)
                 measured += Measuring(stage, TIMEOUTS, say).all_of(chosen.loss)
-    kept = _known(chosen.results)
+    kept = _known()
     replaced = {(one.protocol, one.loss): one for one in (*kept, *measured)}
     report = Report(
         measured=tuple(replaced[at] for at in ((p, loss) for loss in Loss for p in GroupProtocol) if at in replaced),
@@ -53,14 +52,16 @@ def main() -> int:
             "python": platform.python_version(),
         },
     )
-    chosen.results.write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
+    page.RESULTS.write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
+    page.write()
     say(table(report.measured))
     sys.stdout.write(msgspec.json.encode(measured).decode() + "\n")
     return 0 if all(one.is_kept for one in measured) else 1
 
 
-def _known(path: Path) -> tuple[Measured, ...]:
+def _known() -> tuple[Measured, ...]:
     """What another call has measured of the rest."""
+    path = page.RESULTS
     return msgspec.json.decode(path.read_bytes(), type=Report).measured if path.exists() else ()
 
 

@@ -27,6 +27,7 @@ from tests.support.pipelines import TestPipeline
 from tests.support.tasks import TaskProcess
 from tests.support.waiting import wait_for
 
+RESULTS = Path(__file__).parents[2] / "results" / "static_members.json"
 _SESSION_MS = 6_000
 _PARTITIONS = 4
 _WITHIN_S = 60.0
@@ -49,6 +50,7 @@ class Tried(msgspec.Struct, frozen=True):
     protocol: GroupProtocol
     membership: Membership
     standstill_s: float
+    session_s: float
 
 
 def tried(bootstrap_servers: str, folder: Path, end: End, protocol: GroupProtocol, membership: Membership) -> Tried:
@@ -100,7 +102,9 @@ def tried(bootstrap_servers: str, folder: Path, end: End, protocol: GroupProtoco
         wait_until_it_flows(time.monotonic())
         feeder.stop()
         follower.finish({}, deadline_s=_WITHIN_S)
-    return Tried(end, protocol, membership, round(standstills.by_kind.get(Kind.WORKER_KILLED, 0.0), 2))
+    return Tried(
+        end, protocol, membership, round(standstills.by_kind.get(Kind.WORKER_KILLED, 0.0), 2), _SESSION_MS / 1000
+    )
 
 
 def main() -> None:
@@ -115,6 +119,7 @@ def main() -> None:
             for protocol in GroupProtocol
             for membership in Membership
         ]
+    RESULTS.write_bytes(msgspec.json.format(msgspec.json.encode(found)) + b"\n")
     sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from app.domain.pipelines.pipeline import GroupProtocol
+from tests.fault_suite.recovery import page
 from tests.fault_suite.recovery.goals import Loss, Measured, Timeouts, bound_s, table
+from tests.fault_suite.recovery.static_members import End, Membership, Tried
 
 TIMEOUTS = Timeouts(session_s=10, transaction_s=12, cleanup_s=1)
 
@@ -45,3 +47,21 @@ def test_a_bound_that_was_not_kept_stands_out() -> None:
         "| drained and started again | classic | 5.0 s | 5.0 s | yes |",
         "| drained and started again | classic | 5.1 s | 5.0 s | **no** |",
     ]
+
+
+def test_the_page_says_what_was_measured() -> None:
+    before = page.PAGE.read_text("utf-8")
+    page.write()
+    assert page.PAGE.read_text("utf-8") == before, "it was not of the results; it is now"
+
+
+def test_a_page_without_figures_says_so() -> None:
+    assert "Nothing has been measured yet." in page.page(None, [])
+
+
+def test_both_memberships_stand_beside_each_other() -> None:
+    tried = [
+        Tried(End.DRAINED, GroupProtocol.CLASSIC, membership, standstill_s, 6.0)
+        for membership, standstill_s in zip(Membership, (0.51, 6.02), strict=True)
+    ]
+    assert "| drained, not started again | classic | 0.5 s | 6.0 s |" in page.page(None, tried)
