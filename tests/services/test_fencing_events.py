@@ -10,48 +10,25 @@ import pytest
 
 from app.domain.access import Principal, Role, Verb
 from app.domain.errors import InvalidError, NotFoundError
-from app.domain.fencing_events.cases import case_of_word
-from app.domain.fencing_events.evidence import ClientWord, CommandWord
+from app.domain.fencing_events.evidence import CommandWord
 from app.domain.fencing_events.fencing_event import Case, Cause, Confidence, FencingKey, FencingKind
 from app.domain.fencing_events.record import KEPT_FOR, FencingFilter, FencingRecord, GroupLosses
-from app.domain.fencing_events.steps import cases_of
-from app.domain.runs.task import EventKind
 from app.services import fencing_events, retention
 from app.services.access import command_log
 from tests.domain.fencing_events.coordinator import CLUSTER, ID, Client, Coordinator
+from tests.support import fencing
 from tests.support.control_plane import ControlPlane, task_heartbeat
+from tests.support.fencing import RUN_ID, cases_from, coordinator_at
 
 EVERYTHING = FencingFilter(with_what_is_none=True)
 
 
-def coordinator_at(moment: datetime, client: Client = Client.TV_0) -> Coordinator:
-    return Coordinator(client, now_ms=int(moment.timestamp() * 1000))
-
-
 def cases(coordinator: Coordinator, *, cluster: str = CLUSTER) -> list[Case]:
-    return cases_of(coordinator.live, kafka_cluster_id=cluster)
+    return cases_from(coordinator, cluster)
 
 
-def refusal(producer: tuple[int, int], *, at: datetime, run_id: str = "8a6e0804-2bd0-4672-b79d-d97027f9071a") -> Case:
-    word = ClientWord(
-        event_id="event",
-        kind=EventKind.FENCED,
-        at_ms=int(at.timestamp() * 1000),
-        message="could not commit",
-        run_id=run_id,
-        ordinal=0,
-        lease=1,
-        task=1,
-        attempt=2,
-        pipeline="delayed-flights",
-        host="w1",
-        partitions=("flights-0",),
-    )
-    case = case_of_word(
-        word, kafka_cluster_id=CLUSTER, transactional_id=ID, producer_id=producer[0], producer_epoch=producer[1]
-    )
-    assert case is not None
-    return case
+def refusal(producer: tuple[int, int], *, at: datetime, run_id: str = RUN_ID) -> Case:
+    return fencing.refusal(CLUSTER, producer, at=at, run_id=run_id)
 
 
 async def tell(plane: ControlPlane, *told: Case) -> int:

@@ -49,7 +49,12 @@ def clean_restart(cluster_id: str, *, at: datetime) -> list[Case]:
 
 
 def refusal(
-    cluster_id: str, producer: tuple[int, int] = (7, 0), *, at: datetime, pipeline: str = "delayed-flights"
+    cluster_id: str,
+    producer: tuple[int, int] = (7, 0),
+    *,
+    at: datetime,
+    pipeline: str = "delayed-flights",
+    run_id: str = RUN_ID,
 ) -> Case:
     """The word of a task that was refused as that producer."""
     word = ClientWord(
@@ -57,7 +62,7 @@ def refusal(
         kind=EventKind.FENCED,
         at_ms=int(at.timestamp() * 1000),
         message="could not commit",
-        run_id=RUN_ID,
+        run_id=run_id,
         ordinal=0,
         lease=1,
         task=1,
@@ -66,11 +71,7 @@ def refusal(
         host="w1",
         partitions=("flights-0",),
     )
-    case = case_of_word(
-        word, kafka_cluster_id=cluster_id, transactional_id=ID, producer_id=producer[0], producer_epoch=producer[1]
-    )
-    assert case is not None
-    return case
+    return _case(word, cluster_id, ID, producer)
 
 
 def lost_membership(cluster_id: str, *, group: str, at: datetime, transactional_id: str = "fl.t.flights.0.2") -> Case:
@@ -89,8 +90,16 @@ def lost_membership(cluster_id: str, *, group: str, at: datetime, transactional_
         generation=3,
         partitions=("flights-1",),
     )
+    return _case(word, cluster_id, transactional_id, (9, 0))
+
+
+def _case(word: ClientWord, cluster_id: str, transactional_id: str, producer: tuple[int, int]) -> Case:
     case = case_of_word(
-        word, kafka_cluster_id=cluster_id, transactional_id=transactional_id, producer_id=9, producer_epoch=0
+        word,
+        kafka_cluster_id=cluster_id,
+        transactional_id=transactional_id,
+        producer_id=producer[0],
+        producer_epoch=producer[1],
     )
     assert case is not None
     return case

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar, cast
 
 import pytest
 
@@ -16,6 +17,8 @@ from app.services.access import command_log
 from app.services.stuck import operating
 from app.services.stuck.ending import Ended, Fenced
 from tests.support.control_plane import CLUSTER, ControlPlane, PlaneClock
+
+T = TypeVar("T")
 
 OLIVIA = Principal(name="olivia", role=Role.OPERATOR)
 KNOWN = KnownTransaction("tx", 1, "Ongoing", 7, 3, 600_000, 0, frozenset({("orders", 0)}))
@@ -63,35 +66,23 @@ async def registered(plane: ControlPlane) -> ControlPlane:
 
 
 async def fence(plane: ControlPlane, *, answers: bool) -> Fenced:
-    """As an edge does it; what fails is not committed."""
-    brokers = cast(TransactionBrokers, DeafAfterTheAct(answers=answers))
-    async with plane.uow() as uow:
-        done = await operating.fence(
-            uow,
-            plane.uow,
-            brokers,
-            cluster=CLUSTER,
-            transactional_id="tx",
-            force=True,
-            by=OLIVIA,
-            why="a drill",
-            clock=PlaneClock(plane),
-        )
-        await uow.commit()
-        return done
+    return await act(plane, operating.fence, answers=answers, transactional_id="tx")
 
 
 async def end(plane: ControlPlane, *, answers: bool) -> Ended:
+    return await act(plane, operating.end, answers=answers, topic="orders", partition=0, expected=TARGET.identity)
+
+
+async def act(plane: ControlPlane, what: Callable[..., Awaitable[T]], *, answers: bool, **target: Any) -> T:
+    """As an edge does it; what fails is not committed."""
     brokers = cast(TransactionBrokers, DeafAfterTheAct(answers=answers))
     async with plane.uow() as uow:
-        done = await operating.end(
+        done = await what(
             uow,
             plane.uow,
             brokers,
             cluster=CLUSTER,
-            topic="orders",
-            partition=0,
-            expected=TARGET.identity,
+            **target,
             force=True,
             by=OLIVIA,
             why="a drill",
