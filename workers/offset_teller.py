@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from app.domain.offset_log.report import OffsetReport
 from app.wire.heartbeat import HeartbeatAnswer
-from app.wire.offset_log import OffsetReport
 from workers.transactional.telling.offset_recorder import OffsetRecorder
 
 EVERY_S = 5.0

@@ -24,6 +24,7 @@ _COMMANDS = {
     "groups": "transactions.groups:groups",
     "fencing": "transactions.fencing:fencing",
     "stuck": "transactions.stuck:stuck",
+    "verify": "verify:verify",
     "conformance": "conformance:conformance",
     "fence": "transactions.ending:fence",
     "end": "transactions.ending:end",

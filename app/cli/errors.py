@@ -14,6 +14,7 @@ class ExitCode(IntEnum):
     UNREACHABLE = 3
     NOT_ALLOWED = 4
     INVALID = 5
+    CANNOT_TELL = 6
 
 
 class CommandError(Exception):

@@ -21,6 +21,7 @@ from app.db.repositories.hanging import SqlHanging
 from app.db.repositories.identity import SqlIdentity
 from app.db.repositories.instances import SqlInstances
 from app.db.repositories.mappings import SqlMappings
+from app.db.repositories.offset_log import SqlOffsetLog
 from app.db.repositories.pipelines import SqlPipelines
 from app.db.repositories.retention import SqlRetention
 from app.db.repositories.runs import SqlRuns
@@ -47,6 +48,7 @@ class SqlUnitOfWork:
         self.runs = SqlRuns(self._db)
         self.tasks = SqlTasks(self._db)
         self.mappings = SqlMappings(self._db)
+        self.offset_log = SqlOffsetLog(self._db)
         self.fencing = SqlFencing(self._db)
         self.hanging = SqlHanging(self._db)
         self.drills = SqlDrills(self._db)

@@ -36,6 +36,7 @@ from app.loops.fencing_recorder import FencingRecorder
 from app.loops.folder_retention import FolderRetention
 from app.loops.hanging_search import HangingSearch
 from app.loops.observer import Observer
+from app.loops.offset_watch import OffsetWatch
 from app.loops.reconciler import Reconciler
 from app.loops.retention import Retention
 from app.loops.supervisor import Loop, Supervisor
@@ -170,9 +171,23 @@ class Server:
             timing=AuditTiming(longest=timedelta(minutes=settings.audit_longest_minutes)),
         )
         retention = Retention(unit_of_work=self._database.unit_of_work, clock=self._clock)
+        offsets = OffsetWatch(
+            unit_of_work=self._database.unit_of_work, observations=self._observations, clock=self._clock
+        )
         searching = [] if self._hanging is None else [self._hanging]
         ending = [self._dead_tasks] if settings.end_dead_transactions else []
-        return [reconciler, drills, auditor, retention, folders, self._sender, *ending, *self._observing(), *searching]
+        return [
+            reconciler,
+            drills,
+            auditor,
+            retention,
+            folders,
+            offsets,
+            self._sender,
+            *ending,
+            *self._observing(),
+            *searching,
+        ]
 
     def _observing(self) -> Sequence[Loop]:
         if self._observer is None:

@@ -10,6 +10,7 @@ from app.ports.audit_repository import AuditPlanRepository, AuditRepository
 from app.ports.drill_repository import DrillRepository
 from app.ports.fencing_repository import FencingRepository
 from app.ports.hanging_repository import HangingRepository
+from app.ports.offset_log_repository import OffsetLogRepository
 from app.ports.repositories import (
     AccessRepository,
     ClusterRepository,
@@ -49,6 +50,8 @@ class UnitOfWork(Protocol):
     def tasks(self) -> TaskRepository: ...
     @property
     def mappings(self) -> MappingRepository: ...
+    @property
+    def offset_log(self) -> OffsetLogRepository: ...
     @property
     def fencing(self) -> FencingRepository: ...
     @property

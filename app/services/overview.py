@@ -13,18 +13,20 @@ from app.domain.command import Command
 from app.domain.fencing_events.evidence import ClientWord
 from app.domain.fencing_events.fencing_event import Cause
 from app.domain.fencing_events.record import FencingFilter
-from app.domain.pipelines.pipeline import PipelineDefinition
+from app.domain.offset_log.record import MARKED_FOR
+from app.domain.pipelines.pipeline import PipelineDefinition, ProcessingGuarantee
 from app.domain.pipelines.pipeline_record import Pipeline, Revision
 from app.domain.runs.instance import Instance
-from app.domain.runs.needs import Need, needs_of
+from app.domain.runs.needs import Need, contradiction_need, needs_of
 from app.domain.runs.run import Run, RunState
 from app.domain.runs.series import RunSample, RunTotals
 from app.domain.runs.task import TaskEventRecord, TaskStatus, ZombieSighting
 from app.domain.transactions.mapping import PartitionMapping
 from app.ports.unit_of_work import UnitOfWork
-from app.services import fencing_feed
+from app.services import fencing_feed, offset_log
 from app.services.fencing_feed import FencingLine
 from app.services.hanging import HangingLine, lines_of_all
+from app.services.offset_log import OffsetLog
 
 CHART_SPAN = timedelta(minutes=15)
 LIST_LIMIT = 500
@@ -48,13 +50,17 @@ NOTHING_RUNS = Rates(records_in_per_s=0.0, records_out_per_s=0.0, commits_per_s=
 
 
 class PipelineLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One pipeline in a list. `run` is the live run, else the last; `state` None: it was never started."""
+    """One pipeline in a list. `run` is the live run, else the last; `state` None: it was never started.
+
+    contradictions: in what its tasks recorded of their offsets, found in the last days.
+    """
 
     pipeline: Pipeline
     state: RunState | None
     run: Run | None
     rates: Rates
     needs: tuple[Need, ...] = ()
+    contradictions: int = 0
 
 
 class Happening(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,7 +89,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PipelinePage(msgspec.Struct, frozen=True, kw_only=True):
-    """fencings: the pipeline's newest."""
+    """fencings: the pipeline's newest. offset_log: None where tasks record none, whose offsets may go back."""
 
     at: datetime
     line: PipelineLine
@@ -97,6 +103,7 @@ class PipelinePage(msgspec.Struct, frozen=True, kw_only=True):
     events: tuple[TaskEventRecord, ...]
     fencings: tuple[FencingLine, ...]
     commands: tuple[Command, ...]
+    offset_log: OffsetLog | None = None
 
 
 class RunPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,11 +164,13 @@ async def pipeline_lines(uow: UnitOfWork, *, now: datetime) -> list[PipelineLine
     for status in await uow.tasks.list_statuses([run.id for run in runs.values() if run.ended_at is None]):
         statuses.setdefault(status.run_id, []).append(status)
     unowned = await uow.mappings.unowned([run.pipeline for run in runs.values() if run.ended_at is None])
+    contradicted = await uow.offset_log.contradicted(since=now - MARKED_FOR)
     lines: list[PipelineLine] = []
     for pipeline in page.items:
         run = None if pipeline.current_run is None else runs[pipeline.current_run.id]
         tasks = statuses.get(run.id, []) if run else []
-        lines.append(await _line(uow, pipeline, run, tasks, unowned.get(pipeline.name, ()), now=now))
+        line = await _line(uow, pipeline, run, tasks, unowned.get(pipeline.name, ()), now=now)
+        lines.append(_marked(line, contradicted.get(pipeline.name, 0)))
     return lines
 
 
@@ -179,7 +188,10 @@ async def pipeline_page(uow: UnitOfWork, name: str, *, now: datetime) -> Pipelin
     unowned = [mapping for mapping in mappings if mapping.owner is None]
     return PipelinePage(
         at=now,
-        line=await _line(uow, pipeline, run, tasks, unowned, now=now),
+        line=_marked(
+            await _line(uow, pipeline, run, tasks, unowned, now=now),
+            (await uow.offset_log.contradicted(since=now - MARKED_FOR)).get(name, 0),
+        ),
         cluster=cluster,
         tasks=tuple(tasks),
         mappings=tuple(mappings),
@@ -192,7 +204,21 @@ async def pipeline_page(uow: UnitOfWork, name: str, *, now: datetime) -> Pipelin
             await fencing_feed.list_lines(uow, FencingFilter(pipeline=name), cluster=None, limit=FENCINGS_SHOWN)
         ).items,
         commands=(await uow.commands.list(target=f"pipeline:{name}", after=None, limit=10)).items,
+        offset_log=await offset_log_of(uow, pipeline),
     )
+
+
+async def offset_log_of(uow: UnitOfWork, pipeline: Pipeline) -> OffsetLog | None:
+    if pipeline.definition.processing_guarantee is ProcessingGuarantee.AT_LEAST_ONCE:
+        return None
+    return await offset_log.look(uow, pipeline=pipeline.name)
+
+
+def _marked(line: PipelineLine, contradictions: int) -> PipelineLine:
+    if not contradictions:
+        return line
+    need = contradiction_need(line.pipeline.name, contradictions)
+    return msgspec.structs.replace(line, needs=(need, *line.needs), contradictions=contradictions)
 
 
 async def run_page(uow: UnitOfWork, run_id: str, *, now: datetime) -> RunPage:

@@ -14,6 +14,8 @@ from app.domain.fencing_events.fencing_event import Cause
 from app.domain.hanging.pending import pending_holds
 from app.domain.hanging.report import SearchReport
 from app.domain.observing.snapshot import Phase, Snapshot, Source
+from app.domain.offset_log.record import MARKED_FOR
+from app.domain.pipelines.pipeline import ProcessingGuarantee
 from app.domain.runs.run import RunState
 from app.domain.runs.series import RunTotals
 from app.domain.webhooks.webhook import DeliveryState, WebhookCounts
@@ -41,6 +43,7 @@ async def exposition(wiring: Wiring) -> bytes:
             runs = [line.run.id for line in lines if line.run is not None]
             totals = await uow.tasks.totals(runs)
             webhooks = await uow.webhooks.counts()
+            contradictions = await uow.offset_log.contradicted(since=wiring.clock.now() - MARKED_FOR)
             fencings = await fencing_feed.told_by_cluster(uow)
             audits = await uow.audits.counts()
             plans = await uow.audit_plans.scheduled()
@@ -48,6 +51,7 @@ async def exposition(wiring: Wiring) -> bytes:
         return generate_latest(registry)
     _webhooks(registry, webhooks, now=wiring.clock.now())
     _pipelines(registry, lines)
+    _offset_log(registry, lines, contradictions)
     _fencings(registry, fencings)
     _audits(registry, {line.pipeline.name: audits.get(line.pipeline.name, {}) for line in lines}, plans)
     _totals(registry, {line.pipeline.name: totals[line.run.id] for line in lines if line.run and line.run.id in totals})
@@ -147,6 +151,19 @@ def _dead_ends(registry: CollectorRegistry, counts: Mapping[tuple[str, str], int
     )
     for (cluster, result), count in counts.items():
         looked_at.labels(cluster, result).inc(count)
+
+
+def _offset_log(registry: CollectorRegistry, lines: Sequence[PipelineLine], found: Mapping[str, int]) -> None:
+    """Of pipelines that record their offsets only: of the others nobody can tell."""
+    gauge = Gauge(
+        "fenceline_offset_contradictions",
+        "Contradictions in what a pipeline's tasks recorded of their offsets, of the last seven days",
+        ["pipeline"],
+        registry=registry,
+    )
+    for line in lines:
+        if line.pipeline.definition.processing_guarantee is not ProcessingGuarantee.AT_LEAST_ONCE:
+            gauge.labels(line.pipeline.name).set(found.get(line.pipeline.name, 0))
 
 
 def _webhooks(registry: CollectorRegistry, counts: Mapping[str, WebhookCounts], *, now: datetime) -> None:

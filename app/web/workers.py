@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from datetime import datetime
 from functools import partial
 from typing import Annotated, TypeVar
 
@@ -20,7 +21,7 @@ from app.domain.access import RunTokenScope
 from app.domain.errors import UnauthenticatedError, UnavailableError
 from app.domain.fencing_events.fencing_event import Case
 from app.ports.unit_of_work import UnitOfWork
-from app.services import drills
+from app.services import drills, offset_log
 from app.services.access import tokens
 from app.services.auditing import carrying_out
 from app.services.fencing_events import record_cases
@@ -158,19 +159,25 @@ async def get_specification(request: Request, wiring: WiringDep, scope: Scope) -
 async def heartbeat(request: Request, wiring: WiringDep, scope: Scope) -> Response:
     message = await _read(request, TaskHeartbeat)
     until = asyncio.get_running_loop().time() + ANSWER_WITHIN_S
+    now = wiring.clock.now()
     async with _bounded_unit(wiring) as uow:
         heard = await heartbeats.receive_heartbeat(
             uow,
             message,
             scope=scope,
-            now=wiring.clock.now(),
+            now=now,
             generations=partial(groups.generations, wiring.observations),
         )
         await uow.commit()
+    answer = replace(
+        heard.answer,
+        answered_ms=int(now.timestamp() * 1000),
+        offsets_stored=message.offsets is not None and await _offsets_kept(wiring, message, now=now, until=until),
+    )
     if heard.fencing and not await _recorded(wiring, heard.fencing, until=until):
         # The task repeats them with its next heartbeat.
-        return _answer(replace(heard.answer, accepted_events=()))
-    return _answer(heard.answer)
+        return _answer(replace(answer, accepted_events=()))
+    return _answer(answer)
 
 
 async def _recorded(wiring: Wiring, cases: Sequence[Case], *, until: float) -> bool:
@@ -187,6 +194,24 @@ async def _recorded(wiring: Wiring, cases: Sequence[Case], *, until: float) -> b
     except Exception:
         # Repeated, it would fail again: the event itself is kept, and the task must not fall silent over it.
         log.exception("fencing that a task told of could not be recorded: %s", cases)
+    return True
+
+
+async def _offsets_kept(wiring: Wiring, message: TaskHeartbeat, *, now: datetime, until: float) -> bool:
+    """Whether what a task told of its offsets is kept; in a unit of its own, since a task must not fall silent over it.
+
+    What is not kept is told again.
+    """
+    try:
+        async with asyncio.timeout_at(until), wiring.unit_of_work() as uow:
+            await offset_log.keep(uow, message, now=now)
+            await uow.commit()
+    except (TimeoutError, UnavailableError) as error:
+        log.info("offsets that a task told are not kept yet, the task will repeat them: %s", error or "no time left")
+        return False
+    except Exception:
+        log.exception("offsets that a task told could not be kept: %s", message.offsets)
+        return False
     return True
 
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import msgspec
 
+from app.domain.offset_log.report import OffsetReport
 from app.domain.runs.task import Counters, DesiredTaskState, EventKind, OutcomeKind, PartitionProgress, TaskState
 from app.wire import protocol
 from app.wire.drill import DrillOrder
-from app.wire.offset_log import OffsetReport
 
 __all__ = [
     "Claim",

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from app.domain.offset_log.events import Event, Teller, Telling
 from app.domain.offset_log.replay import replay
+from app.domain.offset_log.report import PartitionOffsets
 from app.domain.offset_log.verdict import Verdict
-from app.wire.offset_log import PartitionOffsets
 from workers.transactional.group.ownership import Ownership, Partition
 from workers.transactional.telling.offset_recorder import OffsetRecorder
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import msgspec
 
+from app.domain.offset_log.report import PartitionOffsets
 from app.wire.heartbeat import DesiredTaskState, EventKind, TaskState
-from app.wire.offset_log import PartitionOffsets
 from app.wire.specification import InstanceSpecification
 from tests.support.waiting import wait_for
 from workers.transactional.control import ProducerIdentity, TaskResult, TaskSnapshot, TaskSpecification

@@ -13,6 +13,7 @@ from app.db.tables.drills import drills
 from app.db.tables.fencing import fencing_events
 from app.db.tables.hanging import hanging_transactions
 from app.db.tables.mappings import partition_ownerships
+from app.db.tables.offset_log import offset_contradictions, offset_events, offset_tellers, offset_tellings
 from app.db.tables.runs import runs
 from app.db.tables.tasks import run_samples, task_events
 from app.db.tables.webhooks import webhook_deliveries
@@ -20,6 +21,8 @@ from app.domain.audits.audit import KEPT_FOR as AUDITS_FOR
 from app.domain.drills.drill import KEPT_FOR as DRILLS_KEPT_FOR
 from app.domain.fencing_events.record import KEPT_FOR
 from app.domain.hanging.record import KEPT_FOR as HANGING_KEPT_FOR
+from app.domain.offset_log.record import FINDINGS_KEPT_FOR, MOST_EVENTS
+from app.domain.offset_log.record import KEPT_FOR as OFFSETS_KEPT_FOR
 from app.domain.runs.series import RunTotals
 
 FINE_SAMPLES_FOR = timedelta(hours=1)
@@ -86,6 +89,13 @@ class SqlRetention:
             "webhook_deliveries": sa.delete(webhook_deliveries).where(
                 webhook_deliveries.c.ended_at < now - DELIVERIES_FOR
             ),
+            "offset_events": sa.delete(offset_events).where(
+                sa.or_(offset_events.c.last_at < now - OFFSETS_KEPT_FOR, _beyond_the_newest(offset_events))
+            ),
+            "offset_tellers": sa.delete(offset_tellers).where(offset_tellers.c.reported_at < now - OFFSETS_KEPT_FOR),
+            "offset_contradictions": sa.delete(offset_contradictions).where(
+                offset_contradictions.c.found_at < now - FINDINGS_KEPT_FOR
+            ),
             # What a run that still lives did stays, however long it lives.
             "partition_ownerships": sa.delete(partition_ownerships).where(
                 sa.func.upper(partition_ownerships.c.during) < now - EVENTS_FOR,
@@ -98,3 +108,10 @@ class SqlRetention:
         attempts = await self._db.execute(_EXPIRE_ATTEMPTS, {"before": now - ATTEMPTS_FOR})
         removed["task_attempts"] = attempts.scalar_one()
         return removed
+
+
+def _beyond_the_newest(events: sa.Table) -> sa.ColumnElement[bool]:
+    """Behind the last MOST_EVENTS that their attempt has recorded of their partition."""
+    told = offset_tellings
+    same = sa.and_(*(told.c[key.name] == events.c[key.name] for key in told.primary_key.columns))
+    return sa.exists().where(same, told.c.recorded > MOST_EVENTS, events.c.index < told.c.recorded - MOST_EVENTS)

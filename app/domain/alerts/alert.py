@@ -22,6 +22,7 @@ class AlertKind(StrEnum):
     TRANSACTION_HANGING = "transaction_hanging"
     INSTANCE_LOST = "instance_lost"
     RUN_FAILED = "run_failed"
+    OFFSETS_CONTRADICTED = "offsets_contradicted"
     OBSERVER_BEHIND = "observer_behind"
     OBSERVER_BLIND = "observer_blind"
     AUDIT = "audit"

@@ -12,6 +12,8 @@ from app.domain.audits.telling import verdict_sentence
 from app.domain.fencing_events.fencing_event import Cause, Verdict
 from app.domain.fencing_events.record import FencingRecord
 from app.domain.hanging.hanging_transaction import HangingKey, HangingTransaction
+from app.domain.offset_log.check import Finding as OffsetFinding
+from app.domain.pipelines.pipeline_record import Pipeline
 from app.domain.runs.instance import Instance
 from app.domain.runs.run import Run
 from app.domain.storable import moment_of_ms
@@ -122,6 +124,23 @@ def audit_alert(audit: Audit, result: AuditResult, *, kafka_cluster_id: str, now
         lost=result.counts.lost.records,
         duplicated=result.counts.duplicated.records,
         unexpected=result.counts.unexpected.records,
+    )
+
+
+def contradiction_alert(pipeline: Pipeline, finding: OffsetFinding, *, others: int, now: datetime) -> Alert:
+    """others: how many more were found at the same time."""
+    name = f"{finding.topic}-{finding.partition}"
+    more = f" {others} more were found at the same time." if others else ""
+    return Alert(
+        kind=AlertKind.OFFSETS_CONTRADICTED,
+        state=AlertState.HAPPENED,
+        subject=subject_of("offsets", pipeline.name, finding.group, name, finding.kind, finding.start),
+        at=now,
+        sentence=f"What the tasks of {pipeline.name} recorded of {name} contradicts itself: {finding.message}.{more}",
+        page=f"/pipelines/{quote(pipeline.name, safe='')}/offsets",
+        cluster=pipeline.cluster,
+        pipeline=pipeline.name,
+        partitions=(name,),
     )
 
 

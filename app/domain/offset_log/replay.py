@@ -21,7 +21,7 @@ from itertools import groupby
 from app.domain.offset_log.events import Telling
 from app.domain.offset_log.stretch import Stretch, holes
 from app.domain.offset_log.tenures import Reading, Tenure, read
-from app.domain.offset_log.verdict import Contradiction, Doubt, Figures, Kind, Verdict
+from app.domain.offset_log.verdict import Contradiction, Doubt, Figures, Kind, Verdict, summed
 
 
 def replay(tellings: Iterable[Telling], *, unheard: Sequence[str] = ()) -> Verdict:
@@ -46,7 +46,7 @@ def replay(tellings: Iterable[Telling], *, unheard: Sequence[str] = ()) -> Verdi
     return Verdict(
         contradictions=tuple(sorted(contradictions, key=lambda found: (found.stretch.start, found.kind))),
         doubts=tuple(doubts),
-        figures=_summed(figures),
+        figures=summed(figures),
     )
 
 
@@ -172,14 +172,4 @@ def _splits(tenure: Tenure, tenures: list[Tenure]) -> bool:
         tenure.is_forgotten
         and tenure.generation is not None
         and any(_age(other) < _age(tenure) for other in tenures if other is not tenure)
-    )
-
-
-def _summed(parts: list[Figures]) -> Figures:
-    return Figures(
-        records=sum(part.records for part in parts),
-        committed=sum(part.committed for part in parts),
-        aborted=sum(part.aborted for part in parts),
-        unknown=sum(part.unknown for part in parts),
-        offsets_without_record=sum(part.offsets_without_record for part in parts),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 import msgspec
@@ -73,3 +74,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         if self.contradictions:
             return Standing.CONTRADICTED
         return Standing.CANNOT_TELL if self.doubts else Standing.CONSISTENT
+
+
+def summed(figures: Iterable[Figures]) -> Figures:
+    parts = list(figures)
+    return Figures(**{name: sum(getattr(part, name) for part in parts) for name in Figures.__struct_fields__})

@@ -21,6 +21,7 @@ UNREAD_AFTER = timedelta(seconds=5)
 
 
 class Severity(StrEnum):
+    WRONG = "wrong"
     STOPPED = "stopped"
     DEGRADED = "degraded"
     NOTICE = "notice"
@@ -67,6 +68,19 @@ def needs_of(
             )
         )
     return sorted(found, key=lambda need: list(Severity).index(need.severity))
+
+
+def contradiction_need(pipeline: str, contradictions: int) -> Need:
+    """That records were skipped or processed twice, as the tasks' own records say."""
+    places = "once" if contradictions == 1 else f"{contradictions} times"
+    return Need(
+        pipeline=pipeline,
+        run_id=None,
+        severity=Severity.WRONG,
+        sentence=f"what its tasks recorded of their offsets contradicts itself {places}: "
+        "records were skipped or processed twice",
+        next_step="see which on the page of its offset log, and audit that time",
+    )
 
 
 def _need(run: Run, severity: Severity, sentence: str, next_step: str | None = None) -> Need:

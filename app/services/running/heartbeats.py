@@ -79,7 +79,7 @@ async def receive_heartbeat(
     # As the sender knows them, or it would never forget an event whose id had to be mended.
     accepted = tuple(event.event_id for event in heartbeat.events)
     heartbeat = storable(heartbeat)
-    report = TaskReport(**{field: getattr(heartbeat, field) for field in _REPORT_FIELDS})
+    report = report_of(heartbeat)
     context = await _context(uow, scope, task=report.task, attempt=report.attempt)
     is_zombie = (
         report.lease < context.current_lease
@@ -119,6 +119,11 @@ async def receive_heartbeat(
         drill=_order(context, report, now=now) if is_current else None,
     )
     return Heard(answer, fencing_cases(heartbeat, context, generations))
+
+
+def report_of(heartbeat: TaskHeartbeat) -> TaskReport:
+    """What of a heartbeat is the attempt's own row."""
+    return TaskReport(**{field: getattr(heartbeat, field) for field in _REPORT_FIELDS})
 
 
 async def receive_driver_heartbeat(

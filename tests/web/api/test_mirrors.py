@@ -15,6 +15,8 @@ from app.domain.clusters import cluster, survey
 from app.domain.drills import drill, timeline
 from app.domain.fencing_events import evidence, record, story
 from app.domain.journals import live_transactions, transaction_state
+from app.domain.offset_log import check, events, verdict
+from app.domain.offset_log import record as offset_record
 from app.domain.partition_log import content, entries, look
 from app.domain.pipelines import pipeline, pipeline_record
 from app.domain.pipelines.revision import Change
@@ -29,6 +31,7 @@ from app.services.stuck import ending as stuck_services
 from app.web.api.schemas import access as access_schemas
 from app.web.api.schemas import clusters, definition, fencing, hanging, offsets, pipelines, runs
 from app.web.api.schemas import drills as drill_schemas
+from app.web.api.schemas import offset_log as offset_schemas
 from app.web.api.schemas import partition_log as log_schemas
 from app.web.api.schemas import stuck as stuck_schemas
 from app.web.api.schemas import webhooks as webhook_schemas
@@ -64,6 +67,17 @@ ANSWERS: list[tuple[type[BaseModel], type[msgspec.Struct], set[str]]] = [
     # What the next look is compared with is nobody else's business.
     (drill_schemas.Watched, timeline.Watched, {"at", "first_generation", "epochs", "tasks", "fencings"}),
     (clusters.Cluster, cluster.Cluster, set()),
+    (offset_schemas.AssignedEvent, events.Assigned, set()),
+    (offset_schemas.GivenUpEvent, events.GivenUp, set()),
+    (offset_schemas.PositionedEvent, events.Positioned, set()),
+    (offset_schemas.CheckpointEvent, events.Checkpoint, set()),
+    (offset_schemas.Side, check.Side, set()),
+    (offset_schemas.Finding, check.Finding, set()),
+    (offset_schemas.Figures, verdict.Figures, set()),
+    (offset_schemas.PartitionCheck, check.PartitionCheck, set()),
+    (offset_schemas.PipelineCheck, check.PipelineCheck, set()),
+    (offset_schemas.LastCheck, offset_record.CheckRecord, set()),
+    (offset_schemas.FindingRecord, offset_record.FindingRecord, set()),
     (clusters.ClusterDescription, brokers.ClusterDescription, set()),
     (clusters.Broker, brokers.Broker, set()),
     (clusters.SurveyedBroker, survey.SurveyedBroker, set()),
@@ -201,6 +215,7 @@ def test_every_schema_is_compared_or_is_made_here() -> None:
         stuck_schemas.FenceGiven,
         stuck_schemas.EndTarget,
         stuck_schemas.EndGiven,
+        offset_schemas.OffsetLog,
         # What the brokers say, put together from several records and into people's words.
         hanging.HangingTransaction,
         hanging.HangingNow,

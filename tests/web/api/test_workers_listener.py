@@ -14,6 +14,8 @@ from fastapi import FastAPI
 
 from app.domain.access import Role
 from app.domain.fencing_events.record import FencingFilter, FencingRecord
+from app.domain.offset_log.events import Assigned
+from app.domain.offset_log.report import OffsetReport, PartitionOffsets
 from app.embedded.kafka import KafkaCluster
 from app.services.running import instances
 from app.web.dependencies import Wiring
@@ -153,6 +155,29 @@ async def test_a_row_of_fencing_that_others_hold_keeps_no_task_silent(worker: Wo
     assert (await beat(3, EventKind.SUPERSEDED)).accepted_events == (EventKind.SUPERSEDED,)
     (after,) = await kept()
     assert len(after.event.evidence) == len(before.event.evidence) + 1
+
+
+async def test_offsets_are_kept_beside_the_heartbeat_and_what_cannot_be_kept_silences_nobody(worker: Worker) -> None:
+    await worker.post("claim", worker.claim())
+
+    async def beat(sequence: int, recorded: int) -> HeartbeatAnswer:
+        told = PartitionOffsets(
+            topic="in", partition=0, recorded=recorded, events=(Assigned(index=recorded - 1, number=1),)
+        )
+        message = worker.heartbeat(sequence=sequence, offsets=OffsetReport(partitions=(told,)))
+        answer = await worker.post("heartbeat", message)
+        assert answer.status_code == 200, answer.text
+        return msgspec.json.decode(answer.content, type=HeartbeatAnswer)
+
+    before_ms = time.time_ns() // 1_000_000
+    kept = await beat(1, recorded=1)
+    assert kept.offsets_stored
+    assert before_ms <= (kept.answered_ms or 0) <= time.time_ns() // 1_000_000
+    refused = await beat(2, recorded=2**63)
+    assert (refused.is_current, refused.offsets_stored) == (True, False)
+    assert (await beat(3, recorded=2)).offsets_stored
+    without = await worker.post("heartbeat", worker.heartbeat(sequence=4))
+    assert without.json()["offsets_stored"] is False
 
 
 async def test_metrics_have_what_was_reported(worker: Worker, administrator: httpx.AsyncClient) -> None:

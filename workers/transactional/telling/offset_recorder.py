@@ -12,7 +12,7 @@ import msgspec
 
 from app.domain.offset_log.events import Assigned, Checkpoint, Event, Found, GivenUp, Leaving, Outcome, Positioned
 from app.domain.offset_log.hearing import Init
-from app.wire.offset_log import PartitionOffsets
+from app.domain.offset_log.report import PartitionOffsets
 from workers.transactional.group.ownership import Ownership, Partition
 
 KEPT = 2000

@@ -1,4 +1,4 @@
-"""What a task tells of its offsets, inside its heartbeats (docs/offset-log.md).
+"""What a task tells of its offsets, inside its heartbeats (app/wire/heartbeat.py, docs/offset-log.md).
 
     heartbeat k    OffsetReport  ─▶  stored, then answered with `answered_ms` and `offsets_stored`
     heartbeat k+1  `heard_ms` is that `answered_ms`: whatever this heartbeat does not tell had not happened by then

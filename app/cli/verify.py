@@ -1,0 +1,118 @@
+"""`fenceline verify`: do the records that a pipeline's tasks made of their offsets contradict each other?"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from app.cli.client import as_record, connect
+from app.cli.errors import CommandError, ExitCode
+from app.cli.names import PipelineName
+from app.cli.output import AsJson, console, number, print_json, table
+from app.domain.offset_log.check import Finding, Side
+from app.domain.offset_log.verdict import Standing
+
+_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+_STYLES = {Standing.CONSISTENT: "green", Standing.CANNOT_TELL: "yellow", Standing.CONTRADICTED: "bold red"}
+
+
+def verify(
+    pipeline: PipelineName,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="90m|24h|7d|TIME", help="From when on; without it all that is kept, 14 days."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Replay what tasks recorded of their offsets: gaps, overlaps, commits without ownership, rewinds.
+
+    Exit code 0 if nothing contradicts and everything was heard, 1 if something contradicts, 6 if it cannot be told.
+    """
+    moment = None if since is None else moment_of(since, now=datetime.now(UTC))
+    found = connect().get(
+        f"/pipelines/{pipeline}/offset-log/check", since=None if moment is None else moment.isoformat()
+    )
+    if as_json:
+        print_json(found)
+    else:
+        console.print(rendered(pipeline, found))
+    match found["standing"]:
+        case Standing.CONSISTENT:
+            return
+        case Standing.CONTRADICTED:
+            raise typer.Exit(ExitCode.FAILED)
+        case _:
+            raise typer.Exit(ExitCode.CANNOT_TELL)
+
+
+def moment_of(since: str, *, now: datetime) -> datetime:
+    """`24h` before now, or the moment that is written out. Raises CommandError."""
+    span = re.fullmatch(r"(\d{1,6})([mhd])", since)
+    if span is not None:
+        return now - timedelta(**{_UNITS[span[2]]: int(span[1])})
+    try:
+        moment = datetime.fromisoformat(since)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise CommandError(
+            f"--since {since}: expected a span such as 90m, 24h or 7d, or a time with its zone such as "
+            "2026-01-31T09:00:00Z",
+            code=ExitCode.USAGE,
+        )
+    return moment
+
+
+def rendered(pipeline: str, found: Any) -> RenderableType:
+    standing = None if found["standing"] is None else Standing(found["standing"])
+    if standing is None:
+        return Text(
+            f"Nothing was told of {pipeline} in this time: tasks tell of their offsets as exactly_once_v2 only.",
+            style="yellow",
+        )
+    findings = [as_record(one, Finding) for partition in found["partitions"] for one in partition["findings"]]
+    doubts = [f"{one['topic']}-{one['partition']}: {doubt}" for one in found["partitions"] for doubt in one["doubts"]]
+    figures = found["figures"]
+    said = {
+        Standing.CONSISTENT: "consistent: nothing contradicts, and everything was heard",
+        Standing.CANNOT_TELL: "cannot be told: nothing contradicts, and not everything was heard",
+        Standing.CONTRADICTED: f"contradicted in {number(len(findings))} places",
+    }[standing]
+    parts: list[RenderableType] = [Text(f"{pipeline}: {said}", style=_STYLES[standing])]
+    for finding in findings:
+        parts += [
+            Text(""),
+            Text(f"{finding.topic}-{finding.partition}  {finding.kind}  {finding.message}", style="red"),
+            table(
+                ("TASK", "LEASE#", "ATTEMPT#", "HOST", "EVENT#", "AT", "RECORDED"),
+                (_side(side) for side in finding.sides),
+                empty="nothing that is kept",
+            ),
+        ]
+    parts += [Text(f"in doubt: {doubt}", style="yellow") for doubt in doubts]
+    parts.append(
+        Text(
+            f"{number(len(found['partitions']))} partitions, {number(figures['committed'])} checkpoints committed, "
+            f"{number(figures['aborted'])} aborted, {number(figures['unknown'])} of unknown outcome",
+            style="dim",
+        )
+    )
+    return Group(*parts)
+
+
+def _side(side: Side) -> tuple[str | None, ...]:
+    at = None if side.at is None else side.at.strftime("%Y-%m-%d %H:%M:%S UTC")
+    return (
+        f"{side.ordinal}.{side.task}",
+        str(side.lease),
+        str(side.attempt),
+        side.host,
+        str(side.event.index),
+        at,
+        side.said,
+    )

@@ -1,0 +1,303 @@
+"""The offset log: what tasks told of their offsets, and what checks made of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+
+from app.db.connection import Connection
+from app.db.tables.definitions import pipelines, transactional_ids
+from app.db.tables.offset_log import (
+    offset_checks,
+    offset_contradictions,
+    offset_events,
+    offset_tellers,
+    offset_tellings,
+)
+from app.db.tables.runs import runs
+from app.domain.access import Verb
+from app.domain.offset_log.check import Finding, PipelineCheck
+from app.domain.offset_log.events import Checkpoint, Event, Teller
+from app.domain.offset_log.heard import Heard
+from app.domain.offset_log.hearing import Init
+from app.domain.offset_log.record import CheckRecord, FindingRecord
+from app.domain.offset_log.report import OffsetReport
+from app.domain.runs.task import TaskReport
+from app.domain.storable import moment_of_ms
+from app.ports.offset_log_repository import Place
+
+_ATTEMPT = ("run_id", "ordinal", "task", "lease", "attempt")
+_HEARD = sa.text(
+    """
+    WITH known AS (
+        SELECT runs.id,
+               (SELECT count(*) FROM runs AS before
+                WHERE before.pipeline_id = runs.pipeline_id
+                  AND (before.started_at, before.id) < (runs.started_at, runs.id)) AS number,
+               (SELECT count(*) FROM command_log
+                WHERE target = 'pipeline:' || pipelines.name AND verb = :reset
+                  AND command_log.at < runs.started_at) AS life
+        FROM runs JOIN pipelines ON pipelines.id = runs.pipeline_id WHERE pipelines.name = :pipeline
+    )
+    SELECT revisions.definition->>'group_id' AS group_id,
+           told.run_id, told.ordinal, told.task, told.lease, told.attempt, told.topic, told.partition,
+           told.recorded, told.is_open, known.number, known.life,
+           tellers.host, tellers.is_over, tellers.complete_at,
+           found.events, found.newest_at
+    FROM known
+    JOIN offset_tellers AS tellers ON tellers.run_id = known.id
+    JOIN offset_tellings AS told USING (run_id, ordinal, task, lease, attempt)
+    JOIN instances USING (run_id, ordinal, lease)
+    JOIN runs ON runs.id = told.run_id
+    JOIN revisions ON revisions.pipeline_id = runs.pipeline_id AND revisions.number = instances.revision
+    LEFT JOIN LATERAL (
+        SELECT json_agg(event ORDER BY index) AS events, max(first_at) AS newest_at
+        FROM offset_events AS kept
+        WHERE (kept.run_id, kept.ordinal, kept.task, kept.lease, kept.attempt, kept.topic, kept.partition)
+            = (told.run_id, told.ordinal, told.task, told.lease, told.attempt, told.topic, told.partition)
+          AND (CAST(:since AS timestamptz) IS NULL OR kept.last_at >= :since)
+    ) AS found ON true
+    WHERE (CAST(:since AS timestamptz) IS NULL OR tellers.reported_at >= :since)
+      AND (CAST(:topics AS text[]) IS NULL OR (told.topic, told.partition) IN (
+           SELECT * FROM unnest(CAST(:topics AS text[]), CAST(:partitions AS integer[]))))
+    """
+).bindparams(
+    sa.bindparam("since", type_=sa.DateTime(timezone=True)),
+    sa.bindparam("topics", type_=postgresql.ARRAY(sa.Text)),
+    sa.bindparam("partitions", type_=postgresql.ARRAY(sa.Integer)),
+)
+
+
+class SqlOffsetLog:
+    def __init__(self, db: Connection) -> None:
+        self._db = db
+
+    async def add(self, attempt: TaskReport, offsets: OffsetReport, *, now: datetime) -> None:
+        key = {name: getattr(attempt, name) for name in _ATTEMPT}
+        await self._add_teller(attempt, offsets, key, now=now)
+        told = sorted(offsets.partitions, key=lambda one: (one.topic, one.partition))
+        if not told:
+            return
+        rows = [
+            {
+                **key,
+                "topic": one.topic,
+                "partition": one.partition,
+                "sequence": attempt.sequence,
+                "recorded": one.recorded,
+                "is_open": one.is_open,
+            }
+            for one in told
+        ]
+        statement = postgresql.insert(offset_tellings).values(rows)
+        new = statement.excluded
+        await self._db.execute(
+            statement.on_conflict_do_update(
+                index_elements=[*_ATTEMPT, "topic", "partition"],
+                set_={"sequence": new.sequence, "recorded": new.recorded, "is_open": new.is_open},
+                where=offset_tellings.c.sequence < new.sequence,
+            )
+        )
+        events = [
+            {
+                **key,
+                "topic": one.topic,
+                "partition": one.partition,
+                "index": event.index,
+                "checkpoints": event.checkpoints if isinstance(event, Checkpoint) else 1,
+                "event": msgspec.to_builtins(event),
+                "first_at": now,
+                "last_at": now,
+            }
+            for one in told
+            for event in sorted(one.events, key=lambda event: event.index)
+        ]
+        if not events:
+            return
+        statement = postgresql.insert(offset_events).values(events)
+        new = statement.excluded
+        await self._db.execute(
+            statement.on_conflict_do_update(
+                index_elements=[*_ATTEMPT, "topic", "partition", "index"],
+                set_={"checkpoints": new.checkpoints, "event": new.event, "last_at": new.last_at},
+                where=offset_events.c.checkpoints < new.checkpoints,
+            )
+        )
+
+    async def _add_teller(
+        self, attempt: TaskReport, offsets: OffsetReport, key: Mapping[str, object], *, now: datetime
+    ) -> None:
+        statement = postgresql.insert(offset_tellers).values(
+            **key,
+            sequence=attempt.sequence,
+            host=attempt.host,
+            transactional_id=attempt.transactional_id,
+            inits=[list(init) for init in offsets.inits],
+            is_over=offsets.is_over,
+            complete_at=None if offsets.heard_ms is None else min(moment_of_ms(offsets.heard_ms), now),
+            reported_at=now,
+        )
+        new = statement.excluded
+        kept = ("sequence", "transactional_id", "inits", "is_over", "complete_at", "reported_at")
+        await self._db.execute(
+            statement.on_conflict_do_update(
+                index_elements=list(_ATTEMPT),
+                set_={name: new[name] for name in kept},
+                where=offset_tellers.c.sequence < new.sequence,
+            )
+        )
+
+    async def heard(
+        self, pipeline: str, *, since: datetime | None, places: Sequence[Place] | None = None
+    ) -> list[Heard]:
+        rows = await self._db.rows(
+            _HEARD,
+            {
+                "pipeline": pipeline,
+                "reset": Verb.RESET_OFFSETS,
+                "since": since,
+                "topics": None if places is None else [topic for _, topic, _ in places],
+                "partitions": None if places is None else [partition for _, _, partition in places],
+            },
+        )
+        return [_heard(row) for row in rows]
+
+    async def inits(self, pipeline: str) -> Mapping[str, Sequence[Init]]:
+        ids = sa.select(transactional_ids.c.transactional_id).join(
+            pipelines, pipelines.c.id == transactional_ids.c.pipeline_id
+        )
+        found: dict[str, list[Init]] = {
+            row.transactional_id: [] for row in await self._db.rows(ids.where(pipelines.c.name == pipeline))
+        }
+        told = (
+            sa.select(offset_tellers.c.transactional_id, offset_tellers.c.inits)
+            .join(runs, runs.c.id == offset_tellers.c.run_id)
+            .join(pipelines, pipelines.c.id == runs.c.pipeline_id)
+            .where(pipelines.c.name == pipeline, offset_tellers.c.transactional_id.is_not(None))
+        )
+        for row in await self._db.rows(told):
+            found.setdefault(row.transactional_id, []).extend(Init(*init) for init in row.inits)
+        return found
+
+    async def told_since(self, since: datetime | None) -> list[str]:
+        statement = (
+            sa.select(pipelines.c.name)
+            .distinct()
+            .join(runs, runs.c.pipeline_id == pipelines.c.id)
+            .join(offset_tellers, offset_tellers.c.run_id == runs.c.id)
+            .order_by(pipelines.c.name)
+        )
+        if since is not None:
+            statement = statement.where(offset_tellers.c.reported_at >= since)
+        return [row.name for row in await self._db.rows(statement)]
+
+    async def note_check(self, pipeline: str, check: PipelineCheck) -> None:
+        if check.standing is None:
+            return
+        record = CheckRecord(
+            checked_at=check.until,
+            since=check.since,
+            standing=check.standing,
+            figures=check.figures,
+            partitions=dict(Counter(one.standing for one in check.partitions)),
+            doubts=check.doubts,
+        )
+        statement = postgresql.insert(offset_checks).from_select(
+            ["pipeline_id", "checked_at", "record"],
+            sa.select(
+                pipelines.c.id,
+                sa.literal(check.until, sa.DateTime(timezone=True)),
+                sa.literal(msgspec.to_builtins(record, str_keys=True), offset_checks.c.record.type),
+            ).where(pipelines.c.name == pipeline),
+        )
+        new = statement.excluded
+        await self._db.execute(
+            statement.on_conflict_do_update(
+                index_elements=["pipeline_id"],
+                set_={"checked_at": new.checked_at, "record": new.record},
+                where=offset_checks.c.checked_at < new.checked_at,
+            )
+        )
+
+    async def add_findings(self, pipeline: str, findings: Sequence[Finding], *, now: datetime) -> list[Finding]:
+        if not findings:
+            return []
+        found_in = await self._db.row(sa.select(pipelines.c.id).where(pipelines.c.name == pipeline))
+        if found_in is None:
+            return []
+        rows = {
+            (one.group, one.topic, one.partition, one.kind, one.start): {
+                "pipeline_id": found_in.id,
+                "group_id": one.group,
+                "topic": one.topic,
+                "partition": one.partition,
+                "kind": one.kind,
+                "start": one.start,
+                "found_at": now,
+                "finding": msgspec.to_builtins(one),
+            }
+            for one in findings
+        }
+        statement = postgresql.insert(offset_contradictions).values([rows[key] for key in sorted(rows)])
+        added = await self._db.rows(
+            statement.on_conflict_do_nothing(constraint="uq_offset_contradictions_one").returning(
+                offset_contradictions.c.finding
+            )
+        )
+        return [msgspec.convert(row.finding, Finding) for row in added]
+
+    async def last_check(self, pipeline: str) -> CheckRecord | None:
+        row = await self._db.row(
+            sa.select(offset_checks.c.record)
+            .join(pipelines, pipelines.c.id == offset_checks.c.pipeline_id)
+            .where(pipelines.c.name == pipeline)
+        )
+        return None if row is None else msgspec.convert(row.record, CheckRecord, str_keys=True)
+
+    async def findings(self, pipeline: str, *, limit: int) -> list[FindingRecord]:
+        table = offset_contradictions
+        rows = await self._db.rows(
+            sa.select(table.c.id, table.c.found_at, table.c.finding)
+            .join(pipelines, pipelines.c.id == table.c.pipeline_id)
+            .where(pipelines.c.name == pipeline)
+            .order_by(table.c.found_at.desc(), table.c.id)
+            .limit(limit)
+        )
+        return [
+            FindingRecord(id=row.id, found_at=row.found_at, finding=msgspec.convert(row.finding, Finding))
+            for row in rows
+        ]
+
+    async def contradicted(self, *, since: datetime) -> dict[str, int]:
+        table = offset_contradictions
+        rows = await self._db.rows(
+            sa.select(pipelines.c.name, sa.func.count().label("found"))
+            .join(pipelines, pipelines.c.id == table.c.pipeline_id)
+            .where(table.c.found_at >= since)
+            .group_by(pipelines.c.name)
+        )
+        return {row.name: row.found for row in rows}
+
+
+def _heard(row: sa.Row[Any]) -> Heard:
+    return Heard(
+        group=row.group_id,
+        topic=row.topic,
+        partition=row.partition,
+        teller=Teller(run=row.number, ordinal=row.ordinal, task=row.task, lease=row.lease, attempt=row.attempt),
+        run_id=str(row.run_id),
+        host=row.host,
+        events=tuple(msgspec.convert(event, Event) for event in row.events or ()),
+        recorded=row.recorded,
+        is_open=row.is_open,
+        is_over=row.is_over,
+        complete_at=row.complete_at,
+        newest_at=row.newest_at,
+        life=row.life,
+    )

@@ -1,0 +1,57 @@
+"""The offset log, replayed live: the first contradiction is marked and told within seconds."""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime
+
+from app.domain.errors import NotFoundError
+from app.ports.clock import Clock
+from app.ports.unit_of_work import UnitOfWorkFactory
+from app.services.observing.observations import Observations
+from app.services.offset_log import LIVE_SPAN, check_live
+
+log = logging.getLogger(__name__)
+
+
+class OffsetWatch:
+    """The loop that checks each pipeline of which something was told since its last turn. One server at a time does."""
+
+    name = "offsets"
+
+    def __init__(
+        self,
+        *,
+        unit_of_work: UnitOfWorkFactory,
+        observations: Observations,
+        clock: Clock,
+        period_s: float = 10.0,
+    ) -> None:
+        self._unit_of_work = unit_of_work
+        self._observations = observations
+        self._clock = clock
+        self._checked_at: datetime | None = None
+        self.period_s = period_s
+
+    async def turn(self) -> None:
+        now = self._clock.now()
+        since = self._checked_at or now - LIVE_SPAN
+        async with self._unit_of_work() as uow:
+            names = await uow.offset_log.told_since(since)
+        for name in names:
+            async with self._unit_of_work() as uow:
+                try:
+                    new = await check_live(uow, self._observations, pipeline=name, now=self._clock.now())
+                except NotFoundError:
+                    # Deleted since it was named.
+                    continue
+                await uow.commit()
+            if new:
+                log.error(
+                    "what tasks of %s recorded of their offsets contradicts itself: %d new contradictions", name, new
+                )
+        self._checked_at = now
+
+    def interrupted(self) -> None:
+        """The next turn looks at an hour again: another server may have checked meanwhile."""
+        self._checked_at = None

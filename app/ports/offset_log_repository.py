@@ -1,0 +1,57 @@
+"""What services ask of the database about the offset log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Protocol
+
+from app.domain.offset_log.check import Finding, PipelineCheck
+from app.domain.offset_log.heard import Heard
+from app.domain.offset_log.hearing import Init
+from app.domain.offset_log.record import CheckRecord, FindingRecord
+from app.domain.offset_log.report import OffsetReport
+from app.domain.runs.task import TaskReport
+
+Place = tuple[str, str, int]
+"""Group, topic, partition."""
+
+
+class OffsetLogRepository(Protocol):
+    """Rows by attempt and partition; of one event the one that stands for the most checkpoints is kept."""
+
+    async def add(self, attempt: TaskReport, offsets: OffsetReport, *, now: datetime) -> None:
+        """Keep what an attempt tells; what it told before, later or as late, stays."""
+        ...
+
+    async def heard(
+        self, pipeline: str, *, since: datetime | None, places: Sequence[Place] | None = None
+    ) -> list[Heard]:
+        """What attempts have told of a pipeline's partitions since then; None: all that is kept. Of `places` only."""
+        ...
+
+    async def inits(self, pipeline: str) -> Mapping[str, Sequence[Init]]:
+        """By each transactional id that is the pipeline's: what attempts were given with it, as far as is kept."""
+        ...
+
+    async def told_since(self, since: datetime | None) -> list[str]:
+        """The pipelines of which anything was told since then, by name."""
+        ...
+
+    async def note_check(self, pipeline: str, check: PipelineCheck) -> None:
+        """Keep how the newest check ended; one of which nothing was told is not kept."""
+        ...
+
+    async def add_findings(self, pipeline: str, findings: Sequence[Finding], *, now: datetime) -> list[Finding]:
+        """Keep what contradicts; those that were not known before."""
+        ...
+
+    async def last_check(self, pipeline: str) -> CheckRecord | None: ...
+
+    async def findings(self, pipeline: str, *, limit: int) -> list[FindingRecord]:
+        """Newest first."""
+        ...
+
+    async def contradicted(self, *, since: datetime) -> dict[str, int]:
+        """How many contradictions were found since then, of each pipeline that has any."""
+        ...

@@ -1,0 +1,119 @@
+"""The offset log: what tasks tell is kept, and replayed, live and whenever somebody asks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+
+from app.domain.alerts.told import contradiction_alert
+from app.domain.observing.snapshot import Phase, Snapshot
+from app.domain.offset_log.check import PipelineCheck, check
+from app.domain.offset_log.heard import Heard
+from app.domain.offset_log.hearing import Init, unheard_inits
+from app.domain.offset_log.record import CheckRecord, FindingRecord
+from app.domain.storable import moment_of_ms, storable
+from app.ports.unit_of_work import UnitOfWork
+from app.services.alerts import tell
+from app.services.observing.observations import Observations
+from app.services.running.heartbeats import report_of
+from app.wire.heartbeat import TaskHeartbeat
+
+LIVE_SPAN = timedelta(hours=1)
+"""What was told in this time is replayed live; what contradicts there is replayed with all that is kept before it is
+said."""
+FINDINGS_SHOWN = 50
+FINDINGS_TOLD = 5
+"""Alerts of one pipeline and one turn: what goes wrong once goes wrong in many partitions."""
+
+
+class OffsetLog(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known without a new check. last: None as long as nothing was told. findings: the newest."""
+
+    last: CheckRecord | None
+    findings: tuple[FindingRecord, ...]
+
+
+async def keep(uow: UnitOfWork, heartbeat: TaskHeartbeat, *, now: datetime) -> None:
+    """Keep what a task tells of its offsets. Its lease was checked by whoever took the heartbeat."""
+    heartbeat = storable(heartbeat)
+    if heartbeat.offsets is not None:
+        await uow.offset_log.add(report_of(heartbeat), heartbeat.offsets, now=now)
+        await uow.relax_durability()
+
+
+async def verify(
+    uow: UnitOfWork, observations: Observations, *, pipeline: str, since: datetime | None, now: datetime
+) -> PipelineCheck:
+    """Replay what tasks of the pipeline told since then; None: all that is kept. Nothing is written.
+
+    Raises NotFoundError when there is no such pipeline.
+    """
+    record = await uow.pipelines.get(pipeline)
+    heard = await uow.offset_log.heard(pipeline, since=since)
+    inits = await uow.offset_log.inits(pipeline)
+    snapshot = observations.of(record.cluster)
+    found = await asyncio.to_thread(_check, heard, inits, snapshot, since, now)
+    suspected = {(one.group, one.topic, one.partition) for one in found.findings}
+    if since is None or not suspected:
+        return found
+    # What was told earlier may fill the gap: a task that was cut off tells late what it did long ago.
+    whole = await uow.offset_log.heard(pipeline, since=None, places=sorted(suspected))
+    heard = [one for one in heard if one.place not in suspected] + [one for one in whole if one.place in suspected]
+    return await asyncio.to_thread(_check, heard, inits, snapshot, since, now)
+
+
+async def check_live(uow: UnitOfWork, observations: Observations, *, pipeline: str, now: datetime) -> int:
+    """Replay the last hour; keep how it stands, and what contradicts. How many contradictions are new.
+
+    Each is told once, whoever else checks.
+    """
+    found = await verify(uow, observations, pipeline=pipeline, since=now - LIVE_SPAN, now=now)
+    await uow.offset_log.note_check(pipeline, found)
+    new = await uow.offset_log.add_findings(pipeline, found.findings, now=now)
+    if new:
+        record = await uow.pipelines.get(pipeline)
+        for finding in new[:FINDINGS_TOLD]:
+            await tell(uow, contradiction_alert(record, finding, others=len(new) - 1, now=now))
+        uow.notify("pipeline", pipeline)
+    return len(new)
+
+
+async def look(uow: UnitOfWork, *, pipeline: str) -> OffsetLog:
+    """What the newest live check said, and every contradiction that is kept, newest first.
+
+    Raises NotFoundError when there is no such pipeline.
+    """
+    await uow.pipelines.get(pipeline)
+    return OffsetLog(
+        last=await uow.offset_log.last_check(pipeline),
+        findings=tuple(await uow.offset_log.findings(pipeline, limit=FINDINGS_SHOWN)),
+    )
+
+
+def _check(
+    heard: Collection[Heard],
+    inits: Mapping[str, Sequence[Init]],
+    snapshot: Snapshot,
+    since: datetime | None,
+    now: datetime,
+) -> PipelineCheck:
+    newest = max((one.newest_at for one in heard if one.newest_at is not None), default=None)
+    unheard = () if newest is None else _unheard(inits, snapshot, newest)
+    return check(heard, unheard=unheard, since=since, until=now)
+
+
+def _unheard(inits: Mapping[str, Sequence[Init]], snapshot: Snapshot, newest: datetime) -> tuple[str, ...]:
+    """What the coordinators know of the pipeline's ids, beside what was told of them."""
+    journal = snapshot.transaction_journal
+    is_read = journal.phase in (Phase.LIVE, Phase.REFUSED) and journal.as_of_ms >= 0
+    if not is_read or moment_of_ms(journal.as_of_ms) < newest:
+        return ("which inits the coordinators know is not read up to now",)
+    known = snapshot.transactions
+    now = {
+        name: Init(known[name].state.producer_id, known[name].state.producer_epoch) if name in known else None
+        for name in inits
+    }
+    return unheard_inits(inits, now)

@@ -1,0 +1,35 @@
+"""What the tasks of a pipeline recorded of their offsets: how it stands, and a check of any stretch of time."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from app.domain.access import Principal, Verb
+from app.services import offset_log
+from app.web.api.documented import refusals
+from app.web.api.schemas.offset_log import OffsetLog, PipelineCheck
+from app.web.api.schemas.words import Moment, NameInPath
+from app.web.dependencies import Uow, WiringDep, may
+
+router = APIRouter(prefix="/pipelines/{name}/offset-log", tags=["pipelines"])
+
+
+@router.get("", responses=refusals(404))
+async def get_offset_log(name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> OffsetLog:
+    """How the newest live check ended, and every contradiction that is kept."""
+    return OffsetLog.of_log(await offset_log.look(uow, pipeline=name))
+
+
+@router.get("/check", responses=refusals(404))
+async def check_offset_log(
+    name: NameInPath,
+    uow: Uow,
+    wiring: WiringDep,
+    _: Annotated[Principal, may(Verb.VIEW)],
+    since: Annotated[Moment | None, Query(description="Without it, all that is kept: 14 days.")] = None,
+) -> PipelineCheck:
+    """Replay what tasks told since then: gaps, overlaps, commits without ownership, rewinds. Nothing is written."""
+    found = await offset_log.verify(uow, wiring.observations, pipeline=name, since=since, now=wiring.clock.now())
+    return PipelineCheck.of_check(found)
