@@ -81,7 +81,7 @@ def rendered(pipeline: str, found: Any) -> RenderableType:
     said = {
         Standing.CONSISTENT: "consistent: nothing contradicts, and everything was heard",
         Standing.CANNOT_TELL: "cannot be told: nothing contradicts, and not everything was heard",
-        Standing.CONTRADICTED: f"contradicted in {number(len(findings))} places",
+        Standing.CONTRADICTED: "contradicted once" if len(findings) == 1 else f"contradicted {len(findings)} times",
     }[standing]
     parts: list[RenderableType] = [Text(f"{pipeline}: {said}", style=_STYLES[standing])]
     for finding in findings:
@@ -95,9 +95,11 @@ def rendered(pipeline: str, found: Any) -> RenderableType:
             ),
         ]
     parts += [Text(f"in doubt: {doubt}", style="yellow") for doubt in doubts]
+    count = len(found["partitions"])
     parts.append(
         Text(
-            f"{number(len(found['partitions']))} partitions, {number(figures['committed'])} checkpoints committed, "
+            f"{number(count)} partition{'' if count == 1 else 's'}, "
+            f"{number(figures['committed'])} checkpoints committed, "
             f"{number(figures['aborted'])} aborted, {number(figures['unknown'])} of unknown outcome",
             style="dim",
         )

@@ -1,0 +1,88 @@
+"""What `fenceline verify` prints, and from when on it asks."""
+
+from __future__ import annotations
+
+import io
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from rich.console import Console
+
+from app.cli.errors import CommandError
+from app.cli.verify import moment_of, rendered
+from app.domain.offset_log.check import PipelineCheck, check
+from app.domain.offset_log.events import Event, Teller
+from app.domain.offset_log.heard import Heard
+from app.web.api.schemas.offset_log import PipelineCheck as Answer
+from tests.support.offset_tellers import assigned, at, committed, given_up
+
+NOW = datetime(2026, 11, 22, 5, tzinfo=UTC)
+
+
+def heard(ordinal: int, *events: Event, is_over: bool = True) -> Heard:
+    return Heard(
+        group="g",
+        topic="in",
+        partition=0,
+        teller=Teller(run=0, ordinal=ordinal, task=0, lease=1, attempt=2),
+        run_id="r",
+        host=f"w{ordinal}",
+        events=events,
+        recorded=len(events),
+        is_open=False,
+        is_over=is_over,
+        complete_at=None,
+        newest_at=NOW,
+    )
+
+
+def handed_over(*, began: int, is_over: bool = True) -> PipelineCheck:
+    first = heard(0, assigned(0, 1), at(1, 0), committed(2, 0, 10), given_up(3), is_over=is_over)
+    second = heard(1, assigned(0, 2), at(1, began), committed(2, began, 20))
+    return check([first, second], unheard=(), since=None, until=NOW)
+
+
+def printed(found: PipelineCheck) -> str:
+    console = Console(file=io.StringIO(), width=200)
+    console.print(rendered("flights", Answer.of_check(found).model_dump(mode="json")))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_contradiction_is_printed_with_both_sides() -> None:
+    text = printed(handed_over(began=15))
+    assert "flights: contradicted once" in text
+    assert "in-0  gap  offsets 10 to 14 were committed by nobody, and later ones were" in text
+    assert "committed from 0 up to 10" in text
+    assert "began to read at 15: committed" in text
+    assert "w0" in text
+    assert "w1" in text
+
+
+def test_doubt_is_not_printed_as_fine() -> None:
+    text = printed(handed_over(began=15, is_over=False))
+    assert "cannot be told" in text
+    assert "in doubt: in-0: offsets 10 to 14" in text
+
+
+def test_nothing_told_is_not_printed_as_fine() -> None:
+    text = printed(check([], unheard=(), since=None, until=NOW))
+    assert "Nothing was told of flights" in text
+    assert "consistent" not in text
+
+
+def test_all_is_well_with_figures() -> None:
+    text = printed(handed_over(began=10))
+    assert "flights: consistent: nothing contradicts, and everything was heard" in text
+    assert "1 partition, 2 checkpoints committed" in text
+
+
+@pytest.mark.parametrize(("since", "back"), [("90m", {"minutes": 90}), ("24h", {"hours": 24}), ("7d", {"days": 7})])
+def test_span_is_counted_back_from_now(since: str, back: dict[str, int]) -> None:
+    assert moment_of(since, now=NOW) == NOW - timedelta(**back)
+
+
+@pytest.mark.parametrize("since", ["yesterday", "2026-01-31T09:00:00", "1w", ""])
+def test_what_is_no_time_is_refused_with_what_would_be(since: str) -> None:
+    with pytest.raises(CommandError, match="expected a span such as 90m"):
+        moment_of(since, now=NOW)
