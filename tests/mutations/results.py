@@ -231,17 +231,11 @@ def _cells(*cells: str) -> str:
     return f"| {' | '.join(cells)} |\n"
 
 
-def missing(results: Results) -> list[str]:
-    """What the page does not say yet."""
-    scenes = [
-        f"scene, {mutation.protection}, {protocol}"
+def missing_scenes(results: Results) -> list[str]:
+    """What the page must say and does not. A random run that was not made is told as that."""
+    return [
+        f"{mutation.protection}, {protocol}"
         for mutation in MUTATIONS
         for protocol in GroupProtocol
         if protocol not in results.scenes.get(mutation.protection, {})
     ]
-    runs = [
-        f"random run, {mutation.protection}"
-        for mutation in MUTATIONS
-        if isinstance(mutation.drawn, Drawn) and mutation.protection not in results.runs
-    ]
-    return scenes + runs

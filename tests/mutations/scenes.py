@@ -32,7 +32,7 @@ from workers.transactional.producing.transactional_producer import Transactional
 
 _HELD_OPEN: dict[str, Any] = {"commit_interval_ms": 60_000, "transaction_timeout_ms": 90_000}
 _REBALANCED_WITHIN_S = 40.0
-_CHANCE_S = 3.0
+_CHANCE_S = 5.0
 _FIRST = 10
 _THEN = 200
 

@@ -10,6 +10,7 @@ import pytest
 
 from app.domain.pipelines.pipeline import GroupProtocol
 from app.embedded.kafka import KafkaCluster
+from tests.mutations import results
 from tests.mutations.mutations import MUTATIONS, Mutation
 from tests.mutations.playing import Found, Played, contradiction, play
 from tests.mutations.seams import seam_of, switched_off
@@ -65,6 +66,19 @@ def test_every_switch_is_a_protection_or_a_guard() -> None:
     guards = {guard.switch for mutation in MUTATIONS for guard in mutation.guards}
     assert len(set(protections)) == len(protections)
     assert {*protections, *guards} == set(Switch)
+
+
+def test_the_page_says_what_was_found_of_every_mutation() -> None:
+    found = results.read()
+    assert results.missing_scenes(found) == []
+    assert results.PAGE.read_text("utf-8") == results.page(found), "make it anew: make mutations"
+    for mutation in MUTATIONS:
+        for protocol, result in found.scenes[mutation.protection].items():
+            assert contradiction(mutation, result.played) is None, f"{mutation.protection}, {protocol}"
+        if mutation.protection in found.runs:
+            run = found.runs[mutation.protection]
+            assert run.as_it_is.is_exact, mutation.protection
+            assert getattr(run.neither, mutation.sees), mutation.protection
 
 
 def test_a_mutation_that_nobody_notices_is_a_contradiction() -> None:
