@@ -102,7 +102,7 @@ class ControlFaults:
         """A driver dies meanwhile, so that the next one's specification has no room."""
         assert self._disk is not None
         did(f"{self._disk.fill()} bytes written until the disk was full")
-        driver = chosen(fault.which, self._processes.wait_for_drivers())
+        driver = chosen(fault.which, self._processes.wait_for_working_drivers())
         send([driver.jvm], signal.SIGKILL)
         did(f"{driver} killed")
         wait(fault.lasts_s)

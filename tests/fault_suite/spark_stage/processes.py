@@ -64,13 +64,22 @@ class SparkProcesses:
     def wait_for_tasks(self, least: int = 1) -> list[Task]:
         return self._wait_for(self.tasks, least, "tasks")
 
-    def wait_for_drivers(self, least: int = 1) -> list[Driver]:
-        return self._wait_for(self.drivers, least, "drivers")
+    def wait_for_working_drivers(self, least: int = 1) -> list[Driver]:
+        """Those with a task: one that only starts, or that ends already, is not worth a fault."""
+
+        def working() -> list[Driver]:
+            found = [driver for task in self.tasks() if (driver := self.driver_of(task)) is not None]
+            return list(dict.fromkeys(found))
+
+        return self._wait_for(working, least, "drivers with a task")
 
     def driver_of(self, task: Task) -> Driver | None:
         """By the port at which the executor's driver listens; None if it is gone."""
-        options = dict(pairwise(psutil.Process(task.executor.pid).cmdline()))
-        port = int(options["--driver-url"].rpartition(":")[2])
+        try:
+            options = dict(pairwise(psutil.Process(task.executor.pid).cmdline()))
+        except psutil.Error:
+            return None
+        port = int(options.get("--driver-url", ":0").rpartition(":")[2])
         return next((driver for driver in self.drivers() if port in _listening_ports(driver.jvm)), None)
 
     def _wait_for(self, find: Callable[[], list[T]], least: int, what: str) -> list[T]:

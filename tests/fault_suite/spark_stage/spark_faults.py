@@ -120,7 +120,7 @@ class SparkFaults:
         send(reversed(pids), signal.SIGCONT)
 
     def _end_driver(self, fault: Fault, did: Did, _wait: Wait) -> None:
-        driver = chosen(fault.which, self._processes.wait_for_drivers())
+        driver = chosen(fault.which, self._processes.wait_for_working_drivers())
         if fault.kind is Kind.DRIVER_TERMINATED:
             send([driver.python], signal.SIGTERM)
             did(f"{driver}: SIGTERM to Python")
@@ -176,7 +176,9 @@ class SparkFaults:
             self._points.ask(point, by_itself=by_itself)
 
     def _task_of(self, pid: int) -> Task:
-        return next(task for task in self._processes.tasks() if task.worker == pid)
+        found = [task for task in self._processes.tasks() if task.worker == pid]
+        assert found, f"worker {pid} has lost its executor meanwhile; there are {self._processes.tasks()}"
+        return found[0]
 
     def _kill_daemon(self, task: Task) -> None:
         os.kill(task.daemon, signal.SIGKILL)

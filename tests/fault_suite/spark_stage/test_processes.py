@@ -95,7 +95,7 @@ def test_the_driver_of_a_task_is_the_one_that_listens_where_its_executor_was_tol
         driver = wait_for(lambda: processes.driver_of(task), _WITHIN_S, lambda: f"a driver; {processes.drivers()}")
         assert driver is not None
         assert driver.jvm == jvm.pid
-        assert driver in processes.drivers()
+        assert processes.wait_for_working_drivers() == [driver]
         others = of([Executor(executor.pid, "app-1", "0")], tmp_path / "elsewhere")
         assert others.driver_of(task) is None, "its files lie elsewhere"
     finally:
