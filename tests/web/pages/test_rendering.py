@@ -15,6 +15,7 @@ from app.domain.journals.transaction_state import TOPIC
 from app.domain.observing.snapshot import Phase
 from app.domain.runs.needs import Need
 from app.domain.runs.run import DesiredRunState, Run, RunState
+from app.services.overview import PipelinePage
 from app.web.pages.frame import screen
 from app.web.pages.frame.charts import chart_of
 from app.web.pages.frame.timeline import Point, Track, timeline_of
@@ -41,8 +42,9 @@ def pipeline_page(
     role: Role = Role.ADMINISTRATOR,
     needs: tuple[Need, ...] = (),
     unreached: str | None = None,
+    view: PipelinePage | None = None,
 ) -> str:
-    view = samples.pipeline_view(current, needs=needs)
+    view = view or samples.pipeline_view(current, needs=needs)
     context = {
         "view": view,
         "pipeline": view.line.pipeline,
