@@ -19,7 +19,7 @@ from app.embedded.spark import Executor, SparkCluster
 from tests.fault_suite.spark_stage.processes import Driver, SparkProcesses, chosen, send
 from tests.support.waiting import wait_for
 
-_WITHIN_S = 10.0
+_WITHIN_S = 30.0
 # Each starts the next one; the last one waits.
 _FAMILY = """
 import subprocess, sys, time
