@@ -5,17 +5,14 @@ from __future__ import annotations
 import argparse
 import secrets
 import sys
-import time
 from pathlib import Path
 
 from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
 from tests.fault_suite import ledger
 from tests.fault_suite.plan import Kind
-from tests.fault_suite.run import Run, finish
+from tests.fault_suite.run import finish, new_folder, run_on
 from tests.fault_suite.spark_stage.stage import SparkStage
 from tests.fault_suite.task_stage import TaskStage
-
-_RUNS = Path(__file__).parents[2] / "build" / "faults"
 
 
 def main() -> int:
@@ -42,17 +39,16 @@ def main() -> int:
     )
     chosen = parser.parse_args()
     seed: int = secrets.randbelow(2**32) if chosen.seed is None else chosen.seed
-    folder = _RUNS / f"{seed}-{int(time.time())}"
-    folder.mkdir(parents=True)
+    folder = new_folder(seed)
     say(f"seed {seed}, {chosen.minutes:g} minutes, in {folder}")
-    run = Run(seed, folder)
-    stage = _stage(chosen, seed, folder)
-    try:
-        with stage:
-            run.over(stage, minutes=chosen.minutes, at_most=chosen.faults, only=chosen.only)
-    except Exception as error:  # noqa: BLE001 - whatever it was, it is in the ledger
-        run.failed(error)
-    entry = run.entry(stage.name)
+    entry = run_on(
+        _stage(chosen, seed, folder),
+        seed=seed,
+        folder=folder,
+        minutes=chosen.minutes,
+        at_most=chosen.faults,
+        only=chosen.only,
+    )
     if chosen.guarantee is ProcessingGuarantee.EXACTLY_ONCE_V2:
         ledger.append(entry, chosen.ledger)
     finish(entry, folder, keeps=chosen.keep)

@@ -8,11 +8,13 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
+from types import TracebackType
 from typing import Protocol
 
 import confluent_kafka
@@ -34,15 +36,20 @@ _RECORDS_PER_S = 2_000
 _FIRST_WITHIN_S = 60.0
 _FLOWS_WITHIN_S = 90.0
 _REST_WITHIN_S = 180.0
+_RUNS = Path(__file__).parents[2] / "build" / "faults"
 _NOTHING = Verdict(0, 0, 0, 0, Wrong(), Wrong(), Wrong(), Wrong(), Wrong(), Wrong(), Wrong())
 
 
 class Stage(Protocol):
-    """Where a run takes place: what can be done there, and how it comes to rest."""
+    """Where a run takes place: what can be done there, and how it comes to rest. A context manager, too."""
 
     name: str
     pipeline: TestPipeline
 
+    def __enter__(self) -> object: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
     @property
     def facts(self) -> Facts: ...
     @property
@@ -75,11 +82,12 @@ class Run:
         follower = Follower(stage.pipeline.bootstrap_servers, stage.pipeline.sink, self._standstills)
         follower.start()
         feeder.start()
-        try:
+        # Whatever goes wrong here, what has come out until then is judged.
+        with self._noted():
             wait_for(lambda: follower.trail.count, _FIRST_WITHIN_S, "the first output")
             self._do_faults(stage, only or stage.kinds, until=time.monotonic() + 60 * minutes, at_most=at_most)
-        finally:
-            stage.settle()
+        stage.settle()
+        with self._noted():
             feeder.stop()
         facts = stage.facts
         wait_for(facts.is_through, _REST_WITHIN_S, lambda: f"{facts.source_ends()}; consumed are {facts.consumed()}")
@@ -96,9 +104,17 @@ class Run:
             self._failures.append(f"the reader that followed was given something else: {difference}")
 
     def failed(self, error: BaseException) -> None:
-        """It has not come to its end."""
+        """Something could not be done."""
         self._failures.append(f"{type(error).__name__}: {error}")
-        (self._folder / "traceback.txt").write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+        with (self._folder / "traceback.txt").open("a", encoding="utf-8") as told:
+            told.writelines(traceback.format_exception(error))
+
+    @contextmanager
+    def _noted(self) -> Generator[None]:
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - it is told at the end, and counts as a failure
+            self.failed(error)
 
     def entry(self, stage_name: str) -> Entry:
         verdict, longest = self._verdict, self._standstills.by_kind
@@ -159,6 +175,32 @@ class Run:
             _FLOWS_WITHIN_S,
             lambda: f"outputs of every partition; silent are {self._standstills.silent_since(now)}",
         )
+
+
+def new_folder(seed: int) -> Path:
+    """Where a run leaves what it knows."""
+    folder = _RUNS / f"{seed}-{int(time.time())}"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def run_on(
+    stage: Stage,
+    *,
+    seed: int,
+    folder: Path,
+    minutes: float,
+    at_most: int | None = None,
+    only: Sequence[Kind] | None = None,
+) -> Entry:
+    """A whole run; whatever went wrong is in its entry."""
+    run = Run(seed, folder)
+    try:
+        with stage:
+            run.over(stage, minutes=minutes, at_most=at_most, only=only)
+    except Exception as error:  # noqa: BLE001 - it is told, and counts as a failure
+        run.failed(error)
+    return run.entry(stage.name)
 
 
 def finish(entry: Entry, folder: Path, *, keeps: bool = False) -> None:

@@ -101,12 +101,11 @@ def stage(
         partitions=partitions,
         sink_partitions=sink_partitions,
         # A transaction is full long before.
-        commit_interval_ms=5_000,
+        commit_interval_ms=1_000,
     ) as stage:
         yield stage
 
 
-@pytest.mark.always
 @pytest.mark.faults(keep=1)
 @pytest.mark.parametrize("protocol", list(GroupProtocol))
 @pytest.mark.parametrize("bounce", [killed_copiers, drained_copiers, killed_brokers, restarted_brokers])

@@ -69,12 +69,12 @@ class Feeder:
         known = self._pipeline.partitions
         while not self._stopping.is_set():
             ids: list[str] = []
-            partitions = self._pipeline.partitions
-            if partitions != known:
-                producer.list_topics(self._pipeline.source, timeout=_ANSWER_S)
-                known = partitions
-            each = max(1, round(self._records / partitions))
-            for partition in range(partitions):
+            if known < self._pipeline.partitions:
+                # Whichever broker it asks may not have heard of a new one; then the next round asks again.
+                topics = producer.list_topics(self._pipeline.source, timeout=_ANSWER_S).topics
+                known = len(topics[self._pipeline.source].partitions)
+            each = max(1, round(self._records / known))
+            for partition in range(known):
                 for _ in range(each):
                     ids.append(make_id(partition, self._next[partition]))
                     self._next[partition] += 1

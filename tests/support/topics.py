@@ -3,15 +3,22 @@
 import uuid
 from collections.abc import Mapping
 from concurrent.futures import Future
-from typing import cast
+from typing import Any, cast
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, NewPartitions  # pyright: ignore[reportPrivateImportUsage]
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, OffsetSpec  # pyright: ignore[reportPrivateImportUsage]
 from confluent_kafka.cimpl import NewTopic
 
 from tests.support.waiting import wait_for
 
 _TIMEOUT_S = 30.0
+_NOT_YET = (
+    # librdkafka's, before it has asked any leader: the metadata names none.
+    KafkaError._NOENT,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+)
 
 
 def unique_name(prefix: str = "t") -> str:
@@ -27,17 +34,12 @@ def create_topic(
     replication_factor: int = -1,
     config: Mapping[str, str] | None = None,
 ) -> None:
-    """Create the topic and wait until a leader of every partition is known (-1: the cluster's replication factor)."""
+    """Create the topic and wait until every partition is led (-1: the cluster's replication factor)."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     topic = NewTopic(name, num_partitions=partitions, replication_factor=replication_factor, config=dict(config or {}))
     # Futures of the admin client have no type for their result, which is None here.
     admin.create_topics([topic])[name].result(_TIMEOUT_S)  # pyright: ignore[reportUnknownMemberType]
-
-    def has_leaders() -> bool:
-        found = admin.list_topics(name, timeout=_TIMEOUT_S).topics[name].partitions
-        return len(found) == partitions and all(partition.leader >= 0 for partition in found.values())
-
-    wait_for(has_leaders, _TIMEOUT_S, f"a leader for each of the {partitions} partitions of {name}")
+    _wait_until_led(admin, name, partitions)
 
 
 def add_partition(bootstrap_servers: str, name: str) -> int:
@@ -45,13 +47,29 @@ def add_partition(bootstrap_servers: str, name: str) -> int:
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     wanted = len(admin.list_topics(name, timeout=_TIMEOUT_S).topics[name].partitions) + 1
     admin.create_partitions([NewPartitions(name, wanted)])[name].result(_TIMEOUT_S)  # pyright: ignore[reportUnknownMemberType]
-
-    def has_leaders() -> bool:
-        found = admin.list_topics(name, timeout=_TIMEOUT_S).topics[name].partitions
-        return len(found) == wanted and all(partition.leader >= 0 for partition in found.values())
-
-    wait_for(has_leaders, _TIMEOUT_S, f"a leader for each of the {wanted} partitions of {name}")
+    _wait_until_led(admin, name, wanted)
     return wanted
+
+
+def _wait_until_led(admin: Any, name: str, partitions: int) -> None:
+    """Until the leader of every partition knows that it is."""
+    wanted = {TopicPartition(name, number): OffsetSpec.latest() for number in range(partitions)}
+
+    def answers() -> bool:
+        # One broker's metadata would not do: the others learn of a new topic each in its own time. But without it the
+        # client goes by what it has heard before.
+        if len(admin.list_topics(name, timeout=_TIMEOUT_S).topics[name].partitions) < partitions:
+            return False
+        for answer in admin.list_offsets(wanted).values():
+            try:
+                answer.result(_TIMEOUT_S)
+            except KafkaException as error:
+                if error.args[0].code() not in _NOT_YET:
+                    raise
+                return False
+        return True
+
+    wait_for(answers, _TIMEOUT_S, f"a leader for each of the {partitions} partitions of {name}")
 
 
 def delete_topics(bootstrap_servers: str, names: list[str]) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 from confluent_kafka import Consumer, IsolationLevel, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # pyright: ignore[reportPrivateImportUsage]
 
+from tests.support.kafka_clients import QUIET
 from tests.support.waiting import wait_for
 
 READ_COMMITTED = IsolationLevel.READ_COMMITTED
@@ -103,6 +104,7 @@ def read_all(bootstrap_servers: str, topic: str, *, isolation: str = "read_commi
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
+            **QUIET,
             "group.id": "verifier",
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
@@ -158,7 +160,8 @@ def committed_offsets(bootstrap_servers: str, group: str) -> dict[tuple[str, int
     Not by AdminClient.list_consumer_group_offsets: while a coordinator moves or loads, that call ends the process
     (librdkafka 2.16.0 asks the handle's consumer group to look for it again, and an admin handle has none).
     """
-    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group, "enable.auto.commit": False})
+    settings: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, **QUIET, "group.id": group}
+    consumer = Consumer({**settings, "enable.auto.commit": False})
     try:
         topics = consumer.list_topics(timeout=_TIMEOUT_S).topics
         wanted = [TopicPartition(topic, number) for topic in topics for number in topics[topic].partitions]
@@ -176,7 +179,7 @@ def group_members(bootstrap_servers: str, group: str) -> int:
 
 def _admin(bootstrap_servers: str) -> Any:
     # The admin client's answers are futures of nothing in particular: there is no type to keep.
-    return AdminClient({"bootstrap.servers": bootstrap_servers})
+    return AdminClient({"bootstrap.servers": bootstrap_servers, **QUIET})
 
 
 def _headers(message: Message) -> list[tuple[str, bytes | None]]:
