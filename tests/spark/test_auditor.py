@@ -1,0 +1,159 @@
+"""The auditor with real brokers and a real Spark: an audit that outlives the server which started it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncGenerator, Generator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from app.db.database import Database
+from app.domain.audits.audit import Audit, AuditState
+from app.domain.audits.decision import SeenDriver
+from app.domain.audits.result import Tally, Verdict
+from app.domain.audits.specification import Everything, JsonField, OffsetRange, OffsetWindow
+from app.domain.runs.observation import ProcessWord
+from app.embedded.java import find_java
+from app.embedded.kafka import KafkaCluster
+from app.kafka.admin import KafkaBrokers
+from app.loops.auditor import Auditor
+from app.ports.brokers import TopicPartition
+from app.ports.clock import SystemClock
+from app.services.auditing import asking
+from app.services.auditing.asking import Wish
+from app.spark.audit_launcher import SubmitAuditLauncher
+from app.spark.spark_submit import SparkSubmit
+from tests.conftest import MakeTopic
+from tests.support.audits import Writer
+from tests.support.control_plane import ANNA, ControlPlane
+from tests.support.waiting import wait_for_async
+
+HOST = "this-host"
+
+
+@pytest.fixture
+def writer(kafka: KafkaCluster) -> Generator[Writer]:
+    made = Writer(kafka.bootstrap_servers)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+async def brokers() -> AsyncGenerator[KafkaBrokers]:
+    made = KafkaBrokers(environment=os.environ, secrets_dir=None)
+    yield made
+    await made.close()
+
+
+@dataclass
+class Servers:
+    """One server after the other, on one state folder and one database."""
+
+    plane: ControlPlane
+    brokers: KafkaBrokers
+    state_dir: Path
+    cache_dir: Path
+
+    def launcher(self) -> SubmitAuditLauncher:
+        spark_submit = SparkSubmit(
+            cache_dir=self.cache_dir,
+            version="test",
+            python=sys.executable,
+            java_home=find_java(may_fetch=False).home,
+            host=HOST,
+        )
+        return SubmitAuditLauncher(spark_submit, state_dir=self.state_dir)
+
+    def auditor(self) -> Auditor:
+        return Auditor(
+            unit_of_work=self.plane.uow,
+            brokers=self.brokers,
+            launcher=self.launcher(),
+            clock=SystemClock(),
+            host=HOST,
+            cores=2,
+            version="test",
+            server_urls=lambda: (),
+        )
+
+
+async def audit_until_over(auditor: Auditor, plane: ControlPlane, audit_id: str) -> Audit:
+    async def over() -> Audit | None:
+        await auditor.turn()
+        async with plane.uow() as uow:
+            audit = await uow.audits.get(audit_id)
+        return audit if audit.has_ended else None
+
+    ended = await wait_for_async(over, 120, "the audit to be over")
+    assert ended is not None
+    return ended
+
+
+@pytest.mark.slow
+async def test_an_audit_outlives_the_server_that_started_it(
+    kafka: KafkaCluster,
+    database: Database,
+    brokers: KafkaBrokers,
+    make_topic: MakeTopic,
+    writer: Writer,
+    tmp_path: Path,
+    worker_cache: Path,
+) -> None:
+    source, sink = make_topic(partitions=1), make_topic(partitions=1)
+    ids = [f"id-{number}" for number in range(50)]
+    writer.write(source, ids)
+    writer.write(sink, ids[:48])
+    plane = ControlPlane(database)
+    await plane.registered(brokers, kafka.bootstrap_servers, name="test")
+    await plane.pipeline("flights", source_topics=(source,), sink_topic=sink, group_id=source)
+    connection = {"bootstrap.servers": kafka.bootstrap_servers}
+    await brokers.alter_offsets(connection, source, {TopicPartition(source, 0): 50})
+    servers = Servers(plane=plane, brokers=brokers, state_dir=tmp_path / "state", cache_dir=worker_cache)
+    wish = Wish(
+        window=OffsetWindow(ranges=(OffsetRange(topic=source, partition=0, start=0, end=50),)),
+        id_place=JsonField(path="id"),
+    )
+    async with plane.uow() as uow:
+        asked = await asking.ask_audit(uow, pipeline="flights", wish=wish, by=ANNA, why=None, now=SystemClock().now())
+        await uow.commit()
+    await servers.auditor().turn()
+    async with plane.uow() as uow:
+        started = await uow.audits.get(asked.id)
+    assert started.state is AuditState.RUNNING, started.reason
+    done = await audit_until_over(servers.auditor(), plane, asked.id)
+    assert done.state is AuditState.DONE, done.reason
+    assert done.result is not None
+    assert done.verdict is Verdict.BROKEN
+    assert (done.result.counts.expected, done.result.counts.lost) == (50, Tally(ids=2, records=2))
+    assert {place.offset for example in done.result.examples for place in example.inputs} == {48, 49}
+
+
+@pytest.mark.slow
+async def test_a_driver_is_found_by_its_folder_and_killed(
+    kafka: KafkaCluster,
+    database: Database,
+    brokers: KafkaBrokers,
+    make_topic: MakeTopic,
+    tmp_path: Path,
+    worker_cache: Path,
+) -> None:
+    source = make_topic(partitions=1)
+    plane = ControlPlane(database)
+    await plane.registered(brokers, kafka.bootstrap_servers, name="test")
+    await plane.pipeline("flights", source_topics=(source,), sink_topic=make_topic(), group_id=source)
+    servers = Servers(plane=plane, brokers=brokers, state_dir=tmp_path / "state", cache_dir=worker_cache)
+    wish = Wish(window=Everything(), id_place=JsonField(path="id"))
+    async with plane.uow() as uow:
+        asked = await asking.ask_audit(uow, pipeline="flights", wish=wish, by=ANNA, why=None, now=SystemClock().now())
+        await uow.commit()
+    await servers.auditor().turn()
+    launcher = servers.launcher()
+    seen: SeenDriver = await launcher.observe(asked)
+    assert seen.process is ProcessWord.ALIVE, "by its folder alone: this row knows of no process"
+    await launcher.signal(asked, is_kill=True)
+    failed = await audit_until_over(servers.auditor(), plane, asked.id)
+    assert failed.state is AuditState.FAILED
+    assert "its process is gone without a word" in (failed.reason or "")
