@@ -71,6 +71,7 @@ def play_live(console: Console) -> None:
             console.print(
                 f"Flights now come at {STEADY_PER_S:.0f} a second. Ctrl-C drains the pipeline and ends everything."
             )
+            _invite(console, stage)
             stay(
                 get_run=lambda: stage.server.get_run(run.id),
                 prove=lambda: _prove(console, time.strftime("%H:%M:%S"), proof),
@@ -103,6 +104,14 @@ def _say_address(console: Console, stage: Stage) -> None:
     console.print("[bold]The dashboard[/], logged in once by this link:", highlight=False, soft_wrap=True)
     # Not wrapped: a broken line is a broken link.
     console.print(f"  {stage.server.login_url or stage.server.users_url}", soft_wrap=True, highlight=False)
+    console.print()
+
+
+def _invite(console: Console, stage: Stage) -> None:
+    """The first thing to do here: break it, and see that nothing is lost."""
+    console.print()
+    console.print("[bold]Try it:[/] freeze or kill an instance, or take the server away, and watch it being survived:")
+    console.print(f"  {stage.server.users_url}/pipelines/{pipeline.NAME}/drills", soft_wrap=True, highlight=False)
     console.print()
 
 

@@ -31,5 +31,7 @@ def definition(*, cluster: str, spark_master: str) -> dict[str, Any]:
         # A member that is killed holds its partitions for this long; the default is 10 s.
         "session_timeout_ms": 6_000,
         "instances": INSTANCES,
+        # The first thing that a newcomer is invited to do.
+        "allows_drills": True,
         "spark": {"master": spark_master, "executor_memory_mb": 512},
     }

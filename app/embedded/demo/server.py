@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import msgspec
 
+from app.domain.drills.drill import LONGEST_S
 from app.domain.runs.run import RunState
 from app.domain.runs.task import TaskStatus
 from app.embedded.errors import EmbeddedError
@@ -84,7 +85,8 @@ class DemoServer:
         client = httpx.Client(
             base_url=f"{found[0].users_url}/api/v1",
             headers={"authorization": f"Bearer {token}"},
-            timeout=30,
+            # Longer than a drill may take the server away.
+            timeout=LONGEST_S + 30,
             trust_env=False,
         )
         return cls(process, found[0].users_url, found[0].login_url, client)

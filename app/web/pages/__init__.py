@@ -7,6 +7,7 @@ from fastapi import APIRouter
 from app.web.pages import (
     clusters,
     commands,
+    drills,
     fencing,
     groups,
     login,
@@ -30,6 +31,7 @@ for _module in (
     pipelines,
     offset_log,
     runs,
+    drills,
     transactions,
     groups,
     stuck,

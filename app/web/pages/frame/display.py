@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from markupsafe import Markup, escape
 
+from app.domain.drills.drill import DrillState, DrillVerdict, TargetState
 from app.domain.fencing_events.fencing_event import Cause
 from app.domain.journals.live_groups import GroupState
 from app.domain.journals.transaction_state import TransactionStatus
@@ -61,6 +62,21 @@ _TONES: dict[str, str] = {
     EventKind.SUPERSEDED: "idle",
     EventKind.BAD_RECORD: "warn",
     EventKind.ERROR: "bad",
+    DrillState.ORDERED: "busy",
+    DrillState.UNDERWAY: "warn",
+    DrillState.RECOVERING: "busy",
+    DrillState.AUDITING: "busy",
+    DrillState.ENDED: "idle",
+    DrillVerdict.SURVIVED: "good",
+    DrillVerdict.NOT_SURVIVED: "bad",
+    DrillVerdict.NOT_AUDITED: "warn",
+    DrillVerdict.STOPPED: "idle",
+    DrillVerdict.NOT_BEGUN: "idle",
+    TargetState.CLAIMED: "warn",
+    TargetState.FROZEN: "warn",
+    TargetState.THAWED: "good",
+    TargetState.KILLED: "bad",
+    TargetState.REFUSED: "idle",
     EntryState.PLAIN: "idle",
     EntryState.OPEN: "busy",
     EntryState.COMMITTED: "good",

@@ -18,6 +18,8 @@ _SENTENCES = {
     "rolling": "Bouncing: one instance after the other.",
     "cluster-registered": "Registered. Pipelines may name it now.",
     "cluster-removed": "Removed.",
+    "drill-ordered": "Ordered. It begins within a second or two; what happens appears below.",
+    "drill-stopped": "Stopping: nothing more begins, and what is frozen is thawed.",
     "fenced": "Fenced. What was open is aborted, and whoever used the id is refused.",
     "transaction-ended": "Ended by an abort marker. Below is what readers see now.",
     "webhook-added": "Added. It is told what happens from now on; send a test to see whether it is heard.",
