@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
+from typing import Any
 
 import pytest
 
@@ -29,6 +30,12 @@ def more_settings() -> Mapping[str, str]:
 def transform() -> Transform:
     """What the pipeline does with its records."""
     return Identity()
+
+
+@pytest.fixture(scope="module")
+def more_fields() -> Mapping[str, Any]:
+    """Fields of the definition that a module needs beside those below."""
+    return {}
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +69,11 @@ def server(
 
 @pytest.fixture(scope="module")
 def running(
-    server: ServerProcess, kafka: KafkaCluster, spark_cluster: SparkCluster, transform: Transform
+    server: ServerProcess,
+    kafka: KafkaCluster,
+    spark_cluster: SparkCluster,
+    transform: Transform,
+    more_fields: Mapping[str, Any],
 ) -> Generator[RunningPipeline]:
     """Two instances of one task, four partitions, fed at a steady rate; both have committed before a test sees it."""
     pipeline = TestPipeline.create(
@@ -74,6 +85,7 @@ def running(
         instances=2,
         transform=transform,
         spark=SparkSettings(master=spark_cluster.master_url),
+        **more_fields,
     )
     name = unique_name("faults")
     server.create_pipeline(name, pipeline.definition)
