@@ -40,6 +40,7 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
     kind: PrincipalKind = PrincipalKind.USER
 
 
+DRILLS = Principal(name="drills", role=Role.ADMINISTRATOR, kind=PrincipalKind.SYSTEM)
 AUDITOR = Principal(name="auditor", role=Role.ADMINISTRATOR, kind=PrincipalKind.SYSTEM)
 """Who asks for the audits of a plan."""
 RECONCILER = Principal(name="reconciler", role=Role.ADMINISTRATOR, kind=PrincipalKind.SYSTEM)

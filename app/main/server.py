@@ -47,7 +47,7 @@ from app.main.health import Health
 from app.main.own_freeze import freeze_self
 from app.ports.clock import SystemClock
 from app.services.access import tokens
-from app.services.drill_audits import NoDrillAudits
+from app.services.drill_audits import PlannedAudits
 from app.services.observing.observations import Observations
 from app.services.observing.surveys import Surveys
 from app.settings import Settings
@@ -146,7 +146,7 @@ class Server:
         drills = DrillWatch(
             unit_of_work=self._database.unit_of_work,
             observations=self._observations,
-            audits=NoDrillAudits(),
+            audits=PlannedAudits(unit_of_work=self._database.unit_of_work, clock=self._clock),
             freeze_self=freeze_self,
             clock=self._clock,
             host=host,

@@ -1,13 +1,86 @@
-"""The audit at the end of a drill."""
+"""The audit at the end of a drill: of its time, by the plan of its pipeline, launched like any other."""
 
 from __future__ import annotations
 
-from app.domain.drills.drill import Drill
+from app.domain.access import DRILLS
+from app.domain.audits.audit import Audit
+from app.domain.audits.plan import time_window
+from app.domain.audits.result import AuditResult, Verdict, verdict
+from app.domain.drills.drill import AuditFigures, Drill
+from app.domain.errors import ConflictError, InvalidError
+from app.ports.clock import Clock
 from app.ports.drills import AuditWord
+from app.ports.unit_of_work import UnitOfWork, UnitOfWorkFactory
+from app.services.auditing.asking import Wish, ask_audit
 
 
-class NoDrillAudits:
-    """Where pipelines are not audited, a drill says so in the end, and is never said to be survived."""
+class PlannedAudits:
+    """See app/ports/drills.py, DrillAudits. Which id records are told apart by is what the pipeline's plan says."""
+
+    def __init__(self, *, unit_of_work: UnitOfWorkFactory, clock: Clock) -> None:
+        self._unit_of_work = unit_of_work
+        self._clock = clock
 
     async def ask(self, drill: Drill) -> AuditWord:
-        return AuditWord(no_audit=f"this server does not audit pipeline {drill.pipeline}")
+        """While another audit of the pipeline lives, the drill's waits for its end."""
+        async with self._unit_of_work() as uow:
+            if drill.audit_id is not None:
+                return word_of(await uow.audits.get(drill.audit_id))
+            try:
+                return await self._begin(uow, drill)
+            except ConflictError:
+                return AuditWord()
+            except InvalidError as error:
+                return AuditWord(no_audit=error.message)
+
+    async def _begin(self, uow: UnitOfWork, drill: Drill) -> AuditWord:
+        if await uow.audit_plans.find(drill.pipeline) is None:
+            return AuditWord(
+                no_audit=f"pipeline {drill.pipeline} has no audit plan, which says by which id its records are known"
+            )
+        now = self._clock.now()
+        window = time_window(drill.ordered_at, drill.recovered_at or now)
+        audit = await ask_audit(
+            uow,
+            pipeline=drill.pipeline,
+            wish=Wish(window=window),
+            by=DRILLS,
+            why=f"drill {drill.id}",
+            now=now,
+        )
+        await uow.commit()
+        return AuditWord(audit_id=audit.id)
+
+
+def word_of(audit: Audit) -> AuditWord:
+    """What an audit, over or not, says of the drill that asked for it."""
+    if not audit.has_ended:
+        return AuditWord(audit_id=audit.id)
+    if audit.result is None:
+        why = f": {audit.reason}" if audit.reason else ""
+        return AuditWord(audit_id=audit.id, no_audit=f"its audit is {audit.state}{why}")
+    return AuditWord(audit_id=audit.id, figures=figures_of(audit.result))
+
+
+def figures_of(result: AuditResult) -> AuditFigures:
+    counts = result.counts
+    return AuditFigures(
+        audit_id=result.audit_id,
+        read=counts.inputs,
+        expected=counts.expected,
+        lost=counts.lost.ids,
+        duplicated=counts.duplicated.ids,
+        unexpected=counts.unexpected.ids,
+        incomplete=_incomplete(result),
+    )
+
+
+def _incomplete(result: AuditResult) -> str:
+    match verdict(result):
+        case Verdict.EMPTY:
+            return "the pipeline read and wrote nothing in its time"
+        case Verdict.NOT_SHOWN:
+            gaps = [gap.sentence for gap in result.gaps[:1]]
+            return f"not everything could be read or told apart{''.join(f': {sentence}' for sentence in gaps)}"
+        case Verdict.BROKEN | Verdict.CLEAN:
+            return ""

@@ -155,13 +155,17 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """What an audit of the drill's time has counted. incomplete: why it could not see everything; else empty."""
+    """What an audit of the drill's time has counted, in ids; `read` and `expected` in records.
+
+    unexpected: outputs without an input. incomplete: why it could not see everything; else empty.
+    """
 
     audit_id: str
     read: int
     expected: int
     lost: int
     duplicated: int
+    unexpected: int = 0
     incomplete: str = ""
 
 

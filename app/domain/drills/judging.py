@@ -82,12 +82,15 @@ def conclude(drill: Drill, audit: AuditFigures | None, *, no_audit: str, now: da
     drill = replace(drill, audit=audit, no_audit=no_audit if audit is None else audit.incomplete)
     if drill.recovered_at is None:
         return _ended(drill, DrillVerdict.NOT_SURVIVED, "the pipeline did not flow again", now=now)
-    if audit is not None and (audit.lost or audit.duplicated):
-        counted = f"{audit.lost:,} ids are lost and {audit.duplicated:,} are there more than once"
+    if audit is not None and (audit.lost or audit.duplicated or audit.unexpected):
+        counted = (
+            f"{audit.lost:,} ids are lost, {audit.duplicated:,} are there more often than they should be, and "
+            f"{audit.unexpected:,} come from nowhere"
+        )
         return _ended(drill, DrillVerdict.NOT_SURVIVED, counted, now=now)
     if audit is None or audit.incomplete:
         return _ended(drill, DrillVerdict.NOT_AUDITED, f"not audited: {drill.no_audit}", now=now)
-    counted = f"lost 0, duplicated 0 of {audit.expected:,} expected ids"
+    counted = f"lost 0, duplicated 0 of {audit.expected:,} expected records"
     return _ended(drill, DrillVerdict.SURVIVED, counted, now=now)
 
 

@@ -143,15 +143,17 @@ def test_a_freeze_that_is_survived_is_told_from_its_beginning_to_its_end() -> No
     drill = judging.conclude(drill, CLEAN, no_audit="", now=at(30))
     assert (drill.state, drill.verdict) == (DrillState.ENDED, DrillVerdict.SURVIVED)
     assert drill.sentence == (
-        "lost 0, duplicated 0 of 400 expected ids; records stood still for at most 7.5 s (in-0, expected at most 18 s)"
+        "lost 0, duplicated 0 of 400 expected records; "
+        "records stood still for at most 7.5 s (in-0, expected at most 18 s)"
     )
 
 
 @pytest.mark.parametrize(
     ("audit", "verdict", "sentence"),
     [
-        (replace(CLEAN, lost=2), DrillVerdict.NOT_SURVIVED, "2 ids are lost and 0 are there more than once"),
-        (replace(CLEAN, duplicated=3), DrillVerdict.NOT_SURVIVED, "0 ids are lost and 3 are there more than once"),
+        (replace(CLEAN, lost=2), DrillVerdict.NOT_SURVIVED, "2 ids are lost, 0 are there more often"),
+        (replace(CLEAN, duplicated=3), DrillVerdict.NOT_SURVIVED, "0 ids are lost, 3 are there more often"),
+        (replace(CLEAN, unexpected=1), DrillVerdict.NOT_SURVIVED, "0 ids are lost, 0 are there more often"),
         (replace(CLEAN, incomplete="a leader was away"), DrillVerdict.NOT_AUDITED, "not audited: a leader was away"),
         (None, DrillVerdict.NOT_AUDITED, "not audited: nobody audits here"),
     ],

@@ -83,11 +83,14 @@ class Watched(Answer):
 
 
 class AuditFigures(Answer):
+    """Counted in ids; `read` and `expected` in records. unexpected: outputs without an input."""
+
     audit_id: str
     read: int
     expected: int
     lost: int
     duplicated: int
+    unexpected: int
     incomplete: str
 
 
