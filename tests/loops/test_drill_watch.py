@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 
 import pytest
+from msgspec.structs import replace
 
 from app.db.database import Database
 from app.domain.drills.drill import AuditFigures, Drill, DrillKind, DrillState, DrillVerdict, TargetState
+from app.domain.runs.task import PartitionProgress
 from app.loops.drill_watch import DrillWatch
 from app.ports.drills import AuditWord
 from app.services import drills
@@ -67,7 +69,9 @@ async def turns(plane: ControlPlane, server: Server, run_id: str, *, count: int,
     """Half a second each, in which the pipeline's task commits."""
     for number in range(count):
         plane.pass_time(0.5)
-        await plane.beat(task_heartbeat(run_id, sequence=sequence + number, partitions=[("in", 0)]))
+        at = 100 * (sequence + number)
+        progress = PartitionProgress(topic="in", partition=0, position=at, committed=at, end=at)
+        await plane.beat(replace(task_heartbeat(run_id, sequence=sequence + number), partitions=(progress,)))
         await server.watch.turn()
 
 

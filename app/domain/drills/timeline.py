@@ -173,8 +173,8 @@ def _first(look: Look) -> Watched:
             name: PartitionWatched(
                 committed=one.committed,
                 since=one.committed_at or look.at,
-                # Without the brokers' word on when, it is taken to flow until it is seen not to.
-                flowed=one.committed_at is None or look.at - one.committed_at <= FLOWS_WITHIN,
+                # Without the brokers' word on when, it flows from the first commit on that is seen.
+                flowed=one.committed_at is not None and look.at - one.committed_at <= FLOWS_WITHIN,
             )
             for name, one in look.partitions.items()
         },
@@ -203,8 +203,16 @@ def _follow_partitions(
             if known.is_told:
                 sentence = f"{name} flows again after {stood_s:.1f} s"
                 entries.append(Entry(at=at, kind=EntryKind.RECORDS, sentence=sentence))
-            longest_s = known.longest_s if unseen else max(known.longest_s, stood_s)
-            partitions[name] = replace(known, committed=now.committed, since=at, longest_s=longest_s, is_told=False)
+            is_first = now.committed_at is None and not known.flowed
+            longest_s = known.longest_s if unseen or is_first else max(known.longest_s, stood_s)
+            partitions[name] = replace(
+                known,
+                committed=now.committed,
+                since=at,
+                longest_s=longest_s,
+                is_told=False,
+                flowed=known.flowed or is_first,
+            )
             continue
         stood_s = (look.at - known.since).total_seconds()
         if unseen or not known.flowed:

@@ -284,3 +284,16 @@ def test_every_state_is_left_as_the_table_says_and_an_ended_one_never() -> None:
                 with pytest.raises(IllegalDrillTransitionError, match=f"from {state} to {to}"):
                     drill.moved(to)
     assert not TRANSITIONS[DrillState.ENDED]
+
+
+def test_without_the_brokers_word_an_idle_partition_does_not_keep_it_from_being_well() -> None:
+    def without_times(seconds: float, committed: tuple[int, int]) -> Look:
+        seen = look(seconds, committed=committed)
+        silent = {name: replace(one, committed_at=None) for name, one in seen.partitions.items()}
+        return replace(seen, partitions=silent)
+
+    drill = a_drill()
+    for second in range(5):
+        drill = judging.see(drill, without_times(second, (10 * second, 3)))
+    assert set(drill.watched.measured) == {"in-0"}
+    assert drill.watched.longest == ("in-0", 1.0)
