@@ -168,7 +168,8 @@ def _is_well(drill: Drill, *, now: datetime) -> bool:
 
 
 def _ended(drill: Drill, verdict: DrillVerdict, sentence: str, *, now: datetime) -> Drill:
-    full = "; ".join([sentence, *_figures(drill)]) if verdict is not DrillVerdict.NOT_BEGUN else sentence
+    was_done = drill.begun_at is not None and verdict is not DrillVerdict.NOT_BEGUN
+    full = "; ".join([sentence, *_figures(drill)]) if was_done else sentence
     drill = drill.moved(DrillState.ENDED, ended_at=now, verdict=verdict, sentence=full)
     return said(drill, EntryKind.DRILL, f"ended: {sentence}", now=now)
 
