@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any
+from collections.abc import Generator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Annotated, Any, cast
 
+import msgspec
 import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -14,6 +17,9 @@ from app.cli.client import Client, connect
 from app.cli.errors import CommandError, ExitCode
 from app.cli.names import PipelineName
 from app.cli.output import AsJson, Watch, Why, ago, console, number, present, print_json, say, state, table
+from app.domain.audits import words
+from app.domain.audits.plan import time_window
+from app.domain.audits.specification import IdPlace, Window
 
 app = typer.Typer(
     help="Audits: is every id that a pipeline read written once? Ask for one with `fenceline audit PIPELINE`.",
@@ -29,8 +35,6 @@ SourceId = Annotated[
     str | None, typer.Option("--source-id", help="Where an input has it, when that is another place than in outputs.")
 ]
 ENDED = frozenset({"done", "failed", "stopped", "skipped"})
-_DAY = timedelta(days=1)
-_UNITS = {"s": timedelta(seconds=1), "m": timedelta(minutes=1), "h": timedelta(hours=1), "d": _DAY}
 
 
 def audit(
@@ -63,8 +67,8 @@ def audit(
         if everything
         else {
             "kind": "time",
-            "start": moment(from_, "--from", now=now).isoformat(),
-            "end": moment(to, "--to", now=now).isoformat(),
+            "start": _moment(from_, "--from", now=now).isoformat(),
+            "end": _moment(to, "--to", now=now).isoformat(),
         }
     )
     body = {
@@ -113,7 +117,7 @@ def list_(
                     one["id"],
                     one["pipeline"],
                     state(one["verdict"] or one["state"]),
-                    window_words(one["window"]),
+                    _window_words(one["window"]),
                     _found(one, "lost"),
                     _found(one, "duplicated"),
                     ago(datetime.fromisoformat(one["asked_at"])),
@@ -184,7 +188,8 @@ def plan(
     }
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if every is not None:
-        changes["every_s"] = None if every == "never" else int(_span(every, "--every").total_seconds())
+        with _said_of("--every"):
+            changes["every_s"] = None if every == "never" else int(words.span_of(every).total_seconds())
     if changes:
         kept = ("id_place", "source_id_place", "padding_s", "tolerance_s", "every_s")
         before = {} if "id_place" in changes else {name: client.get(path)[name] for name in kept}
@@ -194,8 +199,8 @@ def plan(
     if as_json:
         print_json(item)
         return
-    every_words = "only when asked for" if item["every_s"] is None else f"every {span_words(item['every_s'])}"
-    say(f"{pipeline} is audited by {place_words(item['id_place'])}, {every_words}")
+    every_words = "only when asked for" if item["every_s"] is None else f"every {words.span_text(item['every_s'])}"
+    say(f"{pipeline} is audited by {_place_words(item['id_place'])}, {every_words}")
     if item["next_due_at"] is not None:
         say(f"next window from {item['decided_until']}, not before {item['next_due_at']}")
     if item["shown_until"] is not None:
@@ -206,68 +211,32 @@ def place(text: str | None, option: str) -> dict[str, str] | None:
     """`key`, `json:PATH` or `header:NAME` as the API takes it. Raises CommandError."""
     if text is None:
         return None
-    kind, _, name = text.partition(":")
-    if text == "key":
-        return {"kind": "key"}
-    if kind in ("json", "header") and name:
-        return {"kind": kind, "path" if kind == "json" else "name": name}
-    raise CommandError(f"{option} {text}: expected key, json:PATH or header:NAME", code=ExitCode.USAGE)
+    with _said_of(option):
+        return cast("dict[str, str]", msgspec.to_builtins(words.id_place_of(text)))
 
 
-def moment(text: str, option: str, *, now: datetime) -> datetime:
-    """A time with its zone, a span before `now`, or `now`. Raises CommandError."""
-    if text == "now":
-        return now
+def _moment(text: str, option: str, *, now: datetime) -> datetime:
+    with _said_of(option):
+        return words.moment_of(text, now=now)
+
+
+@contextmanager
+def _said_of(option: str) -> Generator[None]:
     try:
-        return now - _span(text, option)
-    except CommandError:
-        pass
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        at = None
-    if at is None or at.tzinfo is None:
-        raise CommandError(
-            f"{option} {text}: expected a time with its zone such as 2026-01-31T12:00:00Z, a span such as 90m, or now",
-            code=ExitCode.USAGE,
-        )
-    return at
+        yield
+    except words.WordsError as error:
+        raise CommandError(f"{option} {error}", code=ExitCode.USAGE) from error
 
 
-def _span(text: str, option: str) -> timedelta:
-    if text[:-1].isdecimal() and text[-1:] in _UNITS:
-        return int(text[:-1]) * _UNITS[text[-1]]
-    raise CommandError(f"{option} {text}: expected a span such as 90m, 2h or 1d", code=ExitCode.USAGE)
+def _place_words(place: Any) -> str:
+    return words.id_place_words(msgspec.convert(place, IdPlace))
 
 
-def place_words(place: Any) -> str:
-    match place["kind"]:
-        case "json":
-            return f"the field {place['path']}"
-        case "header":
-            return f"the header {place['name']}"
-        case _:
-            return "the key"
-
-
-def span_words(seconds: int) -> str:
-    """`90 min`, `1 h`: in the largest unit that divides it."""
-    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds % size == 0:
-            return f"{seconds // size} {unit}"
-    return f"{seconds} s"
-
-
-def window_words(window: Any) -> str:
-    match window["kind"]:
-        case "time":
-            begin, end = (datetime.fromisoformat(window[name]).astimezone(UTC) for name in ("start", "end"))
-            until = f"{end:%H:%M}" if end - begin < _DAY else f"{end:%Y-%m-%d %H:%M}"
-            return f"{begin:%Y-%m-%d %H:%M} to {until} UTC"
-        case "offsets":
-            return f"offsets of {len(window['ranges'])} partitions"
-        case _:
-            return "everything"
+def _window_words(window: Any) -> str:
+    if window["kind"] == "time":
+        begin, end = (datetime.fromisoformat(window[name]) for name in ("start", "end"))
+        return words.window_words(time_window(begin, end))
+    return words.window_words(msgspec.convert(window, Window))
 
 
 def _found(item: Any, what: str) -> str:
@@ -279,7 +248,7 @@ def shown(item: Any) -> RenderableType:
         (item["pipeline"], "bold"),
         "  ",
         state(item["verdict"] or item["state"]),
-        f"  audit {item['id']} · {window_words(item['window'])} · by {place_words(item['id_place'])}",
+        f"  audit {item['id']} · {_window_words(item['window'])} · by {_place_words(item['id_place'])}",
     )
     parts: list[RenderableType] = [head, Text(item["sentence"])]
     progress, result = item["progress"], item["result"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-
 import pytest
 from rich.console import Console
 
@@ -12,28 +10,6 @@ from app.cli.errors import CommandError
 from app.domain.audits.audit import AuditState
 from app.web.api.schemas.audits import Audit
 from tests.support.audit_samples import audit, broken_result
-
-NOW = datetime(2026, 11, 22, 5, 0, tzinfo=UTC)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("now", NOW),
-        ("90m", NOW - timedelta(minutes=90)),
-        ("2h", NOW - timedelta(hours=2)),
-        ("2026-11-22T04:00:00Z", NOW - timedelta(hours=1)),
-        ("2026-11-22T06:00:00+02:00", NOW - timedelta(hours=1)),
-    ],
-)
-def test_a_moment_is_a_time_or_a_span_before_now(text: str, expected: datetime) -> None:
-    assert audits.moment(text, "--from", now=NOW) == expected
-
-
-@pytest.mark.parametrize("text", ["", "yesterday", "h", "2026-11-22T04:00:00", "-1h"])
-def test_what_is_no_moment_is_refused_with_what_is_one(text: str) -> None:
-    with pytest.raises(CommandError, match="expected a time with its zone"):
-        audits.moment(text, "--from", now=NOW)
 
 
 def test_an_id_is_said_in_a_word() -> None:

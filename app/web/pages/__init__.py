@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from app.web.pages import (
+    audits,
     clusters,
     commands,
     drills,
@@ -32,6 +33,7 @@ for _module in (
     offset_log,
     runs,
     drills,
+    audits,
     transactions,
     groups,
     stuck,

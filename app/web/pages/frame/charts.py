@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 import orjson
 
+from app.domain.audits.audit import Audit
+from app.domain.audits.result import AuditCounts
 from app.domain.journals.transaction_pace import PaceSample
 from app.domain.runs.series import RunSample
 
@@ -20,6 +22,11 @@ _LINES = (
 )
 
 
+_AUDIT_LINES = (
+    {"label": "expected", "colour": "--chart-in"},
+    # Not on the scale of outputs: a mark where something was proven wrong.
+    {"label": "wrong", "colour": "--chart-abort", "is_mark": True},
+)
 _PACE_LINES = (
     {"label": "commits/s", "colour": "--chart-out"},
     {"label": "aborts", "colour": "--chart-abort", "is_mark": True},
@@ -51,6 +58,25 @@ def _by_second(
     """Of samples that follow each other second by second."""
     first_s = samples[0].second if samples else 0
     return orjson.dumps({"lines": lines, "first_s": first_s, "data": values, "unit": unit}).decode()
+
+
+def audits_chart_of(audits: Sequence[Audit]) -> str | None:
+    """Expected outputs of each window of time, at its end; windows of which nothing is known stay empty."""
+    spans = {audit.span[1]: audit for audit in reversed(audits) if audit.span is not None and audit.has_ended}
+    ends = sorted(spans)
+    results = [spans[end].result for end in ends]
+    if sum(result is not None for result in results) < 2:
+        return None
+    data = [
+        [int(end.timestamp()) for end in ends],
+        [None if result is None else result.counts.expected for result in results],
+        [None if result is None else _wrong(result.counts) for result in results],
+    ]
+    return orjson.dumps({"lines": _AUDIT_LINES, "data": data, "unit": ""}).decode()
+
+
+def _wrong(counts: AuditCounts) -> int:
+    return counts.lost.records + counts.duplicated.records + counts.unexpected.records
 
 
 def chart_of(samples: Sequence[RunSample]) -> str:

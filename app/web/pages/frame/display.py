@@ -6,6 +6,9 @@ from datetime import UTC, datetime
 
 from markupsafe import Markup, escape
 
+from app.domain.audits.audit import AuditState
+from app.domain.audits.result import Finding
+from app.domain.audits.result import Verdict as AuditVerdict
 from app.domain.drills.drill import DrillState, DrillVerdict, TargetState
 from app.domain.fencing_events.fencing_event import Cause
 from app.domain.journals.live_groups import GroupState
@@ -119,6 +122,22 @@ _TONES: dict[str, str] = {
     Phase.REFUSED: "bad",
     Phase.CATCHING_UP: "busy",
     Phase.LIVE: "good",
+    AuditState.SUBMITTING: "busy",
+    AuditState.STOPPING: "busy",
+    AuditState.DONE: "idle",
+    AuditState.SKIPPED: "warn",
+    AuditVerdict.CLEAN: "good",
+    AuditVerdict.BROKEN: "bad",
+    AuditVerdict.NOT_SHOWN: "warn",
+    AuditVerdict.EMPTY: "idle",
+    Finding.LOST: "bad",
+    Finding.DUPLICATED: "bad",
+    Finding.UNEXPECTED: "bad",
+    Finding.LATE: "warn",
+    Finding.MISSING: "warn",
+    Finding.UNEXPLAINED: "warn",
+    Finding.UNREADABLE_INPUT: "warn",
+    Finding.UNREADABLE_OUTPUT: "warn",
     DeliveryState.PENDING: "busy",
     DeliveryState.DELIVERED: "good",
     DeliveryState.GIVEN_UP: "bad",
