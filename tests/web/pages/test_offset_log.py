@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -81,6 +82,12 @@ def test_contradiction_is_shown_with_both_sides() -> None:
         assert "committed from 0 up to 10" in html
         assert "began to read at 15" in html
         assert '<span class="pill bad">contradicted</span>' in html
+
+
+def test_what_is_kept_and_found_again_stands_on_the_page_under_two_ids() -> None:
+    found = handed_over(began=15)
+    ids = re.findall(r' id="([^"]+)"', page(log_of(found), found))
+    assert len(ids) == len(set(ids)) > 2
 
 
 def test_section_of_the_pipelines_page_shows_the_newest_contradiction() -> None:
