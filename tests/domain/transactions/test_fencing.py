@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 
 from app.domain.journals.transaction_state import TransactionState, TransactionStatus, Undecodable
 from app.domain.transactions.fencing import FencingCause, judge
 
 S = TransactionStatus
-OURS = {"producer_id": 7, "producer_epoch": 3}
+judged = functools.partial(judge, producer_id=7, producer_epoch=3)
 
 
 def state(status: TransactionStatus, epoch: int, *, producer_id: int = 7, lasted_ms: int = 100) -> TransactionState:
@@ -51,19 +53,40 @@ ABORTED_EARLY = [*BEFORE, state(S.ONGOING, 3), state(S.PREPARE_ABORT, 4), state(
     ],
 )
 def test_cause(history: list[TransactionState | Undecodable | None], cause: FencingCause) -> None:
-    assert judge(history, **OURS).cause is cause
+    assert judged(history).cause is cause
 
 
 def test_compacted_journal_that_has_only_the_takers_record_left_still_tells() -> None:
-    assert judge([state(S.COMPLETE_COMMIT, 6)], **OURS).cause is FencingCause.TAKEN_OVER
+    assert judged([state(S.COMPLETE_COMMIT, 6)]).cause is FencingCause.TAKEN_OVER
 
 
 def test_records_of_a_predecessor_are_not_taken_for_a_successors() -> None:
     """An earlier producer of the id may have had any producer id; what counts is what came after our own records."""
     history = [state(S.EMPTY, 0, producer_id=99), state(S.COMPLETE_COMMIT, 0, producer_id=99), *TIMED_OUT]
-    assert judge(history, **OURS).cause is FencingCause.TIMED_OUT
+    assert judged(history).cause is FencingCause.TIMED_OUT
 
 
 def test_evidence_names_what_was_seen() -> None:
-    verdict = judge([*ABORTED_EARLY, state(S.EMPTY, 5)], **OURS)
+    verdict = judged([*ABORTED_EARLY, state(S.EMPTY, 5)])
     assert "EMPTY of producer 7 epoch 5, ours was 7 epoch 3" in verdict.evidence
+
+
+@pytest.mark.parametrize(
+    ("history", "cause"),
+    [
+        ([*BEFORE, state(S.EMPTY, 4)], FencingCause.OWN_EPOCH),
+        ([*BEFORE, state(S.EMPTY, 4), state(S.EMPTY, 4)], FencingCause.OWN_EPOCH),
+        ([*ABORTED_EARLY, state(S.EMPTY, 5)], FencingCause.OWN_EPOCH),
+        ([*TIMED_OUT, state(S.EMPTY, 5)], FencingCause.OWN_EPOCH),
+        ([*BEFORE, state(S.EMPTY, 4), state(S.ONGOING, 4)], FencingCause.TAKEN_OVER),
+        ([*BEFORE, state(S.EMPTY, 4), state(S.EMPTY, 5)], FencingCause.TAKEN_OVER),
+        ([*BEFORE, state(S.EMPTY, 6)], FencingCause.TAKEN_OVER),
+        ([*BEFORE, state(S.EMPTY, 0, producer_id=8)], FencingCause.TAKEN_OVER),
+        (TIMED_OUT, FencingCause.TIMED_OUT),
+        (BEFORE, FencingCause.UNKNOWN),
+    ],
+)
+def test_epoch_that_the_producers_own_client_may_have_asked_for(
+    history: list[TransactionState | Undecodable | None], cause: FencingCause
+) -> None:
+    assert judged(history, may_have_bumped=True).cause is cause

@@ -76,6 +76,10 @@ class ScriptedProducer:
     def identity(self, *, timeout_s: float) -> ProducerIdentity | None:
         return None
 
+    @property
+    def may_have_bumped(self) -> bool:
+        return False
+
 
 NO_CONSUMER: Any = None
 

@@ -85,6 +85,27 @@ def test_later_init_says_no_and_a_timeout_yes(standing: Standing) -> None:
     assert Asked().says(standing, TIMED_OUT) is True
 
 
+def test_init_that_may_be_our_own_is_nobodys_when_nothing_has_been_written_under_it_for_long() -> None:
+    asked = Asked()
+    unheard = Standing(has_held=True, identity=IDENTITY, may_have_bumped=True, is_fenced=False)
+    assert asked.says(unheard, TAKEN) is None
+    asked.now += SETTLE_S
+    assert asked.says(unheard, TAKEN) is True
+
+
+def test_init_that_may_be_our_own_is_anothers_as_soon_as_something_is_written_under_it() -> None:
+    asked = Asked()
+    unheard = Standing(has_held=True, identity=IDENTITY, may_have_bumped=True, is_fenced=False)
+    assert asked.says(unheard, TAKEN) is None
+    assert asked.says(unheard, [*TAKEN, state(S.ONGOING, 5)]) is False
+
+
+def test_init_that_may_be_our_own_does_not_help_who_was_fenced() -> None:
+    assert (
+        Asked().says(Standing(has_held=True, identity=IDENTITY, may_have_bumped=True, is_fenced=True), TAKEN) is False
+    )
+
+
 def test_journal_of_nobody_else_says_yes_to_who_was_not_fenced_and_no_to_who_was() -> None:
     assert Asked().says(UNFENCED, OURS) is True
     assert Asked().says(FENCED, OURS) is False
