@@ -309,7 +309,8 @@ class TaskLoop:
         self._progress.obstacle = self._settling.obstacle or self._source_topics.obstacle
 
     def _heed_client_error(self, error: KafkaError) -> None:
-        if error.fatal():
+        # In place of a record the client says only the code of what is fatal; `fatal()` is said by calls.
+        if error.fatal() or error.code() == KafkaError._FATAL:  # noqa: SLF001 - librdkafka's public name begins so
             raise translated(error, "read from the source topics")
         self._progress.last_error = f"{error.name()}: {error.str()}"
         # Its words name the topic; what other errors say changes with every try (addresses, durations).
