@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any, cast
@@ -57,7 +58,7 @@ FIELDS = [
 
 @pytest.mark.parametrize(("name", "default"), FIELDS, ids=[name for name, _ in FIELDS])
 def test_every_field_is_in_a_table_with_its_default(name: str, default: Any) -> None:
-    shown = "" if default is None else "{}" if default == {} else str(default)
+    shown = "" if default is None else json.dumps(default) if isinstance(default, bool | dict) else str(default)
     assert ROWS[name].strip("`") == shown
 
 
