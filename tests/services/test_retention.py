@@ -49,17 +49,12 @@ async def test_what_nobody_needs_expires_and_the_rest_stays(plane: ControlPlane)
         await idempotency.recall(uow, key="new", by=ANNA, request_sha256="x", now=later)
         removed = await retention.expire(uow, now=later)
         await uow.commit()
-    assert removed == {
+    assert {what: count for what, count in removed.items() if count} == {
         "idempotency_keys": 1,
         "one_time_links": 1,
         "sessions": 1,
         "run_samples": 1,
         "task_events": 1,
-        "fencing_events": 0,
-        "hanging_transactions": 0,
-        "webhook_deliveries": 0,
-        "partition_ownerships": 0,
-        "task_attempts": 0,
     }
     async with plane.uow() as uow:
         assert await tokens.authenticate(uow, secret, now=later) is not None, "a token ends when it is revoked"
