@@ -11,6 +11,8 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from app.domain import access, command
+from app.domain.audits import audit, specification
+from app.domain.audits import result as audit_result
 from app.domain.clusters import cluster, survey
 from app.domain.drills import drill, timeline
 from app.domain.fencing_events import evidence, record, story
@@ -29,6 +31,7 @@ from app.services import partition_log
 from app.services.defining.pipelines import SavedPipeline
 from app.services.stuck import ending as stuck_services
 from app.web.api.schemas import access as access_schemas
+from app.web.api.schemas import audits as audit_schemas
 from app.web.api.schemas import clusters, definition, fencing, hanging, offsets, pipelines, runs
 from app.web.api.schemas import drills as drill_schemas
 from app.web.api.schemas import offset_log as offset_schemas
@@ -53,6 +56,12 @@ GIVEN: list[tuple[type[BaseModel], type[msgspec.Struct]]] = [
     (definition.RouteStep, pipeline.Route),
     (offsets.OffsetTarget, offset_reset.OffsetTarget),
     (offsets.PartitionOffset, offset_reset.PartitionOffset),
+    (audit_schemas.JsonField, specification.JsonField),
+    (audit_schemas.Header, specification.Header),
+    (audit_schemas.RecordKey, specification.RecordKey),
+    (audit_schemas.OffsetRange, specification.OffsetRange),
+    (audit_schemas.OffsetWindow, specification.OffsetWindow),
+    (audit_schemas.Everything, specification.Everything),
 ]
 """What comes in: names and defaults are the same on both sides."""
 
@@ -66,6 +75,16 @@ ANSWERS: list[tuple[type[BaseModel], type[msgspec.Struct], set[str]]] = [
     (drill_schemas.PartitionWatched, timeline.PartitionWatched, {"is_told"}),
     # What the next look is compared with is nobody else's business.
     (drill_schemas.Watched, timeline.Watched, {"at", "first_generation", "epochs", "tasks", "fencings"}),
+    (audit_schemas.Result, audit_result.AuditResult, {"audit_id"}),
+    (audit_schemas.AuditCounts, audit_result.AuditCounts, set()),
+    (audit_schemas.Tally, audit_result.Tally, set()),
+    (audit_schemas.Example, audit_result.Example, set()),
+    (audit_schemas.Place, audit_result.Place, set()),
+    (audit_schemas.PartitionTally, audit_result.PartitionTally, set()),
+    (audit_schemas.RangeRead, audit_result.RangeRead, set()),
+    (audit_schemas.Gap, audit_result.Gap, set()),
+    (audit_schemas.AuditVersions, audit_result.AuditVersions, set()),
+    (audit_schemas.AuditProgress, audit.AuditProgress, set()),
     (clusters.Cluster, cluster.Cluster, set()),
     (offset_schemas.AssignedEvent, events.Assigned, set()),
     (offset_schemas.GivenUpEvent, events.GivenUp, set()),
@@ -209,6 +228,13 @@ def test_every_schema_is_compared_or_is_made_here() -> None:
         access_schemas.TokenGiven,
         webhook_schemas.WebhookGiven,
         webhook_schemas.WebhookChangeGiven,
+        audit_schemas.AuditGiven,
+        audit_schemas.AuditPlanGiven,
+        # Moments instead of milliseconds.
+        audit_schemas.TimeWindow,
+        # With a sentence; with when the next window is due.
+        audit_schemas.Audit,
+        audit_schemas.AuditPlan,
         # A webhook with its counts; its address depends on who asks.
         webhook_schemas.Webhook,
         stuck_schemas.FenceTarget,

@@ -141,13 +141,15 @@ class Tally(Answer):
 
 
 class AuditCounts(Answer):
-    """All of the window. dropped: inputs that the transform keeps nothing of, on purpose; skipped, dead_lettered,
-    stopping: it fails on them, and the pipeline's policy does that. undelivered: among the dead letters, as brokers
-    refused them. elsewhere: in topics that were not read. repeated: ids that several inputs have. missing and
-    unexplained prove nothing, since not all could be read.
+    """All of the window. pending: inputs that the pipeline has not committed: nothing is expected of them yet. dropped:
+    those that the transform keeps nothing of, on purpose; skipped, dead_lettered, stopping: it fails on them, and the
+    pipeline's policy does that. undelivered: among the dead letters, as brokers refused them. elsewhere: in topics that
+    were not read. repeated: ids that several inputs have. missing and unexplained prove nothing, since not all could be
+    read or judged.
     """
 
     inputs: int
+    pending: int
     dropped: int
     skipped: int
     dead_lettered: int
