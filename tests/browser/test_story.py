@@ -99,7 +99,7 @@ def test_a_pipeline_is_created_started_watched_and_drained_without_a_reload(
     flights.start()
     rate = page.locator("dl.stat", has_text="Records in per second").locator("dd").first
     expect(rate).to_have_text(NUMBER, timeout=UP_WITHIN_MS)
-    expect(page.locator("#mapping-" + flights.topic + "-0")).to_contain_text("instance 0", timeout=UP_WITHIN_MS)
+    expect(page.locator("#mapping-" + flights.topic + "-0")).to_contain_text("task 0.0", timeout=UP_WITHIN_MS)
     committed = page.locator("#mapping-" + flights.topic + "-0 td[data-label=Committed]")
     before = committed.inner_text()
     expect(committed).not_to_have_text(before, timeout=20_000)
