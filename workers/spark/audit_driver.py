@@ -31,7 +31,7 @@ from workers.server_client import ServerClient
 from workers.spark import audit_job, handover, own_process
 from workers.spark.application import Application
 from workers.spark.audit_reporting import AuditReporter
-from workers.spark.driver_reporting import NotGrantedError
+from workers.spark.claiming import NotGrantedError
 from workers.spark.exit_codes import ExitCode
 from workers.spark.spark_errors import first_line, not_taken
 from workers.spark.watch import SignalFlag

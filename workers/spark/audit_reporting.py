@@ -18,9 +18,9 @@ from app.wire.audit import (
     AuditOutcome,
     AuditProgress,
 )
-from app.wire.heartbeat import ClaimAnswer
 from workers.server_client import ServerAwayError, ServerClient, ServerRefusedError
-from workers.spark.driver_reporting import TRY_AGAIN_S, NotGrantedError
+from workers.spark import claiming
+from workers.spark.claiming import TRY_AGAIN_S
 
 log = logging.getLogger(__name__)
 
@@ -40,23 +40,7 @@ class AuditReporter:
         """Before anything is read; a server that is away is asked again for `within_s`. Raises NotGrantedError."""
         if not self._client.is_configured:
             return
-        deadline = time.monotonic() + within_s
-        while True:
-            try:
-                answer = self._client.post(CLAIM_PATH, claim, ClaimAnswer)
-            except ServerRefusedError as error:
-                raise NotGrantedError(error.reason) from error
-            except protocol.UnsupportedProtocolError as error:
-                raise NotGrantedError(str(error)) from error
-            except ServerAwayError as error:
-                if time.monotonic() >= deadline or give_up():
-                    raise NotGrantedError(f"the audit could not be claimed within {within_s:g} s: {error}") from error
-                log.warning("the audit cannot be claimed yet: %s", error)
-                time.sleep(TRY_AGAIN_S)
-            else:
-                if not answer.granted:
-                    raise NotGrantedError(answer.reason or "no reason given")
-                return
+        claiming.claim(self._client, CLAIM_PATH, claim, what="the audit", within_s=within_s, give_up=give_up)
 
     def is_wanted(self, progress: AuditProgress) -> bool:
         """Tell how far it is; False once the server has said that nobody waits for the result."""

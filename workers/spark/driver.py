@@ -26,8 +26,9 @@ from workers import versions
 from workers.server_client import ServerClient
 from workers.spark import handover, own_process
 from workers.spark.application import Application
+from workers.spark.claiming import NotGrantedError
 from workers.spark.coordination import CoordinationServer
-from workers.spark.driver_reporting import DriverPlace, DriverReporter, NotGrantedError
+from workers.spark.driver_reporting import DriverPlace, DriverReporter
 from workers.spark.exit_codes import ExitCode
 from workers.spark.spark_errors import first_line, not_taken
 from workers.spark.watch import Bounds, Ending, SignalFlag, StageWatch

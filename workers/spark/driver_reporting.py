@@ -12,7 +12,6 @@ import msgspec
 from app.wire import protocol
 from app.wire.heartbeat import (
     Claim,
-    ClaimAnswer,
     DesiredTaskState,
     DriverAnswer,
     DriverHeartbeat,
@@ -20,18 +19,15 @@ from app.wire.heartbeat import (
     OutcomeKind,
 )
 from workers.server_client import ServerAwayError, ServerClient, ServerRefusedError
+from workers.spark import claiming
 from workers.spark.application import Slots
+from workers.spark.claiming import TRY_AGAIN_S
 
 log = logging.getLogger(__name__)
 
 CLAIM_PATH = "/workers/v1/claim"
 DRIVER_PATH = "/workers/v1/driver"
 OUTCOME_PATH = "/workers/v1/outcome"
-TRY_AGAIN_S = 1.0
-
-
-class NotGrantedError(Exception):
-    """The lease is not this application's to run; the message is the server's reason."""
 
 
 class DriverPlace(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,23 +77,7 @@ class DriverReporter:
         A server that is away is asked again until `within_s` is over: to wait costs nothing yet, while to run
         unclaimed could mean a second application of the same ordinal. `give_up` ends the wait early.
         """
-        deadline = time.monotonic() + within_s
-        while True:
-            try:
-                answer = self._client.post(CLAIM_PATH, claim, ClaimAnswer)
-            except ServerRefusedError as error:
-                raise NotGrantedError(error.reason) from error
-            except protocol.UnsupportedProtocolError as error:
-                raise NotGrantedError(str(error)) from error
-            except ServerAwayError as error:
-                if time.monotonic() >= deadline or give_up():
-                    raise NotGrantedError(f"the lease could not be claimed within {within_s:g} s: {error}") from error
-                log.warning("the lease cannot be claimed yet: %s", error)
-                time.sleep(TRY_AGAIN_S)
-            else:
-                if not answer.granted:
-                    raise NotGrantedError(answer.reason or "no reason given")
-                return
+        claiming.claim(self._client, CLAIM_PATH, claim, what="the lease", within_s=within_s, give_up=give_up)
 
     def start(self) -> None:
         if self._client.is_configured:
