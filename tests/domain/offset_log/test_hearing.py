@@ -10,14 +10,18 @@ ID = "orders.t.0.0"
 
 
 def test_every_epoch_was_somebodys_who_told_of_it() -> None:
-    assert unheard_inits({ID: [Init(7, 5), Init(7, 4), Init(7, 6)]}, {ID: Init(7, 6)}) == ()
+    assert unheard_inits({ID: [Init(7, 1), Init(7, 0), Init(7, 2)]}, {ID: Init(7, 2)}) == ()
+
+
+def test_first_who_had_an_id_and_died_before_he_could_tell_is_missed() -> None:
+    assert unheard_inits({ID: [Init(7, 1)]}, {ID: Init(7, 1)}) == (f"nothing was heard of who had {ID} at epoch 0",)
 
 
 @pytest.mark.parametrize(
     ("heard", "now", "said"),
     [
-        ([Init(7, 4), Init(7, 6)], Init(7, 6), "at epoch 5"),
-        ([Init(7, 4)], Init(7, 6), "at epoch 5, 6"),
+        ([Init(7, 0), Init(7, 2)], Init(7, 2), "at epoch 1"),
+        ([Init(7, 0)], Init(7, 2), "at epoch 1, 2"),
         ([], Init(7, 6), "at epoch 6"),
         ([Init(7, 0)], Init(7, 20), "and 15 more"),
         ([Init(7, 4), Init(9, 1)], Init(9, 1), "at epoch 0"),
