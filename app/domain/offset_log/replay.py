@@ -62,11 +62,11 @@ def _across(
         Doubt(
             None,
             None,
-            f"the group had committed nothing when its generation {generation} was assigned the partition: what was "
+            f"the group had committed nothing when its generation {cut[1]} was assigned the partition: what was "
             "committed before it is not compared with what was committed since",
         )
-        for run, generation in cuts
-        if any(tenure.committed and _age(tenure) < (run, generation) for tenure in tenures)
+        for cut in cuts
+        if any(tenure.committed and _age(tenure) < cut for tenure in tenures)
     ]
     placed = [tenure for tenure in tenures if tenure.generation is not None]
     elsewhere = [Stretch(*one) for tenure in tenures if tenure.generation is None for one in tenure.committed]
@@ -162,8 +162,9 @@ def _gaps(tenures: list[Tenure], readings: list[Reading]) -> list[Stretch]:
     return holes(covered)
 
 
-def _age(tenure: Tenure) -> tuple[int, int]:
-    return tenure.teller.run, -1 if tenure.generation is None else tenure.generation
+def _age(tenure: Tenure) -> tuple[int, int, int]:
+    """Of tenures of one partition; one generation has one owner there, who knows in which order he found things."""
+    return tenure.teller.run, -1 if tenure.generation is None else tenure.generation, tenure.forgotten
 
 
 def _splits(tenure: Tenure, tenures: list[Tenure]) -> bool:

@@ -24,6 +24,7 @@ class Tenure:
     """From one assignment to the next change. `generation` None: the assignment was not heard, or did not say it.
 
     began: where reading began in it. is_forgotten: the group had committed nothing then.
+    forgotten: how often its attempt had found nothing committed by then; a topic may be made anew in one generation.
     committed: what its checkpoints committed, as (start, end), in their order.
     """
 
@@ -32,6 +33,7 @@ class Tenure:
     generation: int | None = None
     began: int | None = None
     is_forgotten: bool = False
+    forgotten: int = 0
     committed: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
 
     @property
@@ -75,6 +77,7 @@ class _Reader:
         self._expected: int | None = None
         """Where the client's position must be when the next checkpoint begins; None: that is not known."""
         self._reached = 0
+        self._forgotten = 0
         self._missing_from: int | None = None
 
     def take(self, event: Event) -> None:
@@ -83,7 +86,7 @@ class _Reader:
         self._next_index = event.index + 1
         match event:
             case Assigned():
-                self._enter(Tenure(self._teller, event.number, generation=event.generation))
+                self._enter(Tenure(self._teller, event.number, event.generation, forgotten=self._forgotten))
             case GivenUp():
                 self._tenure = self._expected = None
             case Positioned():
@@ -102,7 +105,7 @@ class _Reader:
             self._missing_from = self._reached
         self._expected = None
         if isinstance(event, Positioned | Checkpoint) and (self._tenure is None or self._tenure.number != event.number):
-            self._enter(Tenure(self._teller, event.number))
+            self._enter(Tenure(self._teller, event.number, forgotten=self._forgotten))
 
     def _heard_again(self, offset: int) -> None:
         if self._missing_from is not None:
@@ -120,9 +123,12 @@ class _Reader:
         if tenure is None or tenure.number != event.number:
             return
         is_forgotten = event.found is Found.NOTHING_COMMITTED
-        if is_forgotten and tenure.began is not None:
-            tenure = Tenure(self._teller, tenure.number, generation=tenure.generation)
-            self._enter(tenure)
+        if is_forgotten:
+            self._forgotten += 1
+            if tenure.began is not None:
+                tenure = Tenure(self._teller, tenure.number, tenure.generation)
+                self._enter(tenure)
+            tenure.forgotten = self._forgotten
         if tenure.began is None:
             tenure.began, tenure.is_forgotten = event.offset, is_forgotten
         if event.found is Found.GONE_UNREAD and event.gone_from is not None:
@@ -170,7 +176,7 @@ class _Reader:
         for tenure in reversed(self.reading.tenures):
             if tenure.number == number:
                 return tenure
-        unknown = Tenure(self._teller, number)
+        unknown = Tenure(self._teller, number, forgotten=self._forgotten)
         self.reading.tenures.append(unknown)
         return unknown
 

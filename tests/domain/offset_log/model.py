@@ -222,6 +222,15 @@ class Group:
         if is_deleted:
             self.generation = 0
 
+    def make_anew(self) -> None:
+        """The topic is deleted and created, and the group goes on in its generation: the owner's client stops there."""
+        owner = self.owner
+        if owner is None:
+            return
+        self.end(owner, Outcome.ABORTED)
+        self.committed, self.log_start, self.log_end = None, 0, 0
+        self._begin(owner)
+
     def _empty(self) -> None:
         for loop in self.living():
             if loop.is_frozen:

@@ -29,7 +29,7 @@ HONEST = (
     "report",
 )
 LOSSY = (*HONEST, "kill", "kill_unheard", "unknown", "drop", "reset", "second")
-FORGETFUL = (*HONEST, "unknown", "reset", "second", "forget")
+FORGETFUL = (*HONEST, "unknown", "reset", "second", "forget", "make_anew")
 Steps = list[tuple[str, int]]
 
 
@@ -83,6 +83,8 @@ def take(group: Group, name: str, dice: int) -> None:
             group.start(loop.teller.ordinal)
         case "forget":
             group.forget(is_deleted=bool(dice % 2))
+        case "make_anew":
+            group.make_anew()
         case "reset":
             group.reset(min(dice, group.log_end))
         case _:
