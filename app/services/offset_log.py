@@ -37,11 +37,14 @@ class OffsetLog(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def keep(uow: UnitOfWork, heartbeat: TaskHeartbeat, *, now: datetime) -> None:
-    """Keep what a task tells of its offsets. Its lease was checked by whoever took the heartbeat."""
+    """Keep what a task tells of its offsets. Its lease was checked by whoever took the heartbeat.
+
+    Durably, unlike the rest of a heartbeat: what is answered as stored is not told again, and an event that went back
+    to what it was before it grew would look like records that were skipped.
+    """
     heartbeat = storable(heartbeat)
     if heartbeat.offsets is not None:
         await uow.offset_log.add(report_of(heartbeat), heartbeat.offsets, now=now)
-        await uow.relax_durability()
 
 
 async def verify(
