@@ -14,7 +14,7 @@ EVERY_S = 5.0
 
 
 class OffsetTeller:
-    """What is not stored is told again, until the recorder's bound. Any thread that sends a heartbeat may use it."""
+    """What is not stored is told again, until the recorder's bound. One thread reports; others may say `answered`."""
 
     def __init__(self, *, events_per_heartbeat: int, clock: Callable[[], float] = time.monotonic) -> None:
         self.recorder: OffsetRecorder | None = None

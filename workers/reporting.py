@@ -321,12 +321,14 @@ class HeartbeatReporter:
         return answer.is_current
 
     def _send(self, client: ServerClient, *, timeout_s: float | None) -> HeartbeatAnswer:
-        heartbeat = self._heartbeat()
+        heartbeat = self._heartbeat(tells_offsets=client is self._client)
         answer = client.post(HEARTBEAT_PATH, heartbeat, HeartbeatAnswer, timeout_s=timeout_s)
         self._offsets.answered(heartbeat.offsets, answer)
         return answer
 
-    def _heartbeat(self) -> TaskHeartbeat:
+    def _heartbeat(self, *, tells_offsets: bool) -> TaskHeartbeat:
+        """tells_offsets: on one thread only. The server keeps what has the higher sequence, and of two threads the one
+        with the higher may have looked first."""
         said = self._said
         snapshot, silent_s = said.snapshot, said.silent_s()
         place = self._place
@@ -363,7 +365,7 @@ class HeartbeatReporter:
             producer_id=snapshot.producer_id,
             producer_epoch=snapshot.producer_epoch,
             events=self._events.oldest(self._events_per_heartbeat),
-            offsets=self._offsets.report(is_over=snapshot.state in ATTEMPT_OVER),
+            offsets=self._offsets.report(is_over=snapshot.state in ATTEMPT_OVER) if tells_offsets else None,
         )
 
 

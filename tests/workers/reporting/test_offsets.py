@@ -114,3 +114,12 @@ def test_offsets_survive_the_servers_absence_and_are_forgotten_when_they_are_sto
     last = told[-1]
     assert last is not None
     assert (last.is_over, last.heard_ms, last.inits[0].epoch) == (True, 50, 1)
+
+
+def test_question_of_the_loop_tells_no_offsets(worker_listener: WorkerListener) -> None:
+    """Two threads that tell at once could leave the older of their words standing."""
+    reporter = reporter_to(worker_listener.url)
+    reporter.tell_offsets(owner())
+    worker_listener.answer_with(HEARTBEAT_PATH, answer())
+    assert reporter.ask_is_current(timeout_s=2) is True
+    assert [beat.offsets for beat in heard(worker_listener)] == [None]
