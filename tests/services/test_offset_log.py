@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from app.domain.alerts.alert import AlertKind
 from app.domain.offset_log.record import FINDINGS_KEPT_FOR, KEPT_FOR
 from app.domain.offset_log.verdict import Kind, Standing
+from app.domain.pipelines.pipeline import ProcessingGuarantee
+from app.domain.runs.run import RunEnd
 from app.domain.webhooks.webhook import Webhook
 from app.services import offset_log, retention
-from tests.support.control_plane import CLUSTER, ControlPlane
+from tests.support.control_plane import CLUSTER, ControlPlane, definition
 from tests.support.offset_tellers import assigned, at, committed, given_up, tasks_of
 
 
@@ -100,6 +104,34 @@ async def test_what_arrived_long_ago_fills_the_gap_of_an_hour(plane: ControlPlan
     assert (await tasks.verify(hours=1)).standing is Standing.CONSISTENT
     async with plane.uow() as uow:
         assert len(await uow.offset_log.heard("flights", since=plane.now - timedelta(hours=1))) == 1
+
+
+@pytest.mark.parametrize(
+    "between",
+    [{"processing_guarantee": ProcessingGuarantee.AT_LEAST_ONCE}, {"cluster": "second"}],
+    ids=["at_least_once", "another cluster"],
+)
+async def test_what_a_run_did_that_records_nothing_is_no_gap(plane: ControlPlane, between: dict[str, Any]) -> None:
+    """Before it up to 10, after it from 15: what lies between was its own, or is another cluster's."""
+    first = await tasks_of(plane)
+    await first.tell(0, assigned(0, 1), at(1, 0), committed(2, 0, 10), given_up(3), is_over=True)
+    original = definition(group_id="flights-group", tasks_per_instance=2)
+    await plane.cluster("second", kafka_cluster_id="another")
+    for change in (between, {name: getattr(original, name) for name in between}):
+        await end_run(plane, first.run.id)
+        plane.pass_time(60)
+        await plane.revise("flights", **change)
+        first.run = await plane.run("flights")
+    await first.tell(0, assigned(0, 2), at(1, 15), committed(2, 15, 30))
+    first.see(0)
+    found = await first.verify()
+    assert (found.standing, [one.attempts for one in found.partitions]) == (Standing.CONSISTENT, [2])
+
+
+async def end_run(plane: ControlPlane, run_id: str) -> None:
+    async with plane.uow() as uow:
+        await uow.runs.end(run_id, end=RunEnd.STOPPED, reason="x", now=plane.now)
+        await uow.commit()
 
 
 async def test_contradiction_is_kept_and_told_once(plane: ControlPlane) -> None:

@@ -28,6 +28,7 @@ from app.domain.offset_log.heard import Heard
 from app.domain.offset_log.hearing import Init
 from app.domain.offset_log.record import CheckRecord, FindingRecord
 from app.domain.offset_log.report import OffsetReport
+from app.domain.pipelines.pipeline import ProcessingGuarantee
 from app.domain.runs.task import TaskReport
 from app.domain.storable import moment_of_ms
 from app.ports.offset_log_repository import Place
@@ -35,15 +36,26 @@ from app.ports.offset_log_repository import Place
 _ATTEMPT = ("run_id", "ordinal", "task", "lease", "attempt")
 _HEARD = sa.text(
     """
-    WITH known AS (
+    WITH started AS (
         SELECT runs.id,
+               began.definition->>'cluster' AS on_cluster,
                (SELECT count(*) FROM runs AS before
                 WHERE before.pipeline_id = runs.pipeline_id
                   AND (before.started_at, before.id) < (runs.started_at, runs.id)) AS number,
+               (SELECT count(*) FROM runs AS before
+                JOIN revisions AS its ON its.pipeline_id = before.pipeline_id AND its.number = before.revision
+                WHERE before.pipeline_id = runs.pipeline_id
+                  AND (before.started_at, before.id) < (runs.started_at, runs.id)
+                  AND its.definition->>'processing_guarantee' = :unrecorded) AS unrecorded,
                (SELECT count(*) FROM command_log
                 WHERE target = 'pipeline:' || pipelines.name AND verb = :reset
-                  AND command_log.at < runs.started_at) AS life
-        FROM runs JOIN pipelines ON pipelines.id = runs.pipeline_id WHERE pipelines.name = :pipeline
+                  AND command_log.at < runs.started_at) AS resets
+        FROM runs
+        JOIN pipelines ON pipelines.id = runs.pipeline_id
+        JOIN revisions AS began ON began.pipeline_id = runs.pipeline_id AND began.number = runs.revision
+        WHERE pipelines.name = :pipeline
+    ), known AS (
+        SELECT id, number, dense_rank() OVER (ORDER BY on_cluster, resets + unrecorded) AS life FROM started
     )
     SELECT revisions.definition->>'group_id' AS group_id,
            told.run_id, told.ordinal, told.task, told.lease, told.attempt, told.topic, told.partition,
@@ -161,6 +173,7 @@ class SqlOffsetLog:
             {
                 "pipeline": pipeline,
                 "reset": Verb.RESET_OFFSETS,
+                "unrecorded": ProcessingGuarantee.AT_LEAST_ONCE,
                 "since": since,
                 "topics": None if places is None else [topic for _, topic, _ in places],
                 "partitions": None if places is None else [partition for _, _, partition in places],

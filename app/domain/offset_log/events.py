@@ -124,7 +124,8 @@ class Telling(msgspec.Struct, frozen=True, kw_only=True):
     recorded: how many events it says that it recorded, dropped ones included.
     is_final: nothing is missing behind `recorded` that came before the events of the others: the attempt is over and
         has said so, or it has reported since the last of theirs arrived. Not so if it died.
-    life: how often the group's offsets had been set by hand before this run began; that needs an empty group.
+    life: attempts of one life read and committed the same offsets of one group. Another one begins where these were
+        set by hand, moved by a run that records nothing (at_least_once), or are another cluster's: between two runs.
     """
 
     teller: Teller

@@ -16,7 +16,7 @@ class Heard(msgspec.Struct, frozen=True, kw_only=True):
     recorded, is_open, is_over: as in report.py, by the newest report that is kept.
     complete_at: up to when, by the server's clock, all that had happened was told or counted; None: unknown.
     newest_at: when the newest of `events` first arrived; None without events.
-    life: how often the group's offsets had been set by hand here before the attempt's run began.
+    life: as in events.py.
     """
 
     group: str
