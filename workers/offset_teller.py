@@ -23,6 +23,7 @@ class OffsetTeller:
         self._heard_ms: int | None = None
         self._stored_at = float("-inf")
         self._is_kept = False
+        self._database_epoch: str | None = None
 
     @property
     def has_more(self) -> bool:
@@ -46,6 +47,9 @@ class OffsetTeller:
         )
 
     def answered(self, report: OffsetReport | None, answer: HeartbeatAnswer) -> None:
+        before, self._database_epoch = self._database_epoch, answer.database_epoch
+        if self.recorder is not None and before not in (None, answer.database_epoch):
+            self.recorder.server_forgot()
         if answer.answered_ms is not None:
             self._heard_ms = max(answer.answered_ms, self._heard_ms or 0)
         if report is not None and self.recorder is not None:

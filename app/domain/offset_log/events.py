@@ -7,8 +7,9 @@
 `index` counts the events of one attempt about one partition from 0, those that were dropped before they could be sent
 included: a missing number is a hole, and no clock is needed to see it. `number` is the ownership number of the task
 (workers/transactional/group/ownership.py): every assignment and every loss raises it, so that two events with one
-number have no rebalance of the partition between them. `at_ms` is when it was recorded, by the clock of its host: it is
-shown, and never compared.
+number have no rebalance of the partition between them. `follows` is how many checkpoints the event before it stands for
+in the end: that one may have been told again, grown, and not have arrived so. None: it is the first, or not said.
+`at_ms` is when it was recorded, by the clock of its host: it is shown, and never compared.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ class Assigned(msgspec.Struct, frozen=True, kw_only=True, tag="assigned"):
 
     index: int
     number: int
+    follows: int | None = None
     generation: int | None = None
     at_ms: int | None = None
 
@@ -70,6 +72,7 @@ class GivenUp(msgspec.Struct, frozen=True, kw_only=True, tag="given_up"):
 
     index: int
     number: int
+    follows: int | None = None
     how: Leaving
     at_ms: int | None = None
 
@@ -82,6 +85,7 @@ class Positioned(msgspec.Struct, frozen=True, kw_only=True, tag="positioned"):
 
     index: int
     number: int
+    follows: int | None = None
     offset: int
     found: Found = Found.COMMITTED
     gone_from: int | None = None
@@ -103,6 +107,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, tag="checkpoint"):
 
     index: int
     number: int
+    follows: int | None = None
     begins: int | None
     first: int | None
     last: int | None
@@ -115,6 +120,11 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, tag="checkpoint"):
 
 
 Event = Assigned | GivenUp | Positioned | Checkpoint
+
+
+def checkpoints_of(event: Event) -> int:
+    """How many checkpoints it stands for; 1 of an event that cannot grow."""
+    return event.checkpoints if isinstance(event, Checkpoint) else 1
 
 
 class Telling(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ from app.domain.offset_log.events import (
     Positioned,
     Teller,
     Telling,
+    checkpoints_of,
 )
 from app.domain.offset_log.stretch import Stretch
 from app.domain.offset_log.verdict import Contradiction, Figures, Kind
@@ -74,6 +75,7 @@ class _Reader:
         self._teller = teller
         self._tenure: Tenure | None = None
         self._next_index = 0
+        self._last: Event | None = None
         self._expected: int | None = None
         """Where the client's position must be when the next checkpoint begins; None: that is not known."""
         self._reached = 0
@@ -81,9 +83,9 @@ class _Reader:
         self._missing_from: int | None = None
 
     def take(self, event: Event) -> None:
-        if event.index != self._next_index:
+        if event.index != self._next_index or self._has_unheard_growth(event):
             self._note_hole(event)
-        self._next_index = event.index + 1
+        self._next_index, self._last = event.index + 1, event
         match event:
             case Assigned():
                 self._enter(Tenure(self._teller, event.number, event.generation, forgotten=self._forgotten))
@@ -99,6 +101,10 @@ class _Reader:
             self.reading.unheard.append(Stretch(self._missing_from, None))
         elif recorded > self._next_index or not is_final:
             self.reading.unheard.append(Stretch(self._reached, None))
+
+    def _has_unheard_growth(self, event: Event) -> bool:
+        """Whether the event before it was heard as it was before it had grown to its end."""
+        return self._last is not None and event.follows is not None and event.follows > checkpoints_of(self._last)
 
     def _note_hole(self, event: Event) -> None:
         if self._missing_from is None:

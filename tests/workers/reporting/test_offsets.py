@@ -116,6 +116,18 @@ def test_offsets_survive_the_servers_absence_and_are_forgotten_when_they_are_sto
     assert (last.is_over, last.heard_ms, last.inits[0].epoch) == (True, 50, 1)
 
 
+def test_server_on_another_database_is_told_again_what_is_left() -> None:
+    teller = OffsetTeller(events_per_heartbeat=100, clock=Clock())
+    teller.recorder = owner()
+    commit(teller.recorder, 1)
+    teller.answered(teller.report(is_over=False), STORED)
+    assert teller.report(is_over=False) is None
+    teller.answered(None, msgspec.structs.replace(STORED, database_epoch="restored"))
+    report = teller.report(is_over=False)
+    assert report is not None
+    assert (report.partitions[0].recorded, [event.index for event in report.partitions[0].events]) == (3, [2])
+
+
 def test_question_of_the_loop_tells_no_offsets(worker_listener: WorkerListener) -> None:
     """Two threads that tell at once could leave the older of their words standing."""
     reporter = reporter_to(worker_listener.url)

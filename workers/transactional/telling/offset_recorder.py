@@ -10,7 +10,17 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from app.domain.offset_log.events import Assigned, Checkpoint, Event, Found, GivenUp, Leaving, Outcome, Positioned
+from app.domain.offset_log.events import (
+    Assigned,
+    Checkpoint,
+    Event,
+    Found,
+    GivenUp,
+    Leaving,
+    Outcome,
+    Positioned,
+    checkpoints_of,
+)
 from app.domain.offset_log.hearing import Init
 from app.domain.offset_log.report import PartitionOffsets
 from workers.transactional.group.ownership import Ownership, Partition
@@ -26,12 +36,14 @@ GROWS_FOR_MS = 600_000
 class _Told:
     """Of one partition: what waits to be stored, and how many events there were.
 
+    newest: how many checkpoints the newest event stands for, whether it still waits or not.
     stored: the newest event that is stored. It still waits if it may grow; grown, it is another object.
     said: `recorded` and whether a checkpoint was open, as they are stored.
     """
 
     waiting: deque[Event] = field(default_factory=deque[Event])
     recorded: int = 0
+    newest: int | None = None
     stored: Event | None = None
     said: tuple[int, bool] | None = None
 
@@ -205,6 +217,13 @@ class OffsetRecorder:
                     waiting.popleft()
                     self._waiting -= 1
 
+    def server_forgot(self) -> None:
+        """The server has an older database now: what it had stored may be gone. What still waits is told again, and of
+        the rest how much there was, so that what is gone is a hole."""
+        with self._lock:
+            for told in self._told.values():
+                told.stored = told.said = None
+
     def _forget_place(self, name: Partition) -> None:
         self._stands.pop(name, None)
         self._stood.pop(name, None)
@@ -219,10 +238,11 @@ class OffsetRecorder:
         now_ms = self._now_ms()
         last = told.waiting[-1] if told.waiting else None
         if isinstance(last, Checkpoint) and isinstance(event, Checkpoint) and _follows(last, event, now_ms):
-            told.waiting[-1] = _joined(last, event, checkpoints=last.checkpoints + event.checkpoints, until_ms=now_ms)
+            told.newest = last.checkpoints + event.checkpoints
+            told.waiting[-1] = _joined(last, event, checkpoints=told.newest, until_ms=now_ms)
             return
-        told.waiting.append(msgspec.structs.replace(event, index=told.recorded, at_ms=now_ms))
-        told.recorded += 1
+        told.waiting.append(msgspec.structs.replace(event, index=told.recorded, follows=told.newest, at_ms=now_ms))
+        told.recorded, told.newest = told.recorded + 1, checkpoints_of(event)
         self._waiting += 1
         if self._waiting > self._kept:
             self._drop_oldest()

@@ -67,6 +67,7 @@ def test_commits_without_a_seam_are_one_event_that_grows_also_after_it_was_told(
     whole = Checkpoint(
         index=2,
         number=1,
+        follows=1,
         begins=None,
         first=0,
         last=49,
@@ -79,7 +80,7 @@ def test_commits_without_a_seam_are_one_event_that_grows_also_after_it_was_told(
     )
     assert task.tell()[P] == (
         Assigned(index=0, number=1, generation=1, at_ms=7),
-        Positioned(index=1, number=1, offset=0, at_ms=7),
+        Positioned(index=1, number=1, follows=1, offset=0, at_ms=7),
         whole,
     )
     assert task.untold() == {}
@@ -221,7 +222,7 @@ def test_commit_in_a_revoke_is_told_before_the_revoke_and_under_its_number() -> 
     task.process(0, 5)
     task.commit()
     task.give_up(P)
-    assert task.untold()[P][-1] == GivenUp(index=3, number=2, how=Leaving.REVOKED, at_ms=7)
+    assert task.untold()[P][-1] == GivenUp(index=3, number=2, follows=1, how=Leaving.REVOKED, at_ms=7)
     assert task.verdict().standing is Standing.CONSISTENT
 
 
@@ -304,3 +305,62 @@ def test_generation_of_nobodys_member_is_not_one() -> None:
     task = Task()
     task.take(P, generation=-1, committed=None)
     assert task.untold()[P] == (Assigned(index=0, number=1, generation=None, at_ms=7),)
+
+
+def test_what_had_grown_and_is_dropped_is_a_hole_though_the_server_has_it_as_it_was() -> None:
+    task = Task(kept=3)
+    task.take(P)
+    task.process(0, 5)
+    task.commit()
+    stored = task.recorder.untold(EVERYTHING)
+    task.recorder.stored(stored)
+    task.process(5, 10)
+    task.commit()
+    task.now_ms += GROWS_FOR_MS
+    task.process(10, 15)
+    task.commit()
+    task.give_up(P)
+    assert [event.index for event in task.untold()[P]] == [2, 3, 4]
+    task.take(P, generation=2, committed=None)
+    later = task.recorder.untold(EVERYTHING)
+    assert [event.index for event in later[0].events] == [3, 4, 5], "the one that had grown is dropped"
+    assert replayed([[*stored, *later]])[P].contradictions == ()
+
+
+def test_server_that_lost_how_far_an_event_had_grown_sees_a_hole() -> None:
+    """It was restored from a backup: what had been stored since is told by nobody any more."""
+    task = Task()
+    task.take(P)
+    task.process(0, 5)
+    task.commit()
+    in_the_backup = task.recorder.untold(EVERYTHING)
+    task.process(5, 10)
+    task.commit()
+    task.now_ms += GROWS_FOR_MS
+    task.process(10, 15)
+    task.commit()
+    task.tell()
+    task.recorder.server_forgot()
+    task.process(15, 20)
+    task.commit()
+    again = task.recorder.untold(EVERYTHING)
+    assert [event.index for event in again[0].events] == [3]
+    assert replayed([[*in_the_backup, *again]])[P].contradictions == ()
+
+
+def test_server_that_forgot_is_told_again_what_is_left_and_how_much_there_was() -> None:
+    task = Task()
+    task.take(P)
+    task.give_up(P)
+    task.take(Q)
+    task.process(0, 5, Q)
+    task.commit()
+    task.tell()
+    assert not task.recorder.has_news
+    task.recorder.server_forgot()
+    assert task.recorder.has_news
+    again = {told.partition: told for told in task.recorder.untold(EVERYTHING)}
+    assert {number: (told.recorded, [event.index for event in told.events]) for number, told in again.items()} == {
+        0: (3, []),
+        1: (3, [2]),
+    }
