@@ -31,7 +31,7 @@ def verify(
 ) -> None:
     """Replay what tasks recorded of their offsets: gaps, overlaps, commits without ownership, rewinds.
 
-    Exit code 0 if nothing contradicts and everything was heard, 1 if something contradicts, 6 if it cannot be told.
+    Exit code 0 if nothing contradicts and nothing is missing between, 1 if something contradicts, 6 if it cannot be told.
     """
     moment = None if since is None else moment_of(since, now=datetime.now(UTC))
     found = connect().get(
@@ -77,11 +77,12 @@ def rendered(pipeline: str, found: Any) -> RenderableType:
         )
     findings = [as_record(one, Finding) for partition in found["partitions"] for one in partition["findings"]]
     doubts = [f"{one['topic']}-{one['partition']}: {doubt}" for one in found["partitions"] for doubt in one["doubts"]]
+    total = sum(one["contradictions"] for one in found["partitions"])
     figures = found["figures"]
     said = {
-        Standing.CONSISTENT: "consistent: nothing contradicts, and everything was heard",
+        Standing.CONSISTENT: "consistent: nothing that was told contradicts, and nothing is missing in between",
         Standing.CANNOT_TELL: "cannot be told: nothing contradicts, and not everything was heard",
-        Standing.CONTRADICTED: "contradicted once" if len(findings) == 1 else f"contradicted {len(findings)} times",
+        Standing.CONTRADICTED: "contradicted once" if total == 1 else f"contradicted {number(total)} times",
     }[standing]
     parts: list[RenderableType] = [Text(f"{pipeline}: {said}", style=_STYLES[standing])]
     for finding in findings:
@@ -94,6 +95,8 @@ def rendered(pipeline: str, found: Any) -> RenderableType:
                 empty="nothing that is kept",
             ),
         ]
+    if total > len(findings):
+        parts.append(Text(f"and {number(total - len(findings))} more, between those that are shown", style="red"))
     parts += [Text(f"in doubt: {doubt}", style="yellow") for doubt in doubts]
     count = len(found["partitions"])
     parts.append(

@@ -33,6 +33,8 @@ from app.domain.runs.task import TaskReport
 from app.domain.storable import moment_of_ms
 from app.ports.offset_log_repository import Place
 
+_ROWS_AT_ONCE = 1000
+"""A statement takes 65,535 parameters."""
 _ATTEMPT = ("run_id", "ordinal", "task", "lease", "attempt")
 _HEARD = sa.text(
     """
@@ -257,13 +259,17 @@ class SqlOffsetLog:
             }
             for one in findings
         }
-        statement = postgresql.insert(offset_contradictions).values([rows[key] for key in sorted(rows)])
-        added = await self._db.rows(
-            statement.on_conflict_do_nothing(constraint="uq_offset_contradictions_one").returning(
-                offset_contradictions.c.finding
+        ordered = [rows[key] for key in sorted(rows)]
+        added: list[Finding] = []
+        for start in range(0, len(ordered), _ROWS_AT_ONCE):
+            statement = postgresql.insert(offset_contradictions).values(ordered[start : start + _ROWS_AT_ONCE])
+            new = await self._db.rows(
+                statement.on_conflict_do_nothing(constraint="uq_offset_contradictions_one").returning(
+                    offset_contradictions.c.finding
+                )
             )
-        )
-        return [msgspec.convert(row.finding, Finding) for row in added]
+            added += [msgspec.convert(row.finding, Finding) for row in new]
+        return added
 
     async def last_check(self, pipeline: str) -> CheckRecord | None:
         row = await self._db.row(

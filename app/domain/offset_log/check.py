@@ -18,6 +18,9 @@ from app.domain.storable import moment_of_ms
 MAX_SIDES = 8
 """Events that are shown beside one contradiction: those nearest to it."""
 MAX_DOUBTS = 20
+MAX_FINDINGS = 100
+"""Contradictions of one partition that are shown and kept, the half of them with the lowest offsets and the half with
+the highest: a loop that is wrong at every checkpoint is wrong thousands of times an hour."""
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,12 +59,15 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartitionCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """contradictions: how many there are; of more than MAX_FINDINGS `findings` has only so many."""
+
     group: str
     topic: str
     partition: int
     standing: Standing
     figures: Figures
     attempts: int
+    contradictions: int = 0
     findings: tuple[Finding, ...] = ()
     doubts: tuple[Doubt, ...] = ()
 
@@ -76,6 +82,10 @@ class PipelineCheck(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def findings(self) -> tuple[Finding, ...]:
         return tuple(finding for one in self.partitions for finding in one.findings)
+
+    @property
+    def contradictions(self) -> int:
+        return sum(one.contradictions for one in self.partitions)
 
     @property
     def figures(self) -> Figures:
@@ -109,6 +119,9 @@ def check(heard: Iterable[Heard], *, unheard: Sequence[str], since: datetime | N
 def _of_partition(heard: list[Heard], unheard: Sequence[str]) -> PartitionCheck:
     verdict = replay(tellings(heard), unheard=unheard)
     group, topic, partition = heard[0].place
+    shown = verdict.contradictions
+    if len(shown) > MAX_FINDINGS:
+        shown = (*shown[: MAX_FINDINGS // 2], *shown[-(MAX_FINDINGS // 2) :])
     return PartitionCheck(
         group=group,
         topic=topic,
@@ -116,6 +129,7 @@ def _of_partition(heard: list[Heard], unheard: Sequence[str]) -> PartitionCheck:
         standing=verdict.standing,
         figures=verdict.figures,
         attempts=len(heard),
+        contradictions=len(verdict.contradictions),
         findings=tuple(
             Finding(
                 group=group,
@@ -127,7 +141,7 @@ def _of_partition(heard: list[Heard], unheard: Sequence[str]) -> PartitionCheck:
                 message=found.message,
                 sides=_sides(found, heard),
             )
-            for found in verdict.contradictions
+            for found in shown
         ),
         doubts=verdict.doubts,
     )

@@ -102,7 +102,8 @@ class PartitionCheck(Answer):
     standing: Standing
     figures: Figures
     attempts: Annotated[int, Field(description="How many attempts told of it.")]
-    findings: list[Finding]
+    contradictions: Annotated[int, Field(description="How many there are, also of those that are not listed.")]
+    findings: Annotated[list[Finding], Field(description="At most 100: those with the lowest and highest offsets.")]
     doubts: list[str]
 
     @classmethod
