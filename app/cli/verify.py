@@ -31,7 +31,7 @@ def verify(
 ) -> None:
     """Replay what tasks recorded of their offsets: gaps, overlaps, commits without ownership, rewinds.
 
-    Exit code 0 if nothing contradicts and nothing is missing between, 1 if something contradicts, 6 if it cannot be told.
+    Exit code 0 if nothing contradicts and nothing is missing, 1 if something contradicts, 6 if it cannot be told.
     """
     moment = None if since is None else moment_of(since, now=datetime.now(UTC))
     found = connect().get(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from datetime import datetime
 
-from app.domain.errors import NotFoundError
+from app.domain.errors import NotFoundError, UnavailableError
 from app.ports.clock import Clock
 from app.ports.unit_of_work import UnitOfWorkFactory
 from app.services.observing.observations import Observations
@@ -38,19 +38,30 @@ class OffsetWatch:
         since = self._checked_at or now - LIVE_SPAN
         async with self._unit_of_work() as uow:
             names = await uow.offset_log.told_since(since)
+        failures: list[Exception] = []
         for name in names:
-            async with self._unit_of_work() as uow:
-                try:
-                    new = await check_live(uow, self._observations, pipeline=name, now=self._clock.now())
-                except NotFoundError:
-                    # Deleted since it was named.
-                    continue
-                await uow.commit()
-            if new:
-                log.error(
-                    "what tasks of %s recorded of their offsets contradicts itself: %d new contradictions", name, new
-                )
+            try:
+                await self._check(name)
+            except UnavailableError:
+                raise
+            except Exception as error:
+                # The pipelines behind it are checked all the same, and it is tried again at the next turn.
+                log.exception("what tasks of %s recorded of their offsets could not be checked", name)
+                failures.append(error)
+        if failures:
+            raise failures[0]
         self._checked_at = now
+
+    async def _check(self, name: str) -> None:
+        async with self._unit_of_work() as uow:
+            try:
+                new = await check_live(uow, self._observations, pipeline=name, now=self._clock.now())
+            except NotFoundError:
+                # Deleted since it was named.
+                return
+            await uow.commit()
+        if new:
+            log.error("what tasks of %s recorded of their offsets contradicts itself: %d new contradictions", name, new)
 
     def interrupted(self) -> None:
         """The next turn looks at an hour again: another server may have checked meanwhile."""

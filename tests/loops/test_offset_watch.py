@@ -1,0 +1,77 @@
+"""Every pipeline is checked, whatever becomes of the others."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from app.domain.errors import NotFoundError
+from app.loops import offset_watch
+from app.loops.offset_watch import OffsetWatch
+from app.ports.unit_of_work import UnitOfWork
+from app.services.observing.observations import Observations
+from app.services.offset_log import LIVE_SPAN
+
+NOW = datetime(2026, 11, 22, 6, tzinfo=UTC)
+
+
+class Log:
+    """Three pipelines; `troubles` come of checking those that are named in it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **troubles: Exception) -> None:
+        self.troubles = troubles
+        self.asked: list[datetime] = []
+        self.checked: list[str] = []
+        self.now = NOW
+        self.watch = OffsetWatch(
+            unit_of_work=self.unit_of_work,
+            observations=Observations(is_on=True),
+            clock=cast(Any, SimpleNamespace(now=lambda: self.now)),
+        )
+        monkeypatch.setattr(offset_watch, "check_live", self.check_live)
+
+    def unit_of_work(self) -> AbstractAsyncContextManager[UnitOfWork]:
+        async def nothing() -> None: ...
+
+        async def told_since(since: datetime) -> list[str]:
+            self.asked.append(since)
+            return ["a", "b", "c"]
+
+        @asynccontextmanager
+        async def unit() -> AsyncGenerator[UnitOfWork]:
+            yield cast(UnitOfWork, SimpleNamespace(commit=nothing, offset_log=SimpleNamespace(told_since=told_since)))
+
+        return unit()
+
+    async def check_live(self, *_: Any, pipeline: str, **__: Any) -> int:
+        if pipeline in self.troubles:
+            raise self.troubles[pipeline]
+        self.checked.append(pipeline)
+        return 0
+
+
+async def test_turn_asks_for_an_hour_and_then_for_what_came_since(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = Log(monkeypatch, b=NotFoundError("there is no pipeline b"))
+    await log.watch.turn()
+    log.now += timedelta(seconds=10)
+    await log.watch.turn()
+    log.watch.interrupted()
+    await log.watch.turn()
+    assert log.checked == ["a", "c"] * 3
+    assert log.asked == [NOW - LIVE_SPAN, NOW, log.now - LIVE_SPAN]
+
+
+async def test_pipeline_that_cannot_be_checked_does_not_hide_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = Log(monkeypatch, a=ValueError("too much"))
+    with pytest.raises(ValueError, match="too much"):
+        await log.watch.turn()
+    assert log.checked == ["b", "c"]
+    log.troubles.clear()
+    log.now += timedelta(seconds=10)
+    await log.watch.turn()
+    assert log.asked == [NOW - LIVE_SPAN, log.now - LIVE_SPAN], "what was told before the failed turn is not skipped"
