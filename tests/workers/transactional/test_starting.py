@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from app.domain.offset_log.events import Found, Positioned
 from app.domain.pipelines.pipeline import StartPosition
 from tests.support.tasks import RecordingControl
 from workers.transactional.group.membership import Committed, LogBounds, Membership
@@ -95,3 +96,32 @@ def test_offsets_that_are_gone_after_the_group_has_begun_do_not_begin_it_again()
     group.offsets.clear()
     resolving.step()
     assert commits.sent[1:] == [dict.fromkeys(NAMES, 0)]
+
+
+class BegunByAnother(NewGroup):
+    """Another task has the first partition, and this one waits for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ownership = Ownership()
+        self.recorder = OffsetRecorder(self.ownership)
+        self.ownership.assigned(NAMES[1:])
+        self.recorder.assigned(NAMES[1:], generation=1)
+
+    @property
+    def stopped(self) -> frozenset[Partition]:
+        return self.ownership.owned
+
+
+def test_beginning_that_another_task_resolved_is_recorded_as_one() -> None:
+    """Or what the group had committed here before it forgot its offsets would seem to end in a gap."""
+    group = BegunByAnother()
+    resolving = starting(group, Commits(group))
+    resolving.step()
+    group.offsets = dict.fromkeys(NAMES, 100)
+    resolving.step()
+    resolving.step()
+    (told,) = group.recorder.untold(100)
+    assert [(event.offset, event.found) for event in told.events if isinstance(event, Positioned)] == [
+        (100, Found.NOTHING_COMMITTED)
+    ]

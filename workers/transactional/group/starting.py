@@ -80,6 +80,7 @@ class Starting:
         self._not_before = 0.0
         self._has_told_missing = False
         self._has_begun = start_position is StartPosition.EARLIEST
+        self._await_beginning: set[Partition] = set()
 
     @property
     def is_due(self) -> bool:
@@ -111,7 +112,10 @@ class Starting:
             return
         if self._has_begun:
             self._go_on({name: committed[name].offset for name in stopped}, logs)
-        elif (self._source_topics[0], 0) in self._membership.ownership.owned:
+            self._await_beginning.clear()
+            return
+        self._await_beginning |= stopped
+        if (self._source_topics[0], 0) in self._membership.ownership.owned:
             self._begin(logs)
 
     def _all_partitions(self) -> frozenset[Partition]:
@@ -143,6 +147,7 @@ class Starting:
 
     def _note_beginning(self) -> None:
         self._has_begun = True
+        self._await_beginning.clear()
 
     def _go_on(self, committed: Mapping[Partition, int | None], logs: Mapping[Partition, LogBounds]) -> None:
         starts: dict[Partition, int] = {}
@@ -152,6 +157,9 @@ class Starting:
                 starts[partition] = start
                 found = Found.NOTHING_COMMITTED if offset is None else Found.GONE_UNREAD
                 self._membership.recorder.positioned(partition, start, found, gone_from=offset)
+            elif offset is not None and partition in self._await_beginning:
+                # Another task has begun the group here: nothing was committed before that.
+                self._membership.recorder.positioned(partition, offset, Found.NOTHING_COMMITTED)
         if starts:
             self._commit_starts(starts, for_others={}, confirmed=self._note_beginning)
         self._membership.restart(committed)
