@@ -31,7 +31,7 @@ async def look_at(uow: UnitOfWork, snapshot: Snapshot, drill: Drill, *, now: dat
         at=now,
         generation=group.generation if from_journal and group is not None else max(said, default=None),
         members=group.member_count if group is not None else None,
-        partitions=_partitions(snapshot, drill, statuses),
+        partitions=_partitions(snapshot, drill, statuses, now=now),
         epochs=_epochs(snapshot, statuses),
         tasks={_name(status): _task(status, now=now) for status in statuses},
         fencings=tuple(
@@ -41,13 +41,17 @@ async def look_at(uow: UnitOfWork, snapshot: Snapshot, drill: Drill, *, now: dat
     )
 
 
-def _partitions(snapshot: Snapshot, drill: Drill, statuses: list[TaskStatus]) -> dict[str, PartitionLook]:
+def _partitions(
+    snapshot: Snapshot, drill: Drill, statuses: list[TaskStatus], *, now: datetime
+) -> dict[str, PartitionLook]:
+    at_end = _at_end(statuses, now=now)
     group = snapshot.groups.get(drill.plan.group)
     if group is not None and snapshot.group_journal.source is Source.JOURNAL:
         return {
             f"{topic}-{number}": PartitionLook(
                 committed=one.commit.offset,
                 committed_at=None if one.commit.commit_ms < 0 else moment_of_ms(one.commit.commit_ms),
+                at_end_at=at_end.get(f"{topic}-{number}"),
             )
             for (topic, number), one in group.offsets.items()
         }
@@ -57,7 +61,18 @@ def _partitions(snapshot: Snapshot, drill: Drill, statuses: list[TaskStatus]) ->
             if one.committed is not None:
                 name = f"{one.topic}-{one.partition}"
                 reported[name] = max(one.committed, reported.get(name, 0))
-    return {name: PartitionLook(committed=offset) for name, offset in reported.items()}
+    return {name: PartitionLook(committed=offset, at_end_at=at_end.get(name)) for name, offset in reported.items()}
+
+
+def _at_end(statuses: list[TaskStatus], *, now: datetime) -> dict[str, datetime]:
+    """When the owner of each partition said that it has committed all there is; only owners that are heard count."""
+    return {
+        f"{one.topic}-{one.partition}": status.received_at
+        for status in statuses
+        if now - status.received_at <= HEARD_WITHIN
+        for one in status.last.partitions
+        if one.committed is not None and one.end is not None and one.committed >= one.end
+    }
 
 
 def _epochs(snapshot: Snapshot, statuses: list[TaskStatus]) -> dict[str, str]:

@@ -9,7 +9,7 @@ import uuid
 from datetime import datetime, timedelta
 
 from app.domain.access import Principal, RunTokenScope, Verb, require
-from app.domain.drills.drill import LONGEST_S, SHORTEST_S, ActStep, Drill, DrillKind, DrillState, Target
+from app.domain.drills.drill import LONGEST_S, SHORTEST_S, ActStep, Drill, DrillKind, DrillState, Target, TargetState
 from app.domain.drills.judging import hear, said, stop
 from app.domain.drills.planning import plan_of
 from app.domain.drills.timeline import EntryKind
@@ -174,6 +174,8 @@ def _refused_claim(drill: Drill, target: Target, *, now: datetime) -> str:
     """Why the claim is not granted; empty: it is."""
     if target.is_acted_on:
         return "it was granted already, and is done once only"
+    if target.state is TargetState.REFUSED:
+        return "it was refused by its host already"
     if drill.may_begin(now):
         return ""
     return "the drill was stopped" if drill.stop_requested_at is not None else "it was not begun in time"

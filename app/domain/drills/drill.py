@@ -62,8 +62,8 @@ class DrillVerdict(StrEnum):
 class TargetState(StrEnum):
     """
     ORDERED ─▶ CLAIMED ─▶ FROZEN ─▶ THAWED   of a freeze; a watchdog that reaches no server leaves out FROZEN
-       │          ├─────▶ KILLED             of a kill
-       └──────────┴─────▶ REFUSED            the host would not do it
+       └────────────────▶ KILLED ─▶ REFUSED  of a kill: granted; and the attempt was heard after it, so it lives
+       ORDERED, CLAIMED ─▶ REFUSED           the host would not do it
     """
 
     ORDERED = "ordered"
@@ -87,7 +87,7 @@ TARGET_TRANSITIONS: dict[TargetState, frozenset[TargetState]] = {
     _T.CLAIMED: frozenset({_T.FROZEN, _T.THAWED, _T.REFUSED}),
     _T.FROZEN: frozenset({_T.THAWED}),
     _T.THAWED: frozenset(),
-    _T.KILLED: frozenset(),
+    _T.KILLED: frozenset({_T.REFUSED}),
     _T.REFUSED: frozenset(),
 }
 
@@ -95,6 +95,8 @@ BEGIN_WITHIN = timedelta(seconds=15)
 """An order that nobody has claimed by then is void: a heartbeat brings it within a second."""
 THAWED_WITHIN = timedelta(seconds=5)
 """A watchdog that has not told its end so long after its time could not reach us; the process goes on all the same."""
+LIVES_ON_AFTER = timedelta(seconds=8)
+"""An attempt that was granted to kill itself, and is still heard so long after, has not done it: the grant got lost."""
 KEPT_FOR = timedelta(days=90)
 SHORTEST_S, LONGEST_S = 1.0, 120.0
 DEFAULT_S = 15.0
@@ -143,7 +145,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What will be done and what should come of it, made when it was ordered.
 
     stands_still_s: at most so long no record of a partition should be committed; None: nothing that we know bounds it.
-    tasks: how many run when all is well.
+    tasks: how many run when all is well. commits_every_s: the definition's commit interval; none flows more often.
     """
 
     for_s: float
@@ -152,6 +154,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     tasks: int
     stands_still_s: float | None
     expected: tuple[Expectation, ...]
+    commits_every_s: float = 0.0
 
 
 class AuditFigures(msgspec.Struct, frozen=True, kw_only=True):

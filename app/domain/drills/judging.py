@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from app.domain.drills.drill import (
+    LIVES_ON_AFTER,
     TARGET_TRANSITIONS,
     THAWED_WITHIN,
     ActStep,
@@ -26,6 +27,8 @@ _DONE = frozenset({TargetState.FROZEN, TargetState.THAWED, TargetState.KILLED})
 WELL_FOR = timedelta(seconds=3)
 """All is well when it has been so for this long."""
 FLOWS_NOW = timedelta(seconds=2)
+COMMITS_TO_MISS = 2.5
+"""A pipeline that commits more seldom is given so many of its commit intervals."""
 GIVES_UP_AFTER = timedelta(seconds=90)
 """After the last bound that we know: who does not flow by then has not survived."""
 
@@ -44,7 +47,7 @@ def hear(drill: Drill, target: Target, step: ActStep, *, now: datetime, message:
         if drill.state is DrillState.ORDERED:
             drill = drill.moved(DrillState.UNDERWAY, begun_at=now)
         if is_kill:
-            drill = said(drill, EntryKind.ACT, f"{_name(target)} kills itself (SIGKILL)", now=now)
+            drill = said(drill, EntryKind.ACT, f"{_name(target)} is to kill itself now (SIGKILL)", now=now)
         return drill
     to = TargetState(step)
     if to not in TARGET_TRANSITIONS[target.state]:
@@ -60,7 +63,7 @@ def hear(drill: Drill, target: Target, step: ActStep, *, now: datetime, message:
 
 def see(drill: Drill, look: Look) -> Drill:
     """The drill with what the look has shown to be new."""
-    watched, entries = follow(drill.watched, look)
+    watched, entries = follow(drill.watched, look, commits_every_s=drill.plan.commits_every_s)
     return _with_entries(replace(drill, watched=watched), entries)
 
 
@@ -68,9 +71,11 @@ def advance(drill: Drill, *, now: datetime, run_is_live: bool) -> Drill:
     """The drill in the state that it is in by now; up to AUDITING, which `conclude` leaves."""
     if drill.state is DrillState.ORDERED:
         drill = _from_ordered(drill, now=now)
-    if drill.state is DrillState.UNDERWAY and _act_is_over(drill, now=now):
-        if not any(one.state in _DONE for one in drill.targets):
-            return _ended(drill, DrillVerdict.NOT_BEGUN, _why_not_begun(drill), now=now)
+    drill = _without_survivors(drill, now=now)
+    is_over = drill.state is DrillState.UNDERWAY and _act_is_over(drill, now=now)
+    if (is_over or drill.state is DrillState.RECOVERING) and not any(one.state in _DONE for one in drill.targets):
+        return _ended(drill, DrillVerdict.NOT_BEGUN, _why_not_begun(drill), now=now)
+    if is_over:
         drill = said(drill.moved(DrillState.RECOVERING, act_over_at=now), EntryKind.DRILL, _over(drill), now=now)
     if drill.state is DrillState.RECOVERING:
         drill = _from_recovering(drill, now=now, run_is_live=run_is_live)
@@ -136,6 +141,23 @@ def _act_is_over(drill: Drill, *, now: datetime) -> bool:
     return True
 
 
+def _without_survivors(drill: Drill, *, now: datetime) -> Drill:
+    """The drill without those who should have killed themselves and are still heard: nothing was done to them."""
+    for one in drill.targets:
+        seen = drill.watched.tasks.get(f"{drill.ordinal}/{one.task}")
+        if one.state is not TargetState.KILLED or seen is None or _is_back(drill, one):
+            continue
+        if seen.is_running and now - one.since > LIVES_ON_AFTER:
+            drill = hear(drill, one, ActStep.REFUSED, now=now, message="it was granted, and lives on all the same")
+    return drill
+
+
+def _is_back(drill: Drill, target: Target) -> bool:
+    """Whether a later attempt of what was killed has been seen; a last word of the dead one is no sign of life."""
+    seen = drill.watched.tasks.get(f"{drill.ordinal}/{target.task}")
+    return seen is not None and (seen.lease, seen.attempt) > (drill.lease or 0, target.attempt or 0)
+
+
 def _from_recovering(drill: Drill, *, now: datetime, run_is_live: bool) -> Drill:
     if drill.stop_requested_at is not None:
         return _ended(drill, DrillVerdict.STOPPED, f"stopped by {drill.stop_requested_by}", now=now)
@@ -164,7 +186,14 @@ def _is_well(drill: Drill, *, now: datetime) -> bool:
     watched = drill.watched
     running = [task for task in watched.tasks.values() if task.is_running]
     looked_now = watched.at is not None and now - watched.at <= FLOWS_NOW
-    return looked_now and len(running) >= drill.plan.tasks and flows(watched, now=now, within=FLOWS_NOW)
+    killed = [one for one in drill.targets if one.state is TargetState.KILLED]
+    within = max(FLOWS_NOW, timedelta(seconds=drill.plan.commits_every_s * COMMITS_TO_MISS))
+    return (
+        looked_now
+        and len(running) >= drill.plan.tasks
+        and all(_is_back(drill, one) for one in killed)
+        and flows(watched, now=now, within=within)
+    )
 
 
 def _ended(drill: Drill, verdict: DrillVerdict, sentence: str, *, now: datetime) -> Drill:
@@ -183,7 +212,10 @@ def _figures(drill: Drill) -> Iterable[str]:
     else:
         bound_s = drill.plan.stands_still_s
         expected = "" if bound_s is None else f", expected at most {bound_s:g} s"
-        yield f"records stood still for at most {longest[1]:.1f} s ({longest[0]}{expected})"
+        if watched.unseen_s:
+            expected += f"; nobody looked for {watched.unseen_s:.1f} s of it"
+        how_long = "at least" if watched.unseen_s else "at most"
+        yield f"records stood still for {how_long} {longest[1]:.1f} s ({longest[0]}{expected})"
 
 
 def _over(drill: Drill) -> str:

@@ -7,6 +7,8 @@ from app.domain.pipelines.pipeline import GroupProtocol, OffsetFencing, Pipeline
 
 MARGIN_S = 3.0
 """For rebalances, for what the client polls, and for looking."""
+_COMMITS_IN_MARGIN_S = 1.0
+"""Two commit intervals up to this are in it, too."""
 ABORT_SWEEP_S = 10.0
 """`transaction.abort.timed.out.transaction.cleanup.interval.ms` as brokers have it: how often they look for these."""
 RETURNS_WITHIN_S = 30.0
@@ -27,8 +29,14 @@ def plan_of(
         cluster=cluster,
         tasks=own + others,
         stands_still_s=bound_s,
+        commits_every_s=definition.commit_interval_ms / 1000,
         expected=tuple(_expected(definition, kind, for_s=for_s, others=others, bound_s=bound_s)),
     )
+
+
+def _margin_s(definition: PipelineDefinition) -> float:
+    """A commit may have been due just when it began, and the next one comes an interval after all is well again."""
+    return MARGIN_S + max(0.0, 2 * definition.commit_interval_ms / 1000 - _COMMITS_IN_MARGIN_S)
 
 
 def _session_s(definition: PipelineDefinition) -> float | None:
@@ -49,20 +57,20 @@ def _new_owner_waits(definition: PipelineDefinition) -> bool:
 
 
 def _stands_still_s(definition: PipelineDefinition, kind: DrillKind, *, for_s: float, others: int) -> float | None:
-    session_s, abort_s = _session_s(definition), _abort_s(definition)
+    session_s, abort_s, margin_s = _session_s(definition), _abort_s(definition), _margin_s(definition)
     if kind is DrillKind.FREEZE_SERVER:
-        return MARGIN_S
+        return margin_s
     if session_s is None:
         return None
     if kind is DrillKind.KILL_INSTANCE:
         # Its next attempt takes the same ids again, which ends what was open; only the session has to run out.
-        return session_s + MARGIN_S
+        return session_s + margin_s
     if for_s < session_s:
-        return for_s + MARGIN_S
+        return for_s + margin_s
     if not others:
         return for_s + RETURNS_WITHIN_S
     taken_s = max(session_s, abort_s) if abort_s is not None and _new_owner_waits(definition) else session_s
-    return min(taken_s, max(for_s, session_s)) + MARGIN_S
+    return min(taken_s, max(for_s, session_s)) + margin_s
 
 
 def _expected(

@@ -7,7 +7,7 @@ while nobody looked is not known, except how many records were committed meanwhi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -42,10 +42,14 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartitionLook(msgspec.Struct, frozen=True, kw_only=True):
-    """committed_at: by the brokers' clock, where their journal is read; else None, and the look's time is taken."""
+    """committed_at: by the brokers' clock, where their journal is read; else None, and the look's time is taken.
+
+    at_end_at: when its owner last said that it has read everything; until then it stood still by itself.
+    """
 
     committed: int
     committed_at: datetime | None = None
+    at_end_at: datetime | None = None
 
 
 class TaskLook(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,13 +78,22 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartitionWatched(msgspec.Struct, frozen=True, kw_only=True):
-    """longest_s: between two commits that follow each other, as far as it was seen. since: of the last commit."""
+    """longest_s: between two commits that follow each other, as far as it was seen. since: of the last commit.
+
+    at_end_at: when it was last known that there was nothing more to read.
+    """
 
     committed: int
     since: datetime
     flowed: bool
     longest_s: float = 0.0
     is_told: bool = False
+    at_end_at: datetime | None = None
+
+    @property
+    def stands_since(self) -> datetime:
+        """What has nothing to read does not stand still."""
+        return self.since if self.at_end_at is None else max(self.since, self.at_end_at)
 
 
 class Watched(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,10 +132,11 @@ STANDS_STILL_S = 2.0
 """A pause between commits that is worth a line."""
 
 
-def follow(before: Watched, look: Look) -> tuple[Watched, list[Entry]]:
+def follow(before: Watched, look: Look, *, commits_every_s: float = 0.0) -> tuple[Watched, list[Entry]]:
     """What is known after the look, and what it has shown to be new, in the order of their kinds."""
     if before.at is None:
-        return _first(look), []
+        # Those who are meant may have been faster than the first look, and all of these are later than the order.
+        return _first(look, commits_every_s), _fencings(look.fencings)
     entries: list[Entry] = []
     pause_s = (look.at - before.at).total_seconds()
     unseen = pause_s > LOOKS_FOLLOW_WITHIN.total_seconds()
@@ -139,7 +153,7 @@ def follow(before: Watched, look: Look) -> tuple[Watched, list[Entry]]:
     _follow_epochs(before, look, entries)
     _follow_tasks(before, look, entries)
     new = [one for one in look.fencings if one.id not in before.fencings]
-    entries += [Entry(at=one.at, kind=EntryKind.FENCING, sentence=one.sentence, fencing_id=one.id) for one in new]
+    entries += _fencings(new)
     return (
         replace(
             before,
@@ -160,11 +174,16 @@ def follow(before: Watched, look: Look) -> tuple[Watched, list[Entry]]:
 
 
 def flows(watched: Watched, *, now: datetime, within: timedelta) -> bool:
-    """Whether every partition that flowed before has been committed again within so long."""
-    return all(now - one.since <= within for one in watched.measured.values())
+    """Whether every partition that flowed before has been committed again within so long, or has nothing to read."""
+    return all(now - one.stands_since <= within for one in watched.measured.values())
 
 
-def _first(look: Look) -> Watched:
+def _fencings(found: Iterable[FencingLook]) -> list[Entry]:
+    return [Entry(at=one.at, kind=EntryKind.FENCING, sentence=one.sentence, fencing_id=one.id) for one in found]
+
+
+def _first(look: Look, commits_every_s: float) -> Watched:
+    flows_within = max(FLOWS_WITHIN, timedelta(seconds=2 * commits_every_s))
     return Watched(
         at=look.at,
         generation=look.generation,
@@ -174,7 +193,8 @@ def _first(look: Look) -> Watched:
                 committed=one.committed,
                 since=one.committed_at or look.at,
                 # Without the brokers' word on when, it flows from the first commit on that is seen.
-                flowed=one.committed_at is not None and look.at - one.committed_at <= FLOWS_WITHIN,
+                flowed=one.committed_at is not None and look.at - one.committed_at <= flows_within,
+                at_end_at=one.at_end_at,
             )
             for name, one in look.partitions.items()
         },
@@ -196,10 +216,12 @@ def _follow_partitions(
                 committed=now.committed, since=now.committed_at or look.at, flowed=False
             )
             continue
+        if now.at_end_at is not None:
+            known = replace(known, at_end_at=now.at_end_at)
         if now.committed > known.committed:
             advanced += now.committed - known.committed
             at = max(now.committed_at or look.at, known.since)
-            stood_s = (at - known.since).total_seconds()
+            stood_s = max(0.0, (at - known.stands_since).total_seconds())
             if known.is_told:
                 sentence = f"{name} flows again after {stood_s:.1f} s"
                 entries.append(Entry(at=at, kind=EntryKind.RECORDS, sentence=sentence))
@@ -214,8 +236,9 @@ def _follow_partitions(
                 flowed=known.flowed or is_first,
             )
             continue
-        stood_s = (look.at - known.since).total_seconds()
+        stood_s = (look.at - known.stands_since).total_seconds()
         if unseen or not known.flowed:
+            partitions[name] = known
             continue
         is_new = stood_s >= STANDS_STILL_S and not known.is_told
         if is_new:

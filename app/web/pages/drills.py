@@ -85,7 +85,11 @@ def standstill_of(drill: Drill) -> tuple[str, str, str]:
     if watched.longest is None:
         return "–", ("not looked yet" if watched.at is None else "no partition flowed before") + expected, ""
     name, longest_s = watched.longest
-    return f"{longest_s:.1f} s", f"{name}{expected}", "bad" if bound_s is not None and longest_s > bound_s else ""
+    tone = "bad" if bound_s is not None and longest_s > bound_s else ""
+    if watched.unseen_s:
+        # What is a lower bound must not look like a measurement that kept its promise.
+        return f"≥ {longest_s:.1f} s", f"{name}{expected}; nobody looked for {watched.unseen_s:.1f} s", tone or "warn"
+    return f"{longest_s:.1f} s", f"{name}{expected}", tone
 
 
 async def _is_allowed(uow: UnitOfWork, run: Run) -> bool:

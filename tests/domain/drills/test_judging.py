@@ -244,6 +244,75 @@ def test_a_kill_is_over_with_its_claim_and_the_next_attempt_is_told() -> None:
     assert [entry.fencing_id for entry in drill.entries if entry.fencing_id] == ["f1"]
 
 
+def killed(*, commits_every_s: float = 0.1) -> Drill:
+    """A kill that was granted in second 1."""
+    drill = a_drill(DrillKind.KILL_INSTANCE)
+    drill = replace(drill, plan=replace(drill.plan, commits_every_s=commits_every_s))
+    return hear(judging.see(drill, look(0.0)), ActStep.CLAIMED, 1.0)
+
+
+def looked_at(drill: Drill, begin: float, end: float, *, attempt: int, state: str = "running") -> Drill:
+    """Two looks a second, in which both partitions are committed."""
+    for half in range(int(2 * begin), int(2 * end) + 1):
+        second = half / 2
+        seen = look(second, committed=(half, half), attempt=attempt, state=state)
+        drill = judging.advance(judging.see(drill, seen), now=at(second), run_is_live=True)
+    return drill
+
+
+def test_whoever_was_granted_a_kill_and_lives_on_was_not_killed() -> None:
+    drill = looked_at(killed(), 1.5, 9.0, attempt=0)
+    assert drill.state is DrillState.RECOVERING, "nothing is well while the one that should be dead is the newest"
+    drill = looked_at(drill, 9.5, 9.5, attempt=0)
+    assert drill.verdict is DrillVerdict.NOT_BEGUN
+    assert drill.sentence == "nobody was drilled: it was granted, and lives on all the same"
+    assert drill.targets[0].state is TargetState.REFUSED
+
+
+def test_a_kill_is_over_when_the_next_attempt_runs() -> None:
+    drill = looked_at(killed(), 1.5, 12.0, attempt=0, state="silent")
+    assert drill.state is DrillState.RECOVERING
+    drill = looked_at(drill, 12.5, 16.0, attempt=1)
+    assert drill.state is DrillState.AUDITING
+    assert drill.recovered_at == at(12.5)
+
+
+def test_a_pipeline_that_commits_seldom_flows_all_the_same() -> None:
+    drill = looked_at(killed(commits_every_s=5.0), 1.5, 2.0, attempt=1)
+    for half in range(5, 20):
+        seen = look(half / 2, committed=(4, 4), committed_at=(2.0, 2.0), attempt=1)
+        drill = judging.advance(judging.see(drill, seen), now=at(half / 2), run_is_live=True)
+    assert drill.state is DrillState.AUDITING
+
+
+def test_what_has_nothing_to_read_does_not_stand_still() -> None:
+    drill = judging.see(a_drill(), look(0.0, committed=(10, 10)))
+    for second in range(1, 30):
+        seen = look(second, committed=(10, 10), committed_at=(0.0, 0.0))
+        rest = {name: replace(one, at_end_at=at(second - 0.5)) for name, one in seen.partitions.items()}
+        drill = judging.see(drill, replace(seen, partitions=rest))
+    assert drill.watched.longest == ("in-0", 0.5)
+    assert not any("stands still" in sentence for sentence in sentences(drill))
+    for second in range(30, 36):
+        drill = judging.see(drill, look(second, committed=(10, 20 + second), committed_at=(0.0, second)))
+    assert drill.watched.longest == ("in-0", 6.5), "from the last word that there was nothing to read"
+
+
+def test_what_was_fenced_before_the_first_look_is_told() -> None:
+    fenced = FencingLook(id="f1", at=at(0.3), sentence="taken over by attempt 1")
+    drill = judging.see(a_drill(), look(1.0, fencings=(fenced,)))
+    drill = judging.see(drill, look(1.5, fencings=(fenced,)))
+    assert [entry.fencing_id for entry in drill.entries if entry.fencing_id] == ["f1"]
+
+
+def test_a_standstill_that_nobody_saw_whole_is_a_lower_bound() -> None:
+    drill = judging.advance(frozen_and_thawed(), now=at(16.5), run_is_live=True)
+    drill = until_well(judging.see(drill, look(26.5, committed=(265, 265), generation=7, epoch="7:3")), begin=27.0)
+    drill = judging.conclude(drill, CLEAN, no_audit="", now=at(60))
+    assert "stood still for at least 7.5 s" in drill.sentence
+    assert drill.sentence.endswith("nobody looked for 10.0 s of it)")
+
+
 def test_a_server_that_was_away_does_not_call_it_a_standstill() -> None:
     drill = a_drill(DrillKind.FREEZE_SERVER, for_s=10.0)
     drill = judging.see(drill, look(0.0, committed=(10, 10)))

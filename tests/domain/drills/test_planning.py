@@ -30,6 +30,9 @@ def plan(kind: DrillKind, *, for_s: float = 15.0, others: int = 1, **fields: obj
         (plan(FREEZE, for_s=60.0, processing_guarantee=V1), 9.0),
         (plan(FREEZE, for_s=60.0, others=0), 90.0),
         (plan(SERVER), 3.0),
+        # A commit that was due when it began, and the one after it.
+        (plan(KILL, commit_interval_ms=2_000), 12.0),
+        (plan(SERVER, commit_interval_ms=2_000), 6.0),
         (plan(FREEZE, for_s=60.0, group_protocol=GroupProtocol.CONSUMER), None),
     ],
 )

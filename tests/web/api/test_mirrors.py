@@ -72,7 +72,7 @@ ANSWERS: list[tuple[type[BaseModel], type[msgspec.Struct], set[str]]] = [
     (drill_schemas.Target, drill.Target, set()),
     (drill_schemas.AuditFigures, drill.AuditFigures, set()),
     (drill_schemas.Entry, timeline.Entry, set()),
-    (drill_schemas.PartitionWatched, timeline.PartitionWatched, {"is_told"}),
+    (drill_schemas.PartitionWatched, timeline.PartitionWatched, {"is_told", "at_end_at"}),
     # What the next look is compared with is nobody else's business.
     (drill_schemas.Watched, timeline.Watched, {"at", "first_generation", "epochs", "tasks", "fencings"}),
     (audit_schemas.Result, audit_result.AuditResult, {"audit_id"}),

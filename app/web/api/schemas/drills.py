@@ -39,6 +39,7 @@ class Plan(Answer):
     tasks: int
     stands_still_s: float | None
     expected: list[Expectation]
+    commits_every_s: float
 
 
 class Target(Answer):
