@@ -36,7 +36,7 @@ def play_live(console: Console) -> None:
     with console.status("Reading the flights"):
         flights = read_flights()
     console.print(f"{len(flights):,} flights of 2013", highlight=False, soft_wrap=True)
-    with open_stage(console, cores=pipeline.INSTANCES) as stage:
+    with open_stage(console, cores=pipeline.CORES) as stage:
         stage.create_topics((pipeline.SOURCE_TOPIC, pipeline.SINK_TOPIC), partitions=pipeline.PARTITIONS)
         run = start_pipeline(stage)
         _say_address(console, stage)
@@ -112,6 +112,7 @@ def _invite(console: Console, stage: Stage) -> None:
     console.print()
     console.print("[bold]Try it:[/] freeze or kill an instance, or take the server away, and watch it being survived:")
     console.print(f"  {stage.server.users_url}/pipelines/{pipeline.NAME}/drills", soft_wrap=True, highlight=False)
+    console.print("In the end an audit on Spark counts what was lost or doubled meanwhile.", soft_wrap=True)
     console.print()
 
 

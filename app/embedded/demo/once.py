@@ -73,7 +73,7 @@ def play_once(console: Console) -> Outcome:
     """
     began = time.monotonic()
     flights = read_flights(limit=FLIGHTS)
-    with open_stage(console, cores=pipeline.INSTANCES) as stage:
+    with open_stage(console, cores=pipeline.CORES) as stage:
         stage.create_topics((pipeline.SOURCE_TOPIC, pipeline.SINK_TOPIC), partitions=pipeline.PARTITIONS)
         run = start_pipeline(stage)
         wait_for_partitions(stage, run, console)
@@ -150,6 +150,7 @@ def start_pipeline(stage: Stage) -> Run:
     stage.server.create_pipeline(
         pipeline.NAME, pipeline.definition(cluster=CLUSTER, spark_master=stage.spark.master_url)
     )
+    stage.server.plan_audits(pipeline.NAME, pipeline.AUDIT_PLAN)
     return stage.server.start_run(pipeline.NAME)
 
 

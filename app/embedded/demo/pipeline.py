@@ -10,6 +10,10 @@ SOURCE_TOPIC = "flights"
 SINK_TOPIC = "delayed-flights"
 PARTITIONS = 4
 INSTANCES = 2
+CORES = INSTANCES + 1
+"""One for each instance, and one for an audit beside them, with which a drill ends."""
+AUDIT_PLAN: dict[str, Any] = {"id_place": {"kind": "json", "path": PROJECTED[0]}, "padding_s": 60}
+"""By which id its flights are known, as the REST interface takes it; they are audited when somebody asks."""
 ID_PREFIX = f"fl.t.{NAME}."
 """With what the transactional ids of its tasks begin."""
 

@@ -97,6 +97,9 @@ class DemoServer:
     def create_pipeline(self, name: str, definition: Mapping[str, Any]) -> None:
         self._ask("POST", "/pipelines", {"name": name, "definition": definition, "note": "made by the demo"})
 
+    def plan_audits(self, pipeline: str, plan: Mapping[str, Any]) -> None:
+        self._ask("PUT", f"/pipelines/{pipeline}/audit-plan", {**plan, "why": "the demo"})
+
     def start_run(self, pipeline: str) -> Run:
         return self._run(self._ask("POST", f"/pipelines/{pipeline}/runs", {"why": "the demo"}))
 

@@ -104,6 +104,8 @@ def open_stage(console: Console, *, cores: int) -> Generator[Stage]:
                 environment={
                     **environment,
                     "FENCELINE_DATABASE_URL": postgres.url,
+                    # Never one that an instance needs to come back.
+                    "FENCELINE_AUDIT_CORES": "1",
                     "FENCELINE_SPARK_MASTER_WEB_URLS": f"{spark.master_url}={spark.master_web_url}",
                 },
             )
