@@ -5,13 +5,15 @@ Every decision is made on the drill's locked row, so that two claims, or a claim
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from datetime import datetime, timedelta
 
 from app.domain.access import Principal, RunTokenScope, Verb, require
+from app.domain.clusters.survey import ABORT_SWEEP, GROUP_SESSION, longest_ms
 from app.domain.drills.drill import LONGEST_S, SHORTEST_S, ActStep, Drill, DrillKind, DrillState, Target, TargetState
 from app.domain.drills.judging import hear, said, stop
-from app.domain.drills.planning import plan_of
+from app.domain.drills.planning import UNKNOWN, BrokerTimes, plan_of
 from app.domain.drills.timeline import EntryKind
 from app.domain.errors import ConflictError, InvalidError, NotFoundError
 from app.domain.page import Page, checked_limit
@@ -20,11 +22,14 @@ from app.domain.runs.run import DesiredRunState, Run
 from app.domain.runs.task import TaskState, TaskStatus
 from app.ports.unit_of_work import UnitOfWork
 from app.services.access import command_log
+from app.services.observing.surveys import Surveys
 from app.services.running.heartbeats import check_scope
 from app.wire.drill import DrillAnswer, DrillReport
 
 NOTICE = "drill"
 HEARD_WITHIN = timedelta(seconds=5)
+ANSWER_S = 2.0
+"""Whoever orders a drill waits no longer for what the brokers say; it is unknown then."""
 
 
 async def begin_drill(
@@ -37,6 +42,7 @@ async def begin_drill(
     by: Principal,
     why: str | None,
     now: datetime,
+    times: BrokerTimes = UNKNOWN,
 ) -> Drill:
     """Order a drill of the pipeline's live run. Those who are meant claim it with their next heartbeat.
 
@@ -66,7 +72,7 @@ async def begin_drill(
             raise NotFoundError(f"pipeline {pipeline} has no instance {ordinal}: it has {len(run.instances)}")
         lease, own = instance.lease, definition.tasks_per_instance
         targets = _targets(instance, heard, tasks=own, now=now)
-    plan = plan_of(definition, kind, for_s=for_s, cluster=run.cluster, others=of_all - own, own=own)
+    plan = plan_of(definition, kind, for_s=for_s, cluster=run.cluster, others=of_all - own, own=own, times=times)
     drill = Drill(
         id=str(uuid.uuid4()),
         pipeline=pipeline,
@@ -95,6 +101,24 @@ async def begin_drill(
     )
     notify(uow, drill)
     return drill
+
+
+async def broker_times(uow: UnitOfWork, surveys: Surveys, pipeline: str) -> BrokerTimes:
+    """What the brokers of the pipeline's run say now; what they do not say stays open."""
+    run = await uow.runs.find_live(pipeline)
+    if run is None:
+        return UNKNOWN
+    cluster = await uow.clusters.get(run.cluster)
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            survey = (await surveys.of(cluster)).survey
+    except TimeoutError:
+        survey = None
+    if survey is None:
+        return UNKNOWN
+    return BrokerTimes(
+        session_s=_seconds(longest_ms(survey, GROUP_SESSION)), abort_sweep_s=_seconds(longest_ms(survey, ABORT_SWEEP))
+    )
 
 
 async def stop_drill(uow: UnitOfWork, drill_id: str, *, by: Principal, why: str | None, now: datetime) -> Drill:
@@ -168,6 +192,10 @@ def sentence_of(drill: Drill) -> str:
 def notify(uow: UnitOfWork, drill: Drill) -> None:
     uow.notify(NOTICE, drill.id)
     uow.notify("pipeline", drill.pipeline)
+
+
+def _seconds(ms: int | None) -> float | None:
+    return None if ms is None else ms / 1000
 
 
 def _refused_claim(drill: Drill, target: Target, *, now: datetime) -> str:

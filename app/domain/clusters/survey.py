@@ -55,6 +55,9 @@ class FeatureLine(msgspec.Struct, frozen=True, kw_only=True):
     advice: str
 
 
+GROUP_SESSION = "group.consumer.session.timeout.ms"
+ABORT_SWEEP = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
+
 _Values = dict[str, list[str]]
 _Judge = Callable[[str, _Values, int], str]
 
@@ -83,6 +86,13 @@ def setting_lines(survey: Survey) -> tuple[SettingLine, ...]:
     return tuple(lines)
 
 
+def longest_ms(survey: Survey, setting: str) -> int | None:
+    """The longest time that any broker has for it, since any may be the coordinator; None while one does not say."""
+    values = [_number((broker.settings or {}).get(setting, "")) for broker in survey.brokers]
+    known = [value for value in values if value is not None]
+    return max(known) if known and len(known) == len(values) else None
+
+
 def feature_lines(survey: Survey) -> tuple[FeatureLine, ...]:
     """The features that matter here, those first of which something follows."""
     known = {feature.name: feature for feature in survey.features}
@@ -101,6 +111,10 @@ def _longer_than(limit_ms: int, advice: str) -> _Judge:
 
 def _shorter_than(limit: int, advice: str) -> _Judge:
     return lambda value, _, __: advice if 0 <= (_number(value) or 0) < limit else ""
+
+
+def _either(_: str, __: _Values, ___: int) -> str:
+    return ""
 
 
 def _is(unwanted: str, advice: str) -> _Judge:
@@ -146,6 +160,10 @@ def _number(value: str) -> int | None:
 
 
 SETTINGS: dict[str, tuple[str, _Judge]] = {
+    GROUP_SESSION: (
+        "A member of a KIP-848 group that is silent for so long is put out, where the group has no time of its own.",
+        _either,
+    ),
     "transaction.max.timeout.ms": (
         "The longest `transaction.timeout.ms` a producer may ask for: so long may one that died hold readers up.",
         _longer_than(
@@ -153,7 +171,7 @@ SETTINGS: dict[str, tuple[str, _Judge]] = {
             "That is more than Kafka's own 15 minutes: whoever asks for it can hold readers up so long.",
         ),
     ),
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": (
+    ABORT_SWEEP: (
         "How often the coordinator looks for transactions that timed out: they may live longer by that (KIP-447).",
         _longer_than(
             _LOOK_EVERY_MS, "Readers wait so much longer for a producer that has died; KIP-447 made it 10,000 ms."

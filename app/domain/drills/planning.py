@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from app.domain.drills.drill import DrillKind, Expectation, Plan
 from app.domain.pipelines.pipeline import GroupProtocol, OffsetFencing, PipelineDefinition, ProcessingGuarantee
 
@@ -10,19 +12,42 @@ MARGIN_S = 3.0
 _COMMITS_IN_MARGIN_S = 1.0
 """Two commit intervals up to this are in it, too."""
 ABORT_SWEEP_S = 10.0
-"""`transaction.abort.timed.out.transaction.cleanup.interval.ms` as brokers have it: how often they look for these."""
+"""`transaction.abort.timed.out.transaction.cleanup.interval.ms` where brokers do not say it, as they come."""
+HEARTBEAT_S = 3.0
+"""How often a member tells its group that it lives: the session runs from the last time."""
 RETURNS_WITHIN_S = 30.0
 """From the thaw or the kill to every task running again: Spark's retry, a producer's init, a rebalance."""
 
 
+class BrokerTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """What only the brokers know; None: they do not say.
+
+    session_s: after which a silent member of a KIP-848 group is put out, where the group has no time of its own.
+    abort_sweep_s: how often they look for transactions that have timed out.
+    """
+
+    session_s: float | None = None
+    abort_sweep_s: float | None = None
+
+
+UNKNOWN = BrokerTimes()
+
+
 def plan_of(
-    definition: PipelineDefinition, kind: DrillKind, *, for_s: float, cluster: str, others: int, own: int
+    definition: PipelineDefinition,
+    kind: DrillKind,
+    *,
+    for_s: float,
+    cluster: str,
+    others: int,
+    own: int,
+    times: BrokerTimes = UNKNOWN,
 ) -> Plan:
     """The plan of a drill.
 
     own, others: how many tasks are drilled, and how many of the group go on.
     """
-    bound_s = _stands_still_s(definition, kind, for_s=for_s, others=others)
+    bound_s = _stands_still_s(definition, kind, for_s=for_s, others=others, times=times)
     return Plan(
         for_s=for_s,
         group=definition.group_id,
@@ -30,7 +55,7 @@ def plan_of(
         tasks=own + others,
         stands_still_s=bound_s,
         commits_every_s=definition.commit_interval_ms / 1000,
-        expected=tuple(_expected(definition, kind, for_s=for_s, others=others, bound_s=bound_s)),
+        expected=tuple(_expected(definition, kind, for_s=for_s, others=others, bound_s=bound_s, times=times)),
     )
 
 
@@ -39,16 +64,29 @@ def _margin_s(definition: PipelineDefinition) -> float:
     return MARGIN_S + max(0.0, 2 * definition.commit_interval_ms / 1000 - _COMMITS_IN_MARGIN_S)
 
 
-def _session_s(definition: PipelineDefinition) -> float | None:
-    """None where the brokers decide it (KIP-848)."""
-    return None if definition.group_protocol is GroupProtocol.CONSUMER else definition.session_timeout_ms / 1000
+def _session_s(definition: PipelineDefinition, times: BrokerTimes) -> float | None:
+    """With KIP-848 the brokers decide it."""
+    is_theirs = definition.group_protocol is GroupProtocol.CONSUMER
+    return times.session_s if is_theirs else definition.session_timeout_ms / 1000
 
 
-def _abort_s(definition: PipelineDefinition) -> float | None:
+def _session_words(definition: PipelineDefinition, session_s: float | None) -> str:
+    if definition.group_protocol is not GroupProtocol.CONSUMER:
+        return f"session timeout {session_s:g} s"
+    if session_s is None:
+        return "the brokers' own session timeout"
+    return f"the brokers' session timeout of {session_s:g} s, unless the group has been given another"
+
+
+def _sweep_s(times: BrokerTimes) -> float:
+    return ABORT_SWEEP_S if times.abort_sweep_s is None else times.abort_sweep_s
+
+
+def _abort_s(definition: PipelineDefinition, times: BrokerTimes) -> float | None:
     """When the coordinator has ended an open transaction of a producer that is silent; None where there is none."""
     if definition.processing_guarantee is ProcessingGuarantee.AT_LEAST_ONCE:
         return None
-    return definition.transaction_timeout_ms / 1000 + ABORT_SWEEP_S
+    return definition.transaction_timeout_ms / 1000 + _sweep_s(times)
 
 
 def _new_owner_waits(definition: PipelineDefinition) -> bool:
@@ -56,8 +94,10 @@ def _new_owner_waits(definition: PipelineDefinition) -> bool:
     return definition.processing_guarantee is ProcessingGuarantee.EXACTLY_ONCE_V2
 
 
-def _stands_still_s(definition: PipelineDefinition, kind: DrillKind, *, for_s: float, others: int) -> float | None:
-    session_s, abort_s, margin_s = _session_s(definition), _abort_s(definition), _margin_s(definition)
+def _stands_still_s(
+    definition: PipelineDefinition, kind: DrillKind, *, for_s: float, others: int, times: BrokerTimes
+) -> float | None:
+    session_s, abort_s, margin_s = _session_s(definition, times), _abort_s(definition, times), _margin_s(definition)
     if kind is DrillKind.FREEZE_SERVER:
         return margin_s
     if session_s is None:
@@ -74,12 +114,18 @@ def _stands_still_s(definition: PipelineDefinition, kind: DrillKind, *, for_s: f
 
 
 def _expected(
-    definition: PipelineDefinition, kind: DrillKind, *, for_s: float, others: int, bound_s: float | None
+    definition: PipelineDefinition,
+    kind: DrillKind,
+    *,
+    for_s: float,
+    others: int,
+    bound_s: float | None,
+    times: BrokerTimes,
 ) -> list[Expectation]:
     if kind is DrillKind.FREEZE_SERVER:
         return _without_server(for_s, bound_s)
-    session_s, abort_s = _session_s(definition), _abort_s(definition)
-    session = f"session timeout {session_s:g} s" if session_s is not None else "the brokers' own session timeout"
+    session_s, abort_s = _session_s(definition, times), _abort_s(definition, times)
+    session = _session_words(definition, session_s)
     expected: list[Expectation] = []
     if kind is DrillKind.KILL_INSTANCE:
         expected += [
@@ -98,9 +144,12 @@ def _expected(
     elif session_s is not None and for_s < session_s:
         expected.append(
             Expectation(
-                sentence="nobody but you notices: no rebalance, the partitions wait for the thaw",
+                sentence="nobody but you notices: no rebalance, the partitions wait for the thaw"
+                if for_s <= session_s - HEARTBEAT_S
+                else "it may go unnoticed, or cost a rebalance: its last heartbeat was up to "
+                f"{HEARTBEAT_S:g} s before the freeze",
                 within_s=for_s + MARGIN_S,
-                because=f"{for_s:g} s are less than the session timeout of {session_s:g} s",
+                because=f"{for_s:g} s are less than it takes: {session}",
             )
         )
     else:
@@ -119,7 +168,7 @@ def _expected(
                     "of the sink wait, and so does the new owner where offsets were pending",
                     within_s=abort_s,
                     because=f"transaction timeout {definition.transaction_timeout_ms / 1000:g} s, looked for "
-                    f"every {ABORT_SWEEP_S:g} s",
+                    f"every {_sweep_s(times):g} s",
                 )
             )
         expected.append(Expectation(sentence=_after_the_thaw(definition), within_s=for_s + RETURNS_WITHIN_S))

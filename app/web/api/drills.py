@@ -42,6 +42,7 @@ async def begin_drill(
                 by=by,
                 why=body.why,
                 now=wiring.clock.now(),
+                times=await drills.broker_times(uow, wiring.surveys, name),
             )
         )
 

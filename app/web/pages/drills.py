@@ -124,6 +124,7 @@ async def begin(
             by=by,
             why=why or None,
             now=wiring.clock.now(),
+            times=await drills.broker_times(uow, wiring.surveys, name),
         )
         await uow.commit()
     except FencelineError as error:

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.clusters.survey import SETTINGS, Feature, Survey, SurveyedBroker, feature_lines, setting_lines
+from app.domain.clusters.survey import (
+    GROUP_SESSION,
+    SETTINGS,
+    Feature,
+    Survey,
+    SurveyedBroker,
+    feature_lines,
+    longest_ms,
+    setting_lines,
+)
 
 SOUND = {
+    "group.consumer.session.timeout.ms": "45000",
     "transaction.max.timeout.ms": "900000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "10000",
     "transaction.remove.expired.transaction.cleanup.interval.ms": "3600000",
@@ -107,3 +117,11 @@ def test_features_say_how_to_get_what_is_missing() -> None:
     assert "--feature transaction.version=2" in lines["transaction.version"]
     assert "share.version" not in lines
     assert feature_lines(survey(SOUND)) == ()
+
+
+def test_the_longest_time_of_any_broker_counts_and_none_while_one_is_silent() -> None:
+    short, long = {GROUP_SESSION: "10000"}, {GROUP_SESSION: "45000"}
+    assert longest_ms(survey(short, long), GROUP_SESSION) == 45_000
+    assert longest_ms(survey(short, None), GROUP_SESSION) is None
+    assert longest_ms(survey(short, {}), GROUP_SESSION) is None
+    assert longest_ms(survey(), GROUP_SESSION) is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.domain.drills.drill import DrillKind, Plan
-from app.domain.drills.planning import plan_of
+from app.domain.drills.planning import UNKNOWN, BrokerTimes, plan_of
 from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
 from tests.support.definitions import a_definition
 
@@ -13,9 +13,11 @@ FREEZE, KILL, SERVER = DrillKind.FREEZE_INSTANCE, DrillKind.KILL_INSTANCE, Drill
 V1 = ProcessingGuarantee.EXACTLY_ONCE
 
 
-def plan(kind: DrillKind, *, for_s: float = 15.0, others: int = 1, **fields: object) -> Plan:
+def plan(
+    kind: DrillKind, *, for_s: float = 15.0, others: int = 1, times: BrokerTimes = UNKNOWN, **fields: object
+) -> Plan:
     definition = a_definition(**{"session_timeout_ms": 6_000, "transaction_timeout_ms": 10_000, **fields})
-    return plan_of(definition, kind, for_s=for_s, cluster="demo", others=others, own=1)
+    return plan_of(definition, kind, for_s=for_s, cluster="demo", others=others, own=1, times=times)
 
 
 @pytest.mark.parametrize(
@@ -34,6 +36,10 @@ def plan(kind: DrillKind, *, for_s: float = 15.0, others: int = 1, **fields: obj
         (plan(KILL, commit_interval_ms=2_000), 12.0),
         (plan(SERVER, commit_interval_ms=2_000), 6.0),
         (plan(FREEZE, for_s=60.0, group_protocol=GroupProtocol.CONSUMER), None),
+        (plan(KILL, group_protocol=GroupProtocol.CONSUMER, times=BrokerTimes(session_s=45.0)), 48.0),
+        # The definition's own has no effect there, and the brokers' none with the classic protocol.
+        (plan(KILL, times=BrokerTimes(session_s=45.0)), 9.0),
+        (plan(FREEZE, for_s=60.0, times=BrokerTimes(abort_sweep_s=2.0)), 15.0),
     ],
 )
 def test_how_long_records_may_stand_still(made: Plan, bound_s: float | None) -> None:
@@ -44,6 +50,15 @@ def test_how_long_records_may_stand_still(made: Plan, bound_s: float | None) -> 
 def test_a_freeze_shorter_than_the_session_is_expected_to_go_unnoticed() -> None:
     assert "nobody but you notices" in plan(FREEZE, for_s=3.0).expected[0].sentence
     assert "new generation" in plan(FREEZE, for_s=7.0).expected[0].sentence
+
+
+def test_a_freeze_that_ends_within_a_heartbeat_of_the_session_may_be_noticed() -> None:
+    assert "may go unnoticed" in plan(FREEZE, for_s=3.1).expected[0].sentence
+
+
+def test_what_the_brokers_have_is_named_as_theirs() -> None:
+    made = plan(FREEZE, for_s=60.0, group_protocol=GroupProtocol.CONSUMER, times=BrokerTimes(session_s=45.0))
+    assert made.expected[0].because == ("the brokers' session timeout of 45 s, unless the group has been given another")
 
 
 def test_what_the_brokers_decide_is_not_given_a_number() -> None:
