@@ -31,6 +31,7 @@ ASK_EVERY_S = 0.5
 ANSWER_S = 2.0
 TELL_THE_END_S = 30.0
 """A server that was taken away as well is told later; after that, the task's own heartbeat says it."""
+DIES_WITHIN_S = 5.0
 OVERDUE_S = 3.0
 """So long after its time the second one no longer trusts the first."""
 
@@ -61,6 +62,8 @@ def stand_by(parent: int, first: socket.socket, first_pid: int, for_s: float) ->
     if not readable:
         with contextlib.suppress(ProcessLookupError):
             os.kill(first_pid, signal.SIGKILL)
+        # A thaw before it is gone could be undone by a freeze that it was just about to do.
+        select.select([first], [], [], DIES_WITHIN_S)
     _thaw(parent)
 
 

@@ -165,15 +165,14 @@ def test_only_a_clean_audit_makes_it_survived(audit: AuditFigures | None, verdic
     assert drill.sentence.startswith(sentence)
 
 
-def test_what_does_not_flow_again_has_not_survived_whatever_the_audit_says() -> None:
+def test_what_does_not_flow_again_has_not_survived_and_keeps_no_other_drill_waiting() -> None:
     drill = judging.advance(frozen_and_thawed(), now=at(16.5), run_is_live=True)
     drill = until_well(drill, flows=False)
     assert drill.state is DrillState.RECOVERING
     drill = judging.advance(drill, now=at(16.5 + 30 + 91), run_is_live=True)
-    assert drill.state is DrillState.AUDITING
-    drill = judging.conclude(drill, CLEAN, no_audit="", now=at(140))
-    assert drill.verdict is DrillVerdict.NOT_SURVIVED
+    assert (drill.state, drill.verdict) == (DrillState.ENDED, DrillVerdict.NOT_SURVIVED)
     assert drill.sentence.startswith("the pipeline did not flow again")
+    assert drill.no_audit
 
 
 def test_a_task_that_is_not_back_is_not_well() -> None:
