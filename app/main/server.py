@@ -125,6 +125,7 @@ class Server:
             workers_urls=(workers_url,),
             version=version("fenceline"),
             dead_ends=self._dead_tasks.counts,
+            gone=self._dead_tasks.hear,
         )
 
     def _loops(self, workers_url: str) -> Sequence[Loop]:

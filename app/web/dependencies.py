@@ -31,6 +31,7 @@ from app.services.observing.surveys import Surveys
 from app.settings import Settings
 from app.web.security.cookies import session_secret
 from app.web.security.login_limit import LoginLimit
+from app.wire.heartbeat import DriverHeartbeat
 
 
 class Subscription(Protocol):
@@ -64,6 +65,7 @@ class Wiring:
     version: of this Fenceline; workers must be of the same.
     stopping: set when the process is asked to end; event streams end then.
     health: the parts of /readyz, asked anew for each request.
+    gone: hears what a current driver tells of its own attempts.
     dead_ends: what became of the transactions of dead tasks since this server began, by (cluster, result).
     """
 
@@ -81,6 +83,7 @@ class Wiring:
     workers_urls: tuple[str, ...]
     version: str
     dead_ends: Callable[[], Mapping[tuple[str, str], int]] = dict
+    gone: Callable[[DriverHeartbeat], None] = lambda _: None
     held_back: HeldBack = field(default_factory=HeldBack)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 

@@ -220,6 +220,8 @@ async def driver(request: Request, wiring: WiringDep, scope: Scope) -> Response:
     async with _bounded_unit(wiring) as uow:
         answer = await heartbeats.receive_driver_heartbeat(uow, message, scope=scope, now=wiring.clock.now())
         await uow.commit()
+    if answer.is_current:
+        wiring.gone(message)
     return _answer(answer)
 
 

@@ -15,6 +15,7 @@ import msgspec
 
 from app.domain.offset_log.report import OffsetReport
 from app.domain.runs.task import Counters, DesiredTaskState, EventKind, OutcomeKind, PartitionProgress, TaskState
+from app.domain.stuck.dead_tasks import GoneBy
 from app.wire import protocol
 from app.wire.drill import DrillOrder
 
@@ -26,6 +27,8 @@ __all__ = [
     "DriverAnswer",
     "DriverHeartbeat",
     "EventKind",
+    "GoneAttempt",
+    "GoneBy",
     "HeartbeatAnswer",
     "Outcome",
     "OutcomeKind",
@@ -120,8 +123,19 @@ class ClaimAnswer(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
+class GoneAttempt(msgspec.Struct, frozen=True, kw_only=True):
+    """An attempt of a task whose process has ended without a word, by Spark's; told again for a minute."""
+
+    task: int
+    attempt: int
+    by: GoneBy
+
+
 class DriverHeartbeat(msgspec.Struct, frozen=True, kw_only=True):
-    """`tasks_running` is how many tasks run at once now; `tasks_waiting` how many wait for a slot."""
+    """`tasks_running` is how many tasks run at once now; `tasks_waiting` how many wait for a slot.
+
+    gone: of each task the newest attempt that Spark knows to be gone, if that was lately.
+    """
 
     protocol_version: int = protocol.CURRENT
     run_id: str
@@ -133,6 +147,7 @@ class DriverHeartbeat(msgspec.Struct, frozen=True, kw_only=True):
     executors: int
     tasks_running: int
     tasks_waiting: int
+    gone: tuple[GoneAttempt, ...] = ()
 
 
 class DriverAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -32,6 +32,7 @@ ANSWER_S = 2.0
 TELL_THE_END_S = 30.0
 """A server that was taken away as well is told later; after that, the task's own heartbeat says it."""
 DIES_WITHIN_S = 5.0
+"""Whoever is killed is waited for so long."""
 OVERDUE_S = 3.0
 """So long after its time the second one no longer trusts the first."""
 

@@ -11,6 +11,7 @@ import msgspec
 from py4j.protocol import Py4JError
 from pyspark import InheritableThread, SparkConf, SparkContext, TaskContext
 
+from workers.spark.gone import FailedAttempt
 from workers.spark.spark_errors import SparkGoneError, first_line, last_python_line
 
 log = logging.getLogger(__name__)
@@ -133,6 +134,13 @@ class Application:
         except (Py4JError, OSError) as error:
             return f"(Spark does not say: {first_line(error)})"
 
+    def failed_attempts(self) -> list[FailedAttempt]:
+        """The newest that have failed, with Spark's reason; raises SparkGoneError when the JVM does not answer."""
+        try:
+            return self._failed_attempts()
+        except (Py4JError, OSError) as error:
+            raise SparkGoneError(f"Spark's driver JVM does not answer: {first_line(error)}") from error
+
     def stop(self, *, timeout_s: float) -> bool:
         """Stop the context; False when that took longer than `timeout_s` (a master that is away can hold it up)."""
         thread = threading.Thread(target=self._stop, name="fenceline-stop", daemon=True)
@@ -169,6 +177,19 @@ class Application:
             return 1
         # The driver's own block manager is in this map too.
         return int(self._scala_context().getExecutorMemoryStatus().size()) - 1
+
+    def _failed_attempts(self) -> list[FailedAttempt]:
+        store = self._scala_context().statusStore()
+        found: list[FailedAttempt] = []
+        for stage_id in self._context.statusTracker().getActiveStageIds():
+            attempts = store.taskList(stage_id, 0, ATTEMPTS_LOOKED_AT)
+            for index in range(attempts.size()):
+                attempt = attempts.apply(index)
+                error = attempt.errorMessage()
+                if error.isDefined():
+                    said = str(error.get())
+                    found.append(FailedAttempt(task=int(attempt.index()), attempt=int(attempt.attempt()), error=said))
+        return found
 
     def _last_failure(self) -> str:
         store = self._scala_context().statusStore()

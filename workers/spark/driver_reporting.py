@@ -15,6 +15,7 @@ from app.wire.heartbeat import (
     DesiredTaskState,
     DriverAnswer,
     DriverHeartbeat,
+    GoneAttempt,
     Outcome,
     OutcomeKind,
 )
@@ -61,6 +62,7 @@ class DriverReporter:
         self._heard = heard
         self._interval_s = interval_s
         self._slots: Slots | None = None
+        self._gone: tuple[GoneAttempt, ...] = ()
         self._is_current: bool | None = None
         self._failing = False
         self._closing = threading.Event()
@@ -83,8 +85,9 @@ class DriverReporter:
         if self._client.is_configured:
             self._thread.start()
 
-    def publish(self, slots: Slots) -> None:
-        """Make `slots` what the next heartbeat says."""
+    def publish(self, slots: Slots, gone: tuple[GoneAttempt, ...] = ()) -> None:
+        """Make these what the next heartbeat says."""
+        self._gone = gone
         self._slots = slots
 
     def close(self) -> None:
@@ -138,6 +141,7 @@ class DriverReporter:
             executors=slots.executors,
             tasks_running=slots.tasks_running,
             tasks_waiting=slots.tasks_waiting,
+            gone=self._gone,
         )
         try:
             answer = self._client.post(DRIVER_PATH, heartbeat, DriverAnswer)

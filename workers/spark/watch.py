@@ -16,6 +16,7 @@ from workers.spark.application import Application, Slots, attempt_number
 from workers.spark.attempts import VerdictKind
 from workers.spark.coordination import CoordinationServer
 from workers.spark.driver_reporting import DriverReporter
+from workers.spark.gone import GoneBook
 from workers.spark.spark_errors import SparkGoneError, first_line, not_taken
 from workers.spark.tasks import Luggage, pack, run_partition
 from workers.transactional.control import TaskEnd, TaskResult
@@ -88,6 +89,8 @@ class StageWatch:
         self._executors_seen_at = time.monotonic()
         self._active_at = time.monotonic()
         self._slots_at = float("-inf")
+        self._attempts_failed = 0
+        self._gone = GoneBook()
 
     def run(self) -> Ending:
         """Run the stage to its end. The main thread wakes five times a second, or Python would not see signals."""
@@ -123,7 +126,10 @@ class StageWatch:
             return None
         self._slots_at = now
         slots = self._application.slots()
-        self._reporter.publish(slots)
+        if slots.attempts_failed != self._attempts_failed:
+            self._gone.note(self._application.failed_attempts(), now_s=now)
+            self._attempts_failed = slots.attempts_failed
+        self._reporter.publish(slots, self._gone.told(now_s=now))
         if slots.executors > 0:
             self._had_executors = True
             self._executors_seen_at = now

@@ -62,6 +62,26 @@ class DeadEnd(StrEnum):
         return self not in (DeadEnd.REFUSED, DeadEnd.UNANSWERED)
 
 
+class GoneBy(StrEnum):
+    """Whose end has ended an attempt in an application that lives, by the word of Spark, which manages both.
+
+    WORKER: its Python process, whose pipe to its executor has closed. EXECUTOR: the executor it belonged to has exited.
+    An executor that was only not heard, or is cut off, is neither.
+    """
+
+    WORKER = "worker"
+    EXECUTOR = "executor"
+
+
+def why_attempt_gone(by: GoneBy, *, since: datetime, now: datetime) -> str | None:
+    """The sentence on an attempt of an application that lives; None: not yet, what it forked may live a moment."""
+    if by is GoneBy.WORKER:
+        return "its Python worker's process is gone, by its executor's word"
+    if now - since < SETTLES_AFTER:
+        return None
+    return "its executor's process has exited, by the resource manager's word"
+
+
 def why_gone(instance: Instance, seen: Observation, *, now: datetime) -> str | None:
     """Who says that no process of this lease runs any more, as a sentence; None while nobody can say so.
 

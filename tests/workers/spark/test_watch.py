@@ -14,13 +14,14 @@ import msgspec
 import pytest
 
 from app.domain.pipelines.pipeline import PipelineDefinition, SparkSettings
-from app.wire.heartbeat import Counters, DesiredTaskState, OutcomeKind
+from app.wire.heartbeat import Counters, DesiredTaskState, GoneAttempt, GoneBy, OutcomeKind
 from app.wire.specification import InstanceSpecification, TaskIdentity
 from tests.support.java_errors import SHUT_DOWN, JavaError
 from tests.support.waiting import wait_for
 from workers.spark.application import Application, Slots
 from workers.spark.coordination import CoordinationServer
 from workers.spark.driver_reporting import DriverReporter
+from workers.spark.gone import FailedAttempt
 from workers.spark.messages import BEGIN_PATH, END_PATH, AttemptEnd, Begun, Ended
 from workers.spark.spark_errors import SparkGoneError
 from workers.spark.watch import Bounds, Ending, SignalFlag, StageWatch
@@ -78,6 +79,9 @@ class PlayedApplication:
             raise SparkGoneError("Spark's driver JVM does not answer any more")
         return Slots(executors=self.executors, tasks_running=2, tasks_waiting=0, attempts_failed=self.attempts_failed)
 
+    def failed_attempts(self) -> list[FailedAttempt]:
+        return [FailedAttempt(task=1, attempt=0, error="Python worker exited unexpectedly (crashed)\n\tat org.apache")]
+
     def last_failure(self) -> str:
         return "No module named 'msgspec'"
 
@@ -92,9 +96,11 @@ class PlayedReporter:
     def __init__(self) -> None:
         self.is_current: bool | None = True
         self.published: list[Slots] = []
+        self.gone: tuple[GoneAttempt, ...] = ()
 
-    def publish(self, slots: Slots) -> None:
+    def publish(self, slots: Slots, gone: tuple[GoneAttempt, ...] = ()) -> None:
         self.published.append(slots)
+        self.gone = gone
 
 
 class Watched:
@@ -161,6 +167,14 @@ def wait_until_published(watched: Watched, executors: int) -> None:
     wait_for(
         lambda: bool(published) and published[-1].executors == executors, 5, lambda: f"{executors}; {published[-1:]}"
     )
+
+
+def test_an_attempt_that_spark_knows_to_be_gone_is_told(watched: Watched) -> None:
+    wait_until_published(watched, 2)
+    assert watched.reporter.gone == ()
+    watched.application.attempts_failed = 1
+    told = (GoneAttempt(task=1, attempt=0, by=GoneBy.WORKER),)
+    wait_for(lambda: watched.reporter.gone == told, 5, lambda: f"{told}; {watched.reporter.gone}")
 
 
 def test_sigterm_drains_the_tasks_and_ends_as_drained(watched: Watched) -> None:
