@@ -97,6 +97,14 @@ async def test_it_is_granted_once_however_many_ask_at_once(plane: ControlPlane) 
     assert (await get(plane, drill)).state is DrillState.UNDERWAY
 
 
+async def test_who_was_refused_by_its_host_is_not_granted_it_afterwards(plane: ControlPlane) -> None:
+    await running(plane)
+    drill = await order(plane)
+    await report(plane, drill, ActStep.REFUSED)
+    answer = await report(plane, drill)
+    assert (answer.goes_on, answer.reason) == (False, "it was refused by its host already")
+
+
 async def test_a_later_attempt_is_never_granted_it(plane: ControlPlane) -> None:
     await running(plane)
     drill = await order(plane)

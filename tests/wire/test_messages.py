@@ -13,7 +13,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from app.wire import audit, heartbeat, protocol, specification
+from app.wire import audit, drill, heartbeat, protocol, specification
 from app.wire.specification import InstanceSpecification
 
 RECORDED = Path(__file__).parent / "version_1"
@@ -25,6 +25,8 @@ MESSAGES: dict[str, type[msgspec.Struct]] = {
     "driver_heartbeat": heartbeat.DriverHeartbeat,
     "driver_answer": heartbeat.DriverAnswer,
     "outcome": heartbeat.Outcome,
+    "drill_report": drill.DrillReport,
+    "drill_answer": drill.DrillAnswer,
     "specification": InstanceSpecification,
     "audit_order": audit.AuditOrder,
     "audit_claim": audit.AuditClaim,

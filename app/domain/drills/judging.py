@@ -230,8 +230,15 @@ def _over(drill: Drill) -> str:
 
 
 def _with_entries(drill: Drill, entries: list[Entry]) -> Drill:
-    """A drill that has so many keeps the oldest: its beginning is what it is about."""
-    return replace(drill, entries=(*drill.entries, *entries)[:MAX_ENTRIES]) if entries else drill
+    """A drill that has so many keeps the oldest, and goes on to tell what is done and how it ends."""
+    kept = list(drill.entries)
+    for entry in entries:
+        if len(kept) < MAX_ENTRIES or entry.kind in (EntryKind.DRILL, EntryKind.ACT):
+            kept.append(entry)
+        if len(kept) == MAX_ENTRIES:
+            sentence = f"more than {MAX_ENTRIES} lines: from here on only what is done is told"
+            kept.append(Entry(at=entry.at, kind=EntryKind.DRILL, sentence=sentence))
+    return replace(drill, entries=tuple(kept)) if entries else drill
 
 
 def _name(target: Target) -> str:

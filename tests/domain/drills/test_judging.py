@@ -334,12 +334,15 @@ def test_partitions_that_did_not_flow_before_are_not_measured() -> None:
     assert drill.watched.longest == ("in-1", 1.0)
 
 
-def test_a_line_that_grows_without_end_keeps_its_beginning() -> None:
+def test_a_line_that_grows_without_end_keeps_its_beginning_and_its_end() -> None:
     drill = judging.see(a_drill(), look(0.0))
     for number in range(1, 500):
         drill = judging.see(drill, look(number / 10, generation=5 + number))
-    assert len(drill.entries) == 400
+    assert len(drill.entries) == 401
     assert "generation 5 → 6" in drill.entries[0].sentence
+    assert "more than 400 lines" in drill.entries[-1].sentence
+    drill = judging.stop(drill, by="anna", now=at(60))
+    assert sentences(drill)[-2:] == ["anna stops the drill", "ended: stopped by anna"]
 
 
 def test_every_state_is_left_as_the_table_says_and_an_ended_one_never() -> None:
