@@ -20,12 +20,16 @@ END_PATH = "/end"
 
 
 class AttemptEnd(StrEnum):
-    """CRASHED may be tried again by Spark; HOPELESS would only fail in the same way again."""
+    """CRASHED may be tried again by Spark; HOPELESS would only fail in the same way again.
+
+    DRILLED kills itself as it was ordered, which is no failure: drills shall not use up the patience with real ones.
+    """
 
     DRAINED = "drained"
     SUPERSEDED = "superseded"
     CRASHED = "crashed"
     HOPELESS = "hopeless"
+    DRILLED = "drilled"
 
 
 class Begun(msgspec.Struct, frozen=True, kw_only=True):

@@ -36,6 +36,15 @@ def test_a_killed_worker_is_replaced_at_once_and_only_then_waits_grow() -> None:
     assert waits == [0, 0, 1, 2, 3]
 
 
+def test_what_drills_kill_is_no_failure_however_often() -> None:
+    attempts = book()
+    for attempt in range(3 * PATIENCE.failures):
+        assert attempts.begin(0, attempt, now_s=attempt) == 0
+        attempts.end(0, attempt, AttemptEnd.DRILLED, "killed by a drill", now_s=attempt)
+    assert attempts.verdict() is None
+    assert attempts.active == 0
+
+
 def test_a_crash_that_was_told_counts_once() -> None:
     attempts = book()
     attempts.begin(0, 0, now_s=0)
