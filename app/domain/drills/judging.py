@@ -84,7 +84,10 @@ def advance(drill: Drill, *, now: datetime, run_is_live: bool) -> Drill:
 
 def conclude(drill: Drill, audit: AuditFigures | None, *, no_audit: str, now: datetime) -> Drill:
     """The end of an AUDITING: by the audit's figures, or why there are none."""
-    drill = replace(drill, audit=audit, no_audit=no_audit if audit is None else audit.incomplete)
+    if audit is not None:
+        # Of nothing, nothing can be lost: that is no proof.
+        no_audit = audit.incomplete or ("" if audit.expected else "no output was due in its time")
+    drill = replace(drill, audit=audit, no_audit=no_audit)
     if drill.recovered_at is None:
         return _ended(drill, DrillVerdict.NOT_SURVIVED, "the pipeline did not flow again", now=now)
     if audit is not None and (audit.lost or audit.duplicated or audit.unexpected):
@@ -93,7 +96,7 @@ def conclude(drill: Drill, audit: AuditFigures | None, *, no_audit: str, now: da
             f"{audit.unexpected:,} come from nowhere"
         )
         return _ended(drill, DrillVerdict.NOT_SURVIVED, counted, now=now)
-    if audit is None or audit.incomplete:
+    if audit is None or drill.no_audit:
         return _ended(drill, DrillVerdict.NOT_AUDITED, f"not audited: {drill.no_audit}", now=now)
     counted = f"lost 0, duplicated 0 of {audit.expected:,} expected records"
     return _ended(drill, DrillVerdict.SURVIVED, counted, now=now)

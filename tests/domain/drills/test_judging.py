@@ -155,6 +155,7 @@ def test_a_freeze_that_is_survived_is_told_from_its_beginning_to_its_end() -> No
         (replace(CLEAN, duplicated=3), DrillVerdict.NOT_SURVIVED, "0 ids are lost, 3 are there more often"),
         (replace(CLEAN, unexpected=1), DrillVerdict.NOT_SURVIVED, "0 ids are lost, 0 are there more often"),
         (replace(CLEAN, incomplete="a leader was away"), DrillVerdict.NOT_AUDITED, "not audited: a leader was away"),
+        (replace(CLEAN, expected=0), DrillVerdict.NOT_AUDITED, "not audited: no output was due in its time"),
         (None, DrillVerdict.NOT_AUDITED, "not audited: nobody audits here"),
     ],
 )
