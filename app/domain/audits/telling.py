@@ -13,7 +13,7 @@ def verdict_sentence(result: AuditResult) -> str:
         case Verdict.BROKEN:
             return f"{_capitalised(_wrong(counts))}.{_not_all(result)}"
         case Verdict.NOT_SHOWN:
-            return f"Not shown: {_why_not(result)}. What was read holds {_read(counts)}, and proves nothing wrong."
+            return f"Not shown: {_why_not(result)}. {_unproven(counts)}"
         case Verdict.EMPTY:
             return "Nothing was read or written in the window."
         case Verdict.CLEAN:
@@ -57,7 +57,20 @@ def _wrong(counts: AuditCounts) -> str:
 
 
 def _not_all(result: AuditResult) -> str:
-    return f" Not all could be read, so there may be more: {_why_not(result)}." if result.gaps else ""
+    reasons = _why_not(result)
+    return f" Not all could be compared, so there may be more: {reasons}." if reasons else ""
+
+
+def _unproven(counts: AuditCounts) -> str:
+    """What was read, and what is not found in it: that may lie in what was not read."""
+    unproven = [
+        tally_words(tally, noun)
+        for tally, noun in ((counts.missing, "missing"), (counts.unexplained, "unexplained"))
+        if tally.ids
+    ]
+    if not unproven:
+        return f"What was read holds {_read(counts)}, and proves nothing wrong."
+    return f"What was read holds {_read(counts)}, with {_joined(unproven)}, which may be only what was not read."
 
 
 def _why_not(result: AuditResult) -> str:
@@ -71,6 +84,10 @@ def _why_not(result: AuditResult) -> str:
         reasons.append(f"{counts.unreadable_output:,} output{_s(counts.unreadable_output)} without an id")
     if counts.elsewhere:
         reasons.append(f"{counts.elsewhere:,} output{_s(counts.elsewhere)} in topics that were not read")
+    if counts.stopping:
+        reasons.append(
+            f"the transform fails for {counts.stopping:,} record{_s(counts.stopping)} that the pipeline has passed"
+        )
     return "; ".join(reasons)
 
 

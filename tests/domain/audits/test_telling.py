@@ -31,14 +31,16 @@ def test_what_could_not_be_read_is_never_told_as_nothing_lost() -> None:
         gaps=(DELETED,), counts=AuditCounts(inputs=10, expected=8, outputs=6, missing=Tally(ids=2, records=2))
     )
     sentence = verdict_sentence(missing)
-    assert sentence.startswith("Not shown: in-0 begins at 9.")
-    assert "once" not in sentence
+    assert sentence == (
+        "Not shown: in-0 begins at 9. What was read holds 10 records in, 6 out, with 2 outputs missing, "
+        "which may be only what was not read."
+    )
 
 
 def test_what_is_proven_is_said_beside_what_could_not_be_read() -> None:
     lost = result(gaps=(DELETED,), counts=AuditCounts(inputs=1, expected=1, lost=Tally(ids=1, records=1)))
     assert verdict_sentence(lost) == (
-        "1 output lost, of 1 expected. Not all could be read, so there may be more: in-0 begins at 9."
+        "1 output lost, of 1 expected. Not all could be compared, so there may be more: in-0 begins at 9."
     )
 
 
@@ -48,10 +50,16 @@ def test_what_is_proven_is_said_beside_what_could_not_be_read() -> None:
         (AuditCounts(inputs=2, unreadable_input=1), "1 expected output without an id"),
         (AuditCounts(inputs=2, unreadable_output=3), "3 outputs without an id"),
         (AuditCounts(inputs=2, elsewhere=2), "2 outputs in topics that were not read"),
+        (AuditCounts(inputs=2, stopping=1), "the transform fails for 1 record that the pipeline has passed"),
     ],
 )
 def test_records_that_cannot_be_compared_leave_it_not_shown(counts: AuditCounts, why: str) -> None:
     assert verdict_sentence(result(counts=counts)).startswith(f"Not shown: {why}.")
+
+
+def test_records_that_cannot_be_compared_are_said_beside_what_is_proven() -> None:
+    lost = result(counts=AuditCounts(inputs=2, expected=2, unreadable_output=3, lost=Tally(ids=1, records=1)))
+    assert verdict_sentence(lost).endswith("so there may be more: 3 outputs without an id.")
 
 
 def test_an_empty_window_is_told_as_empty() -> None:
