@@ -173,7 +173,8 @@ class _Bounds:
             ranges = [self._range(at, *([named.get(at, (0, 0))[0]] * 4)) for at in (*self._source, *self._sink)]
             return ranges, gaps
         ranges, deleted = self._by_time(min(times), max(times), named)
-        return ranges, [*gaps, *(gap for gap in deleted if gap.side is Side.SINK)]
+        # Of the source's padding, too: outputs of what is deleted there lie in the window, and have no input any more.
+        return ranges, list(dict.fromkeys((*gaps, *deleted)))
 
     def _within(self, at: Partition, offset: int | None) -> int:
         end = self._ends[at]

@@ -157,6 +157,13 @@ def test_offsets_up_to_the_end_look_for_outputs_up_to_the_end() -> None:
     assert spans(plan.ranges)[Side.SINK] == (28, 33, 100, 100)
 
 
+@pytest.mark.parametrize("start", [33, 30])
+def test_offsets_behind_a_deleted_padding_have_a_gap_once(start: int) -> None:
+    window = OffsetWindow(ranges=(OffsetRange(topic="in", partition=0, start=start, end=44),))
+    plan = plan_of(FakeBrokers(**{"in": Log(begin=33)}), window)
+    assert [(gap.reason, gap.topic, gap.end) for gap in plan.gaps] == [(GapReason.DELETED, "in", 33)]
+
+
 def test_a_partition_or_topic_that_is_not_there_is_named() -> None:
     with pytest.raises(UnresolvableError, match="in-7 is no partition"):
         plan_of(FakeBrokers(), OffsetWindow(ranges=(OffsetRange(topic="in", partition=7, start=0, end=1),)))
