@@ -39,7 +39,7 @@ LOOK_AGAIN_AFTER = timedelta(seconds=10)
 
 
 class Auditor:
-    """The loop of one server at a time; remembers between turns only when it asked the brokers last.
+    """The loop of one server at a time; remembers only since when it listens, and when it asked the brokers last.
 
     Args:
         host: this host's name, as the launcher writes it into submissions.
@@ -77,9 +77,11 @@ class Auditor:
         self._look_again_after = look_again_after
         self.period_s = period_s
         self._asked_at: dict[str, datetime] = {}
+        self._listening_since: datetime | None = None
 
     def interrupted(self) -> None:
         self._asked_at.clear()
+        self._listening_since = None
 
     async def turn(self) -> None:
         """Look at every plan and at every audit that lives, and take the next step of each."""
@@ -88,6 +90,7 @@ class Auditor:
             living = await uow.audits.living()
         busy = {audit.pipeline for audit in living}
         now = self._clock.now()
+        self._listening_since = self._listening_since or now
         for plan in plans:
             if plan.pipeline not in busy and due_windows(plan, now=now) is not None:
                 await self._take_due_window(plan.pipeline)
@@ -118,13 +121,19 @@ class Auditor:
                 await uow.commit()
         except (ConflictError, NotFoundError) as error:
             log.info("the plan of %s changed while it was looked at: %s", pipeline, error)
+        except UnavailableError:
+            raise
+        except FencelineError as error:
+            # A plan that cannot be carried out must not keep other pipelines from being audited.
+            log.warning("the plan of %s cannot be carried out: %s", pipeline, error.message)
 
     async def _step(self, audit: Audit) -> None:
         if audit.state is AuditState.PENDING:
             await self._begin(audit)
             return
         seen = await self._launcher.observe(audit)
-        action = decide(audit, seen, timing=self._timing, now=self._clock.now())
+        now = self._clock.now()
+        action = decide(audit, seen, timing=self._timing, listening_since=self._listening_since or now, now=now)
         if action is not None:
             level = logging.DEBUG if isinstance(action, Signal) else logging.INFO
             log.log(level, "audit %s of %s: %s", audit.id, audit.pipeline, type(action).__name__)

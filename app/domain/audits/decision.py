@@ -16,7 +16,7 @@ _WORDS_OF_A_LOG = 5
 class AuditTiming(msgspec.Struct, frozen=True, kw_only=True):
     """longest: an audit that works for longer is stopped. stop: what does not end by itself within it is killed.
 
-    unseen: a driver on another host of which nothing is heard for so long has failed.
+    unseen: a driver on another host of which nothing is heard for so long, while somebody listened, has failed.
     """
 
     longest: timedelta = timedelta(hours=2)
@@ -79,10 +79,13 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True):
 Action = Adopt | SubmitAgain | TakeWord | End | AskToStop | Signal
 
 
-def decide(audit: Audit, seen: SeenDriver, *, timing: AuditTiming, now: datetime) -> Action | None:
+def decide(
+    audit: Audit, seen: SeenDriver, *, timing: AuditTiming, listening_since: datetime, now: datetime
+) -> Action | None:
     """The next step of an audit that was submitted; None: wait.
 
-    A file that says how it ended comes before everything else, as the driver writes it last.
+    A file that says how it ended comes before everything else, as the driver writes it last. listening_since: before
+    it no server heard anybody, so a driver's silence says nothing of it.
     """
     if seen.left is not None:
         return TakeWord(word=seen.left)
@@ -92,7 +95,7 @@ def decide(audit: Audit, seen: SeenDriver, *, timing: AuditTiming, now: datetime
         case ProcessWord.ALIVE:
             return _alive(audit, seen, timing, now)
         case ProcessWord.UNKNOWN:
-            return _unseen(audit, timing, now)
+            return _unseen(audit, timing, listening_since, now)
 
 
 def _gone(audit: Audit, seen: SeenDriver) -> Action:
@@ -108,18 +111,22 @@ def _alive(audit: Audit, seen: SeenDriver, timing: AuditTiming, now: datetime) -
         return Signal(is_kill=now - audit.since > timing.stop)
     if audit.jvm_pid is None and seen.jvm_pid is not None and seen.started_at is not None:
         return Adopt(jvm_pid=seen.jvm_pid, started_at=seen.started_at)
+    return _too_long(audit, timing, now)
+
+
+def _too_long(audit: Audit, timing: AuditTiming, now: datetime) -> Action | None:
     worked = now - (audit.submitted_at or audit.since)
-    if worked > timing.longest:
-        return AskToStop(
-            reason=f"it was stopped after {_minutes(worked)}: an audit may take {_minutes(timing.longest)}"
-        )
-    return None
-
-
-def _unseen(audit: Audit, timing: AuditTiming, now: datetime) -> Action | None:
-    heard_at = audit.since if audit.progress is None else max(audit.since, audit.progress.heard_at)
-    if now - heard_at <= timing.unseen:
+    if worked <= timing.longest:
         return None
+    return AskToStop(reason=f"it was stopped after {_minutes(worked)}: an audit may take {_minutes(timing.longest)}")
+
+
+def _unseen(audit: Audit, timing: AuditTiming, listening_since: datetime, now: datetime) -> Action | None:
+    """Its driver hears of a stop when it next says how far it is."""
+    told_at = audit.since if audit.progress is None else max(audit.since, audit.progress.heard_at)
+    heard_at = max(told_at, listening_since)
+    if now - heard_at <= timing.unseen:
+        return None if audit.state is AuditState.STOPPING else _too_long(audit, timing, now)
     to = AuditState.FAILED if audit.state is not AuditState.STOPPING else audit.stops_as or AuditState.STOPPED
     return End(
         to=to,

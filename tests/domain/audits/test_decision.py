@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from app.domain.audits.audit import AuditProgress, AuditState
+from app.domain.audits.audit import Audit, AuditProgress, AuditState
 from app.domain.audits.decision import (
     Adopt,
     AskToStop,
@@ -20,7 +20,7 @@ from app.domain.audits.decision import (
     decide,
 )
 from app.domain.runs.observation import ProcessWord
-from tests.support.audit_samples import NOON, audit
+from tests.support.audit_samples import HOUR, NOON, audit
 
 ALIVE = SeenDriver(process=ProcessWord.ALIVE, jvm_pid=7, started_at=NOON)
 GONE = SeenDriver(process=ProcessWord.GONE, log_tail="starting\n\nOutOfMemoryError: Java heap space\n")
@@ -30,8 +30,11 @@ RUNNING = audit(AuditState.RUNNING, jvm_pid=7, submitted_at=NOON, host="w1")
 MINUTE = timedelta(minutes=1)
 
 
-def decided(one: object, seen: SeenDriver, after: timedelta = timedelta(0)) -> object:
-    return decide(one, seen, timing=TIMING, now=NOON + after)  # pyright: ignore[reportArgumentType]
+def decided(
+    one: Audit, seen: SeenDriver, after: timedelta = timedelta(0), *, listening_for: timedelta = 24 * HOUR
+) -> object:
+    now = NOON + after
+    return decide(one, seen, timing=TIMING, listening_since=now - listening_for, now=now)
 
 
 def test_one_that_works_is_left_alone_until_it_has_worked_for_too_long() -> None:
@@ -87,3 +90,19 @@ def test_a_driver_on_another_host_is_given_up_only_after_long_silence(
     assert decided(one, ELSEWHERE, 10 * MINUTE + TIMING.unseen) is None
     end = decided(one, ELSEWHERE, 11 * MINUTE + TIMING.unseen)
     assert end == End(to=to, reason="nothing was heard for 6 minutes of its driver on w2")
+
+
+def test_silence_while_no_server_listened_says_nothing_of_a_driver_on_another_host() -> None:
+    one = audit(AuditState.RUNNING, jvm_pid=7, host="w2", submitted_at=NOON)
+    assert decided(one, ELSEWHERE, 30 * MINUTE, listening_for=TIMING.unseen) is None
+    end = decided(one, ELSEWHERE, 30 * MINUTE, listening_for=TIMING.unseen + MINUTE)
+    assert end == End(to=AuditState.FAILED, reason="nothing was heard for 6 minutes of its driver on w2")
+
+
+def test_a_driver_on_another_host_may_not_work_for_ever_either() -> None:
+    late = TIMING.longest + MINUTE
+    heard = AuditProgress(stage="reading", heard_at=NOON + late)
+    one = audit(AuditState.RUNNING, jvm_pid=7, host="w2", submitted_at=NOON, progress=heard)
+    assert isinstance(decided(one, ELSEWHERE, late), AskToStop)
+    stopping = audit(AuditState.STOPPING, jvm_pid=7, host="w2", submitted_at=NOON, progress=heard)
+    assert decided(stopping, ELSEWHERE, late) is None
