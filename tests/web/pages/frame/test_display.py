@@ -7,20 +7,65 @@ from enum import StrEnum
 
 import pytest
 
+from app.domain.audits.audit import AuditState
+from app.domain.audits.result import Finding
+from app.domain.audits.result import Verdict as AuditVerdict
+from app.domain.drills.drill import DrillState, DrillVerdict, TargetState
 from app.domain.fencing_events.fencing_event import Cause
 from app.domain.observing.snapshot import Phase
 from app.domain.runs.instance import InstanceState
 from app.domain.runs.run import RunState
 from app.domain.runs.task import EventKind, TaskState
+from app.domain.webhooks.webhook import DeliveryState
 from app.web.pages.frame import display
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-@pytest.mark.parametrize("states", [RunState, InstanceState, TaskState, EventKind, Cause, Phase])
+STATES: tuple[type[StrEnum], ...] = (
+    RunState,
+    InstanceState,
+    TaskState,
+    EventKind,
+    Cause,
+    Phase,
+    DrillState,
+    DrillVerdict,
+    TargetState,
+    AuditState,
+    AuditVerdict,
+    Finding,
+    DeliveryState,
+)
+
+
+@pytest.mark.parametrize("states", STATES)
 def test_every_state_has_a_tone(states: type[StrEnum]) -> None:
     for state in states:
         assert display.tone(state) in {"good", "busy", "warn", "bad", "idle"}
+
+
+@pytest.mark.parametrize(
+    ("state", "tone"),
+    [
+        (InstanceState.LOST, "bad"),
+        (EventKind.LOST, "warn"),
+        (Finding.LOST, "bad"),
+        (Finding.UNEXPLAINED, "warn"),
+        (Cause.UNEXPLAINED, "bad"),
+        (Phase.REFUSED, "bad"),
+        (TargetState.REFUSED, "idle"),
+        (RunState.RUNNING, "good"),
+        (AuditState.RUNNING, "busy"),
+    ],
+)
+def test_one_word_has_the_tone_of_its_noun(state: StrEnum, tone: str) -> None:
+    assert display.tone(state) == tone
+
+
+def test_a_word_without_its_noun_has_the_gravest_tone() -> None:
+    assert display.tone("lost") == "bad"
+    assert display.tone("unexplained") == "bad"
 
 
 @pytest.mark.parametrize(
