@@ -46,7 +46,7 @@ class FolderRetention:
         self._kept_for = kept_for
 
     async def turn(self) -> None:
-        if trimmed := await self._folders.trim_logs():
+        if trimmed := await self._folders.trim_logs() + await self._audits.trim_logs():
             log.info("%d drivers' logs had become too long; their last part is in driver.log.1", trimmed)
         before = self._clock.now() - self._kept_for
         candidates = await self._folders.unchanged_since(before)

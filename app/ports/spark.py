@@ -81,6 +81,10 @@ class AuditLauncher(Protocol):
         """SIGTERM to the Python driver, or SIGKILL to driver and JVM, where they run on this host; else do nothing."""
         ...
 
+    async def trim_logs(self) -> int:
+        """Cut the logs of audits' drivers on this host that have become too long; how many."""
+        ...
+
     async def remove_folders(self, *, unchanged_since: datetime) -> int:
         """Remove the folders of audits on this host in which nothing was written since, nor works; how many."""
         ...

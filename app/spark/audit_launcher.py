@@ -57,6 +57,9 @@ class SubmitAuditLauncher:
     async def signal(self, audit: Audit, *, is_kill: bool) -> None:
         await asyncio.to_thread(self._signal, audit, is_kill)
 
+    async def trim_logs(self) -> int:
+        return await asyncio.to_thread(self._trim_logs)
+
     async def remove_folders(self, *, unchanged_since: datetime) -> int:
         return await asyncio.to_thread(self._remove_folders, unchanged_since)
 
@@ -125,18 +128,20 @@ class SubmitAuditLauncher:
     def _files(self, audit_id: str) -> AuditFiles:
         return AuditFiles(self._folder / audit_id)
 
+    def _trim_logs(self) -> int:
+        trimmed = 0
+        for folder in self._all():
+            try:
+                trimmed += AuditFiles(folder).trim_log()
+            except OSError as error:
+                # One that cannot be trimmed must not keep the others.
+                log.warning("a log could not be trimmed: %s: %s", error.filename or folder, error.strerror)
+        return trimmed
+
     def _remove_folders(self, moment: datetime) -> int:
         removed = 0
-        try:
-            folders = sorted(self._folder.iterdir())
-        except FileNotFoundError:
-            return 0
-        except OSError as error:
-            raise UnavailableError(
-                f"the folders of audits cannot be listed: {error.filename}: {error.strerror}"
-            ) from error
-        for folder in folders:
-            if _NAME.fullmatch(folder.name) is None or _changed_at(folder) >= moment:
+        for folder in self._all():
+            if _changed_at(folder) >= moment:
                 continue
             if driver_processes.search(folder):
                 continue
@@ -147,6 +152,17 @@ class SubmitAuditLauncher:
                 # One that cannot be removed must not keep the others.
                 log.warning("%s cannot be removed: %s: %s", folder, error.filename, error.strerror)
         return removed
+
+    def _all(self) -> list[Path]:
+        try:
+            folders = sorted(self._folder.iterdir())
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise UnavailableError(
+                f"the folders of audits cannot be listed: {error.filename}: {error.strerror}"
+            ) from error
+        return [folder for folder in folders if _NAME.fullmatch(folder.name)]
 
 
 def _started_s(process: psutil.Process) -> float:

@@ -66,6 +66,9 @@ class RecordingLauncher:
     async def signal(self, audit: Audit, *, is_kill: bool) -> None:
         self.signals.append("kill" if is_kill else "stop")
 
+    async def trim_logs(self) -> int:
+        raise AssertionError("the auditor does not")
+
     async def remove_folders(self, *, unchanged_since: datetime) -> int:
         raise AssertionError(unchanged_since)
 
