@@ -256,7 +256,7 @@ def shown(item: Any) -> RenderableType:
         parts.append(Text(f"{progress['stage']}: {progress['tasks_done']} of {progress['tasks']} tasks done", "dim"))
     if result is None:
         return Group(*parts)
-    parts += [Text(f"not read: {gap['sentence']}") for gap in result["gaps"]]
+    parts += [Text(f"in doubt: {gap['sentence']}") for gap in result["gaps"]]
     counts = result["counts"]
     kinds = ("lost", "duplicated", "unexpected", "late", "missing", "unexplained")
     parts += [

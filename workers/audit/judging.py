@@ -56,7 +56,7 @@ def judge(
     found = _Found(specification.bounds.examples)
     for bucket in buckets:
         found.add(bucket)
-    gaps = (*plan.gaps, *read.gaps, *read.not_processed())
+    gaps = (*specification.doubts, *plan.gaps, *read.gaps, *read.not_processed())
     names = _concluded(gaps, repeated=found.repeated)
     tallies = found.tallies(names)
     examples = [*describe(found.first()), *read.examples()]
@@ -77,11 +77,19 @@ def _concluded(gaps: Iterable[Gap], *, repeated: int) -> dict[Finding, Finding]:
     """What a finding is called where part of the other side could not be read: it proves nothing then.
 
     One output too many is still one where every id is asked for once; if ids come again, the input of an earlier time
-    may be what is gone.
+    may be what is gone. Where another revision may have asked for other outputs, no finding proves anything.
     """
     reasons = {(gap.side, gap.reason) for gap in gaps}
+    if any(reason is GapReason.REVISION_CHANGED for _, reason in reasons):
+        return {
+            Finding.LOST: Finding.MISSING,
+            Finding.DUPLICATED: Finding.UNEXPLAINED,
+            Finding.UNEXPECTED: Finding.UNEXPLAINED,
+        }
     names: dict[Finding, Finding] = {}
-    if any(side is Side.SINK and reason in _TAKES_FROM_SINK for side, reason in reasons):
+    if any(
+        (side is Side.SINK and reason in _TAKES_FROM_SINK) or reason is GapReason.NOT_BEGUN for side, reason in reasons
+    ):
         names[Finding.LOST] = Finding.MISSING
     if any(side is Side.SOURCE and reason in _TAKES_FROM_SOURCE for side, reason in reasons):
         names[Finding.UNEXPECTED] = Finding.UNEXPLAINED

@@ -128,11 +128,12 @@ class RangeRead(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GapReason(StrEnum):
-    """Why something that belongs to the audit was not read.
+    """Why something that belongs to the audit was not read, or cannot be judged.
 
     DELETED: retention, or somebody, deleted the beginning; COMPACTED: the topic is compacted, records go at any time;
     OPEN_TRANSACTION: readers wait behind an open transaction; NOT_PROCESSED: the pipeline has not committed it yet;
-    NOT_ADMITTED: whether there is a gap could not be asked.
+    NOT_ADMITTED: whether there is a gap could not be asked; REVISION_CHANGED: revisions that expect different outputs
+    were in force; NOT_BEGUN: the pipeline began at the end of its topics, and what came in before is none of its.
     """
 
     DELETED = "deleted"
@@ -140,6 +141,8 @@ class GapReason(StrEnum):
     OPEN_TRANSACTION = "open_transaction"
     NOT_PROCESSED = "not_processed"
     NOT_ADMITTED = "not_admitted"
+    REVISION_CHANGED = "revision_changed"
+    NOT_BEGUN = "not_begun"
 
 
 class Gap(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from app.domain.audits.result import Gap
 from app.domain.pipelines.pipeline import (
     ErrorHandling,
     FailurePolicy,
@@ -97,6 +98,7 @@ class AuditSpecification(msgspec.Struct, frozen=True, kw_only=True):
     padding_ms: how far from its input, in time, an output may lie; what lies outside of the window and within it is
         late, not lost. The source is read for twice as long on both sides.
     cores: how many tasks at once.
+    doubts: what is known before anything is read to keep the audit from proving something.
     """
 
     audit_id: str
@@ -116,6 +118,7 @@ class AuditSpecification(msgspec.Struct, frozen=True, kw_only=True):
     spark: SparkSettings = msgspec.field(default_factory=SparkSettings)
     cores: int = 2
     bounds: AuditBounds = msgspec.field(default_factory=AuditBounds)
+    doubts: tuple[Gap, ...] = ()
 
 
 def sink_topics_of(definition: PipelineDefinition) -> tuple[str, ...]:
@@ -143,6 +146,7 @@ def specification_of(
     transform_source: str | None = None,
     padding_ms: int = 300_000,
     cores: int = 2,
+    doubts: tuple[Gap, ...] = (),
 ) -> AuditSpecification:
     """The audit of a pipeline as it is defined."""
     return AuditSpecification(
@@ -162,4 +166,5 @@ def specification_of(
         errors=definition.errors,
         spark=definition.spark,
         cores=cores,
+        doubts=doubts,
     )

@@ -8,6 +8,7 @@ import msgspec
 
 from app.domain.access import Principal, PrincipalKind, Verb, require
 from app.domain.audits.audit import Audit, AuditState, moved
+from app.domain.audits.doubts import revision_to_judge_by, span_in_force
 from app.domain.audits.plan import DEFAULT_PADDING_S, DEFAULT_TOLERANCE_S, plan_problems, window_problems
 from app.domain.audits.specification import Header, IdPlace, JsonField, Window
 from app.domain.errors import ConflictError, InvalidError
@@ -16,6 +17,7 @@ from app.domain.pipelines.pipeline import Problem
 from app.domain.transforms import field_path
 from app.ports.unit_of_work import UnitOfWork
 from app.services.access import command_log
+from app.services.auditing.in_force import revisions_in_force
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,8 +69,11 @@ async def ask_audit(
             id="",
             pipeline=pipeline,
             cluster=record.cluster,
-            # What a live run does, and not what the next one shall do.
-            revision=record.current_revision if record.current_run is None else record.current_run.revision,
+            revision=revision_to_judge_by(
+                await revisions_in_force(uow, pipeline, *span_in_force(wish.window, padding_s=padding_s)),
+                # What a live run does, and not what the next one shall do.
+                current=record.current_revision if record.current_run is None else record.current_run.revision,
+            ),
             state=AuditState.PENDING,
             since=now,
             asked_at=now,

@@ -19,6 +19,7 @@ from app.ports.unit_of_work import UnitOfWork
 from app.services import alerts
 from app.services.access.secret_sums import sha256_of
 from app.services.auditing.asking import notify_audit
+from app.services.auditing.in_force import doubts_about
 from app.wire import audit as wire
 from app.wire.heartbeat import ClaimAnswer
 
@@ -69,6 +70,7 @@ async def begin_submission(
             transform_source=source,
             padding_ms=audit.padding_s * 1000,
             cores=cores,
+            doubts=await doubts_about(uow, audit, now=now),
         ),
         client_config=cluster.connection(),
         server_urls=tuple(server_urls),

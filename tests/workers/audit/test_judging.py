@@ -16,6 +16,8 @@ from app.domain.audits.result import (
     RangeRead,
     Side,
     Tally,
+    Verdict,
+    verdict,
 )
 from tests.support.audits import VERSIONS, a_specification
 from workers.audit.collecting import SplitReport
@@ -66,9 +68,10 @@ def result(
     splits: Sequence[SplitReport] = (),
     tells_pending: bool = True,
     committed: dict[str, int] | None = None,
+    doubts: tuple[Gap, ...] = (),
 ) -> AuditResult:
     return judge(
-        a_specification("in", "out"),
+        a_specification("in", "out", doubts=doubts),
         Plan(ranges=RANGES, gaps=gaps, tells_pending=tells_pending, committed=committed or {}),
         splits,
         buckets or [bucket()],
@@ -116,6 +119,21 @@ def test_with_a_gap_in_the_source_one_too_many_proves_nothing_of_ids_that_come_a
     assert {(one.finding, one.records) for one in said.partitions if one.finding is Finding.UNEXPLAINED} == {
         (Finding.UNEXPLAINED, 5)
     }
+
+
+def test_what_another_revision_may_have_asked_for_proves_nothing() -> None:
+    doubt = gap(Side.SINK, GapReason.REVISION_CHANGED)
+    said = result(doubts=(doubt,))
+    assert (said.counts.lost, said.counts.unexpected, said.counts.duplicated) == (Tally(), Tally(), Tally())
+    assert (said.counts.missing.ids, said.counts.unexplained.ids) == (2, 5)
+    assert said.gaps == (doubt,)
+    assert verdict(said) is Verdict.NOT_SHOWN
+
+
+def test_what_came_in_before_the_pipeline_began_is_missing_and_not_lost() -> None:
+    said = result(doubts=(gap(Side.SOURCE, GapReason.NOT_BEGUN),))
+    assert (said.counts.lost, said.counts.missing.ids) == (Tally(), 2)
+    assert (said.counts.unexpected.ids, said.counts.duplicated.ids) == (4, 1)
 
 
 def test_what_is_open_in_the_source_has_no_output_to_explain() -> None:
