@@ -13,7 +13,7 @@ from app.domain import access
 from app.domain.access import Role, Verb
 from app.domain.journals.transaction_state import TOPIC
 from app.domain.observing.snapshot import Phase
-from app.domain.runs.needs import Need
+from app.domain.runs.needs import Need, Severity
 from app.domain.runs.run import DesiredRunState, Run, RunState
 from app.services.overview import PipelinePage
 from app.web.pages.frame import screen
@@ -142,6 +142,16 @@ def needs_you(*, unseen: list[str], needs: tuple[Need, ...] = (), hangs: bool = 
     found = re.search(r"<dt>Needs you</dt>(.*?)</dl>", html, re.DOTALL)
     assert found is not None
     return " ".join(re.sub(r"<[^>]+>", " ", found[1]).split())
+
+
+@pytest.mark.parametrize(
+    ("severity", "tone"), [(Severity.WRONG, "bad"), (Severity.STOPPED, "bad"), (Severity.DEGRADED, "warn")]
+)
+def test_the_first_figure_is_as_grave_as_the_gravest_need(severity: Severity, tone: str) -> None:
+    need = Need(pipeline="flights", run_id=None, severity=severity, sentence="it is so")
+    view = msgspec.structs.replace(samples.overview_view(needs=(need,)), hanging=())
+    html = rendered("overview/_detail", {"view": view, "chart": chart_of([]), "unseen": []})
+    assert f'<dl class="stat {tone} main"><dt>Needs you</dt>' in html
 
 
 def test_overview_says_that_all_is_well_only_where_it_is_known() -> None:
