@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Protocol
 
 from app.domain.audits.audit import Audit, AuditProgress
@@ -26,6 +27,10 @@ class AuditRepository(Protocol):
         ...
 
     async def find_living(self, pipeline: str) -> Audit | None: ...
+
+    async def broken(self, *, since: datetime) -> dict[str, int]:
+        """How many that ended since then have proven something wrong, by pipeline; those without one are not in it."""
+        ...
 
     async def save(self, audit: Audit) -> None:
         """Write what changes in an audit's life, but for its progress."""

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from app.domain.audits.audit import MARKED_FOR as AUDITS_MARKED_FOR
 from app.domain.clusters.cluster import Cluster
 from app.domain.command import Command
 from app.domain.fencing_events.evidence import ClientWord
@@ -17,7 +18,7 @@ from app.domain.offset_log.record import MARKED_FOR
 from app.domain.pipelines.pipeline import PipelineDefinition, ProcessingGuarantee
 from app.domain.pipelines.pipeline_record import Pipeline, Revision
 from app.domain.runs.instance import Instance
-from app.domain.runs.needs import Need, contradiction_need, needs_of
+from app.domain.runs.needs import Need, broken_audit_need, contradiction_need, needs_of
 from app.domain.runs.run import Run, RunState
 from app.domain.runs.series import RunSample, RunTotals
 from app.domain.runs.task import TaskEventRecord, TaskStatus, ZombieSighting
@@ -165,12 +166,13 @@ async def pipeline_lines(uow: UnitOfWork, *, now: datetime) -> list[PipelineLine
         statuses.setdefault(status.run_id, []).append(status)
     unowned = await uow.mappings.unowned([run.pipeline for run in runs.values() if run.ended_at is None])
     contradicted = await uow.offset_log.contradicted(since=now - MARKED_FOR)
+    broken = await uow.audits.broken(since=now - AUDITS_MARKED_FOR)
     lines: list[PipelineLine] = []
     for pipeline in page.items:
         run = None if pipeline.current_run is None else runs[pipeline.current_run.id]
         tasks = statuses.get(run.id, []) if run else []
         line = await _line(uow, pipeline, run, tasks, unowned.get(pipeline.name, ()), now=now)
-        lines.append(_marked(line, contradicted.get(pipeline.name, 0)))
+        lines.append(_marked(line, contradicted.get(pipeline.name, 0), broken.get(pipeline.name, 0)))
     return lines
 
 
@@ -191,6 +193,7 @@ async def pipeline_page(uow: UnitOfWork, name: str, *, now: datetime) -> Pipelin
         line=_marked(
             await _line(uow, pipeline, run, tasks, unowned, now=now),
             (await uow.offset_log.contradicted(since=now - MARKED_FOR)).get(name, 0),
+            (await uow.audits.broken(since=now - AUDITS_MARKED_FOR)).get(name, 0),
         ),
         cluster=cluster,
         tasks=tuple(tasks),
@@ -214,11 +217,13 @@ async def offset_log_of(uow: UnitOfWork, pipeline: Pipeline) -> OffsetLog | None
     return await offset_log.look(uow, pipeline=pipeline.name)
 
 
-def _marked(line: PipelineLine, contradictions: int) -> PipelineLine:
-    if not contradictions:
-        return line
-    need = contradiction_need(line.pipeline.name, contradictions)
-    return msgspec.structs.replace(line, needs=(need, *line.needs), contradictions=contradictions)
+def _marked(line: PipelineLine, contradictions: int, broken_audits: int) -> PipelineLine:
+    name = line.pipeline.name
+    wrong = [
+        *([contradiction_need(name, contradictions)] if contradictions else ()),
+        *([broken_audit_need(name, broken_audits)] if broken_audits else ()),
+    ]
+    return msgspec.structs.replace(line, needs=(*wrong, *line.needs), contradictions=contradictions)
 
 
 async def run_page(uow: UnitOfWork, run_id: str, *, now: datetime) -> RunPage:

@@ -15,7 +15,7 @@ import pytest
 from app.db.database import Database
 from app.domain.access import Verb
 from app.domain.alerts.alert import AlertKind
-from app.domain.audits.audit import Audit, AuditState
+from app.domain.audits.audit import MARKED_FOR, Audit, AuditState
 from app.domain.audits.decision import DriverWord, SeenDriver
 from app.domain.audits.plan import AuditPlan, time_window
 from app.domain.audits.result import AuditResult, Verdict
@@ -28,6 +28,7 @@ from app.domain.webhooks.webhook import Webhook
 from app.loops.auditor import Auditor
 from app.ports.brokers import Connection, PartitionOffsets, TopicPartition
 from app.ports.spark import Submitted
+from app.services import overview
 from app.services.auditing import asking, carrying_out, planning
 from app.services.auditing.asking import Wish
 from app.wire.audit import AuditClaim, AuditEnd, AuditOrder, AuditOutcome, AuditProgress, AuditStage
@@ -353,6 +354,24 @@ async def test_an_id_that_is_lost_is_told_by_webhook(plane: ControlPlane, audito
     assert deliveries[0].sentence == (
         "The audit of flights: 2 outputs lost (of 1 id) and 1 output duplicated, of 9 expected."
     )
+
+
+async def test_a_pipeline_of_which_an_audit_has_proven_something_wrong_needs_somebody(
+    plane: ControlPlane, auditor: Auditor
+) -> None:
+    await plane.pipeline()
+    asked = await ask(plane)
+    await auditor.turn()
+    await claim(plane, asked.id)
+    await tell(plane, asked.id, AuditEnd.DONE, broken_result(asked.id))
+
+    async def needs() -> list[str]:
+        async with plane.uow() as uow:
+            return [need.sentence for need in (await overview.overview(uow, now=plane.now)).needs]
+
+    assert await needs() == ["an audit has proven outputs lost, duplicated or unexpected"]
+    plane.pass_time(MARKED_FOR.total_seconds() + 1)
+    assert await needs() == []
 
 
 async def test_a_driver_that_dies_fails_with_its_last_words(

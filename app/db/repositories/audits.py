@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -17,7 +18,7 @@ from app.db.tables.columns import UUID
 from app.db.tables.definitions import pipelines
 from app.domain.audits.audit import Audit, AuditProgress, AuditState
 from app.domain.audits.plan import AuditPlan
-from app.domain.audits.result import AuditResult
+from app.domain.audits.result import AuditResult, Verdict
 from app.domain.audits.specification import IdPlace, Window
 from app.domain.errors import NotFoundError
 from app.domain.page import Page, decode_cursor, encode_cursor
@@ -92,6 +93,16 @@ class SqlAudits:
     async def find_living(self, pipeline: str) -> Audit | None:
         row = await self._db.row(_SELECT.where(pipelines.c.name == pipeline, _A.ended_at.is_(None)))
         return None if row is None else _audit(row)
+
+    async def broken(self, *, since: datetime) -> dict[str, int]:
+        rows = await self._db.rows(
+            sa.select(pipelines.c.name, sa.func.count().label("found"))
+            .join(pipelines, pipelines.c.id == _A.pipeline_id)
+            # Written out, as the index is for this one word.
+            .where(_A.verdict == sa.literal_column(f"'{Verdict.BROKEN}'"), _A.ended_at >= since)
+            .group_by(pipelines.c.name)
+        )
+        return {row.name: row.found for row in rows}
 
     async def save(self, audit: Audit) -> None:
         await self._db.execute(sa.update(audits).where(_A.id == audit.id).values(**_values(audit)))
@@ -177,6 +188,7 @@ def _values(audit: Audit) -> dict[str, Any]:
         "id_place": msgspec.to_builtins(audit.id_place),
         "source_id_place": msgspec.to_builtins(audit.source_id_place),
         "result": msgspec.to_builtins(audit.result),
+        "verdict": audit.verdict,
     }
 
 

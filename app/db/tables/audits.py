@@ -6,6 +6,7 @@ import sqlalchemy as sa
 
 from app.db.tables.columns import UUID, generated_uuid, integer, json, metadata, moment, one_of, quoted, text
 from app.domain.audits.audit import ENDED, AuditState
+from app.domain.audits.result import Verdict
 
 audits = sa.Table(
     "audits",
@@ -35,6 +36,7 @@ audits = sa.Table(
     text("stops_as", nullable=True),
     moment("ended_at", nullable=True),
     json("result", nullable=True),
+    text("verdict", nullable=True),
     text("token_sha256", nullable=True),
     one_of("state", AuditState),
     sa.CheckConstraint(f"(state IN ({quoted(ENDED)})) = (ended_at IS NOT NULL)", name="end"),
@@ -43,6 +45,12 @@ audits = sa.Table(
     sa.Index("ix_audits_asked", "asked_at", "id"),
     sa.Index("ix_audits_pipeline_asked", "pipeline_id", "asked_at", "id"),
     sa.Index("ix_audits_ended_at", "ended_at"),
+    sa.Index(
+        "ix_audits_broken",
+        "ended_at",
+        "pipeline_id",
+        postgresql_where=sa.text(f"verdict = '{Verdict.BROKEN}'"),
+    ),
 )
 sa.Index(
     "uq_audits_living",

@@ -28,6 +28,10 @@ KEPT_FOR = timedelta(days=90)
 """So long after its end."""
 
 
+MARKED_FOR = timedelta(days=7)
+"""So long a pipeline is marked after the newest audit that has proven something wrong."""
+
+
 class AuditState(StrEnum):
     PENDING = "pending"
     SUBMITTING = "submitting"

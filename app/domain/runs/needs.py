@@ -83,6 +83,18 @@ def contradiction_need(pipeline: str, contradictions: int) -> Need:
     )
 
 
+def broken_audit_need(pipeline: str, audits: int) -> Need:
+    """That audits have proven something wrong with its outputs."""
+    many = "an audit has" if audits == 1 else f"{audits} audits have"
+    return Need(
+        pipeline=pipeline,
+        run_id=None,
+        severity=Severity.WRONG,
+        sentence=f"{many} proven outputs lost, duplicated or unexpected",
+        next_step="see which on the page of its audits, with the records and where they lie",
+    )
+
+
 def _need(run: Run, severity: Severity, sentence: str, next_step: str | None = None) -> Need:
     return Need(pipeline=run.pipeline, run_id=run.id, severity=severity, sentence=sentence, next_step=next_step)
 
