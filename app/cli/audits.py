@@ -240,7 +240,13 @@ def _window_words(window: Any) -> str:
 
 
 def _found(item: Any, what: str) -> str:
-    return "–" if item["result"] is None else number(item["result"]["counts"][what]["records"])
+    """A dash for what is not known: without a result, and for none found where not all could be compared."""
+    result = item["result"]
+    if result is None:
+        return "–"
+    records = result["counts"][what]["records"]
+    is_all = item["verdict"] != "not_shown" and not result["gaps"]
+    return number(records if records or is_all else None)
 
 
 def shown(item: Any) -> RenderableType:
@@ -266,7 +272,7 @@ def shown(item: Any) -> RenderableType:
             [
                 ("expected", "–", number(counts["expected"])),
                 ("found", "–", number(counts["outputs"])),
-                *((kind, number(counts[kind]["ids"]), number(counts[kind]["records"])) for kind in kinds),
+                *((kind, number(counts[kind]["ids"]), _found(item, kind)) for kind in kinds),
             ],
             empty="",
         ),

@@ -8,8 +8,9 @@ from rich.console import Console
 from app.cli import audits
 from app.cli.errors import CommandError
 from app.domain.audits.audit import AuditState
+from app.domain.audits.result import AuditCounts
 from app.web.api.schemas.audits import Audit
-from tests.support.audit_samples import audit, broken_result
+from tests.support.audit_samples import audit, broken_result, result
 
 
 def test_an_id_is_said_in_a_word() -> None:
@@ -30,3 +31,14 @@ def test_an_audit_is_printed_with_its_verdict_and_where_the_wrong_records_lie() 
     assert "2 outputs lost (of 1 id) and 1 output duplicated, of 9 expected." in text
     assert "in-1@41" in text
     assert "out-2@17, out-2@30" in text
+
+
+def test_what_is_not_shown_is_printed_as_unknown_and_not_as_nothing_lost() -> None:
+    unclear = result(counts=AuditCounts(inputs=2, expected=2, outputs=1, unreadable_output=1))
+    item = Audit.of_audit(audit(AuditState.DONE, result=unclear)).model_dump(mode="json")
+    console = Console(width=200)
+    with console.capture() as printed:
+        console.print(audits.shown(item))
+    figures = {words[0]: words[-1] for line in printed.get().splitlines() if (words := line.split())}
+    assert figures["lost"] == "–"
+    assert figures["expected"] == "2"

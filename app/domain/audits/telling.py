@@ -15,7 +15,8 @@ def verdict_sentence(result: AuditResult) -> str:
         case Verdict.NOT_SHOWN:
             return f"Not shown: {_why_not(result)}. {_unproven(counts)}"
         case Verdict.EMPTY:
-            return "Nothing was read or written in the window."
+            pending = f": {counts.pending:,} record{_s(counts.pending)} wait to be" if counts.pending else ""
+            return f"Nothing was {'processed' if pending else 'read'} or written in the window{pending}."
         case Verdict.CLEAN:
             late = f", {counts.late.records:,} of them late" if counts.late.records else ""
             return f"Every output is there, once: {counts.expected:,} expected and found{late}, {_read(counts)}."
@@ -39,6 +40,12 @@ def audit_sentence(audit: Audit) -> str:
             return f"It was stopped, so nothing is shown of the window{reason}."
         case AuditState.FAILED | AuditState.DONE:
             return f"It failed, so nothing is shown of the window{reason}."
+
+
+def figure(result: AuditResult, tally: Tally) -> int | None:
+    """How many outputs, to be shown as a number; None: none was found, where not all could be compared."""
+    is_all = verdict(result) is not Verdict.NOT_SHOWN and not _why_not(result)
+    return tally.records if tally.records or is_all else None
 
 
 def tally_words(tally: Tally, noun: str) -> str:
@@ -93,7 +100,8 @@ def _why_not(result: AuditResult) -> str:
 
 def _read(counts: AuditCounts) -> str:
     dropped = f", {counts.dropped:,} dropped on purpose" if counts.dropped else ""
-    return f"{counts.inputs:,} record{_s(counts.inputs)} in, {counts.outputs:,} out{dropped}"
+    pending = f", {counts.pending:,} more not processed yet" if counts.pending else ""
+    return f"{counts.inputs:,} record{_s(counts.inputs)} in, {counts.outputs:,} out{dropped}{pending}"
 
 
 def _joined(parts: list[str]) -> str:

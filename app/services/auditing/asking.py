@@ -9,7 +9,13 @@ import msgspec
 from app.domain.access import Principal, PrincipalKind, Verb, require
 from app.domain.audits.audit import Audit, AuditState, moved
 from app.domain.audits.doubts import revision_to_judge_by, span_in_force
-from app.domain.audits.plan import DEFAULT_PADDING_S, DEFAULT_TOLERANCE_S, plan_problems, window_problems
+from app.domain.audits.plan import (
+    DEFAULT_PADDING_S,
+    DEFAULT_TOLERANCE_S,
+    AuditPlan,
+    plan_problems,
+    window_problems,
+)
 from app.domain.audits.specification import Header, IdPlace, JsonField, Window
 from app.domain.errors import ConflictError, InvalidError
 from app.domain.page import Page, checked_limit
@@ -40,9 +46,7 @@ async def ask_audit(
     require(by, Verb.START_AUDIT)
     record = await uow.pipelines.get(pipeline)
     plan = await uow.audit_plans.find(pipeline)
-    id_place, source_id_place = wish.id_place, wish.source_id_place
-    if id_place is None and plan is not None:
-        id_place, source_id_place = plan.id_place, plan.source_id_place
+    id_place, source_id_place = places_of(wish, plan)
     padding_s = _first(wish.padding_s, plan and plan.padding_s, DEFAULT_PADDING_S)
     tolerance_s = _first(wish.tolerance_s, plan and plan.tolerance_s, DEFAULT_TOLERANCE_S)
     if id_place is None:
@@ -98,6 +102,13 @@ async def ask_audit(
     )
     notify_audit(uow, audit)
     return audit
+
+
+def places_of(wish: Wish, plan: AuditPlan | None) -> tuple[IdPlace | None, IdPlace | None]:
+    """Where outputs and inputs have their id. Whoever names the plan's id means the plan's place in the input, too."""
+    if plan is None or wish.id_place not in (None, plan.id_place):
+        return wish.id_place, wish.source_id_place
+    return plan.id_place, wish.source_id_place or plan.source_id_place
 
 
 async def stop_audit(uow: UnitOfWork, audit_id: str, *, by: Principal, why: str | None, now: datetime) -> Audit:

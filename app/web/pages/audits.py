@@ -12,7 +12,7 @@ from app.domain import access
 from app.domain.access import Principal, Verb
 from app.domain.audits.plan import DEFAULT_PADDING_S, DEFAULT_TOLERANCE_S, AuditPlan, next_due_at, time_window
 from app.domain.audits.specification import IdPlace
-from app.domain.audits.telling import audit_sentence
+from app.domain.audits.telling import audit_sentence, figure
 from app.domain.audits.words import (
     WordsError,
     id_place_of,
@@ -94,6 +94,7 @@ def looking_at_one(audit_id: str, *, with_ids: bool) -> Look:
 
 _WORDS = {
     "sentence_of": audit_sentence,
+    "figure": figure,
     "window_words": window_words,
     "id_place_words": id_place_words,
     "span_text": span_text,

@@ -7,7 +7,7 @@ import pytest
 from app.domain.audits.audit import AuditState
 from app.domain.audits.passing import not_passed
 from app.domain.audits.result import AuditCounts, Gap, GapReason, Side, Tally
-from app.domain.audits.telling import audit_sentence, verdict_sentence
+from app.domain.audits.telling import audit_sentence, figure, verdict_sentence
 from tests.support.audit_samples import audit, broken_result, result
 
 DELETED = Gap(
@@ -64,6 +64,21 @@ def test_records_that_cannot_be_compared_are_said_beside_what_is_proven() -> Non
 
 def test_an_empty_window_is_told_as_empty() -> None:
     assert verdict_sentence(result(counts=AuditCounts())) == "Nothing was read or written in the window."
+
+
+def test_input_that_waits_is_not_passed_over_in_silence() -> None:
+    waiting = verdict_sentence(result(counts=AuditCounts(pending=7)))
+    assert waiting == "Nothing was processed or written in the window: 7 records wait to be."
+    assert "1 record in, 1 out, 7 more not processed yet" in verdict_sentence(
+        result(counts=AuditCounts(inputs=1, expected=1, outputs=1, pending=7))
+    )
+
+
+def test_a_figure_is_unknown_where_none_was_found_and_not_all_compared() -> None:
+    assert figure(result(), Tally()) == 0
+    assert figure(result(gaps=(DELETED,)), Tally()) is None
+    assert figure(result(counts=AuditCounts(inputs=1, stopping=1)), Tally()) is None
+    assert figure(result(gaps=(DELETED,)), Tally(ids=1, records=3)) == 3
 
 
 @pytest.mark.parametrize("state", [AuditState.SKIPPED, AuditState.STOPPED, AuditState.FAILED])

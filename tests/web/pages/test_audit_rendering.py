@@ -14,7 +14,7 @@ from app.domain.access import Role, Verb
 from app.domain.audits.audit import Audit, AuditProgress, AuditState
 from app.domain.audits.plan import next_due_at
 from app.domain.audits.result import Gap, GapReason, Side
-from app.domain.audits.telling import audit_sentence
+from app.domain.audits.telling import audit_sentence, figure
 from app.domain.audits.words import id_place_words, span_text, window_words
 from app.web.pages.frame import screen
 from app.web.pages.frame.charts import audits_chart_of
@@ -22,6 +22,7 @@ from tests.support.audit_samples import HOUR, NOON, audit, broken_result, plan, 
 
 WORDS: Mapping[str, Any] = {
     "sentence_of": audit_sentence,
+    "figure": figure,
     "window_words": window_words,
     "id_place_words": id_place_words,
     "span_text": span_text,
@@ -86,6 +87,13 @@ def test_what_could_not_be_read_is_said_first_and_never_as_clean() -> None:
     html = one(audit(AuditState.DONE, result=result(gaps=(gap,)), ended_at=NOON))
     assert "Not shown: in-0 begins at 9." in html
     assert 'class="pill good"' not in html
+    assert "<dt>Lost</dt><dd>–</dd>" in html, "nothing found is not nothing lost"
+
+
+def test_findings_are_shown_by_partition() -> None:
+    html = one(audit(AuditState.DONE, result=broken_result(), ended_at=NOON))
+    table = html[html.index('id="by-partition"') :]
+    assert re.search(r'in-1</th><td data-label="Side">source</td>.*?lost.*?>2<', table, re.DOTALL)
 
 
 def test_progress_is_a_bar_and_a_sentence() -> None:
