@@ -175,7 +175,8 @@ def _judge(
             if number <= 0:
                 continue
             _tally(report, finding, number, inputs, outputs, asked=one.asked)
-            deviations[finding].append(
+            several = deviations[finding]
+            several.append(
                 Deviation(
                     finding=finding,
                     key=key,
@@ -187,11 +188,19 @@ def _judge(
                     outputs=tuple(outputs[:places]),
                 )
             )
+            if len(several) > 2 * examples:
+                # When everything is lost, not all of it is held.
+                _keep_first(several, examples)
         if sink == letters:
             report.undelivered += refused
     for several in deviations.values():
-        several.sort(key=first_place)
-        report.deviations += several[:examples]
+        _keep_first(several, examples)
+        report.deviations += several
+
+
+def _keep_first(deviations: list[Deviation], number: int) -> None:
+    deviations.sort(key=first_place)
+    del deviations[number:]
 
 
 def first_place(deviation: Deviation) -> int:
