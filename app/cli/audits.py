@@ -56,7 +56,9 @@ def audit(
     why: Why = None,
     wait: Annotated[
         float | None,
-        typer.Option("--wait", metavar="SECONDS", help="Wait for the verdict, at most this long; exit 1 unless clean or empty."),
+        typer.Option(
+            "--wait", metavar="SECONDS", help="Wait for the verdict, at most this long; exit 1 unless clean or empty."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -160,7 +160,9 @@ def test_offsets_up_to_the_end_look_for_outputs_up_to_the_end() -> None:
 @pytest.mark.parametrize("start", [33, 30])
 def test_offsets_behind_a_deleted_padding_have_a_gap_once(start: int) -> None:
     window = OffsetWindow(ranges=(OffsetRange(topic="in", partition=0, start=start, end=44),))
-    plan = plan_of(FakeBrokers(**{"in": Log(begin=33)}), window)
+    brokers = FakeBrokers()
+    brokers.logs[IN] = Log(begin=33)
+    plan = plan_of(brokers, window)
     assert [(gap.reason, gap.topic, gap.end) for gap in plan.gaps] == [(GapReason.DELETED, "in", 33)]
 
 
