@@ -38,8 +38,8 @@ def lease(run_id: str, revision: int, begin: datetime | None, end: datetime | No
         lease=1,
         revision=revision,
         state=InstanceState.RUNNING if end is None else InstanceState.STOPPED,
-        since=end or begin or NOON,
-        leased_at=begin or NOON,
+        since=end or begin or NOON - MINUTE,
+        leased_at=begin or NOON - MINUTE,
         claimed_at=begin,
     )
 
