@@ -12,7 +12,7 @@ from app.wire.heartbeat import DesiredTaskState, EventKind, TaskState
 from workers.transactional.checkpoint import Checkpoint, CheckpointState
 from workers.transactional.checkpoints import Checkpoints
 from workers.transactional.control import Control
-from workers.transactional.errors import FencedError, LoopError, TaskFailedError, translated
+from workers.transactional.errors import FencedError, LoopError, TaskFailedError
 from workers.transactional.garbage import Collector
 from workers.transactional.group.membership import Hold, Membership
 from workers.transactional.group.ownership import Partition
@@ -309,9 +309,6 @@ class TaskLoop:
         self._progress.obstacle = self._settling.obstacle or self._source_topics.obstacle
 
     def _heed_client_error(self, error: KafkaError) -> None:
-        # In place of a record the client says only the code of what is fatal; `fatal()` is said by calls.
-        if error.fatal() or error.code() == KafkaError._FATAL:  # noqa: SLF001 - librdkafka's public name begins so
-            raise translated(error, "read from the source topics")
         self._progress.last_error = f"{error.name()}: {error.str()}"
         # Its words name the topic; what other errors say changes with every try (addresses, durations).
         told = error.code(), error.str() if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED else ""

@@ -114,7 +114,8 @@ class Membership:
 
         Raises:
             FatalError: a batch is not what was written. Nothing that came with it may be used: after a wrong checksum
-                librdkafka goes on inside the batch, and takes what the records hold for further batches.
+                librdkafka goes on inside the batch, and takes what the records hold for further batches. Or the client
+                is over: from then on it gives neither records nor errors, and would be waited for without end.
         """
         if self._has_read and self.recorder.is_on:
             # Whatever became of what the last poll brought: the next records follow on this.
@@ -132,6 +133,9 @@ class Membership:
             if error.code() in _UNREADABLE:
                 doing = f"read {message.topic()}-{message.partition()}, where a batch is not what was written"
                 raise FatalError(f"could not {doing}: {error.name()}: {error.str()}", code=error.code())
+            # The error of a message never says of itself that it is fatal: only its code does.
+            if error.code() == KafkaError._FATAL:  # noqa: SLF001 - librdkafka's public name begins so
+                raise translated(error, "read from the source topics")
             if error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001 - librdkafka's public name begins so
                 at = message.offset()
                 self._stopped[message.topic() or "", message.partition() or 0] = (

@@ -1,0 +1,56 @@
+"""What a poll brings in place of records: who cannot go on says so, and everything else is told and read on."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import KafkaError, Message
+
+from workers.transactional.errors import FatalError
+from workers.transactional.group.membership import Membership
+
+
+class Consumer:
+    """Brings one batch."""
+
+    def __init__(self, *batch: Message) -> None:
+        self._batch = list(batch)
+
+    def consume(self, _count: int, _timeout_s: float) -> list[Message]:
+        return self._batch
+
+
+class Recorder:
+    is_on = False
+
+
+def membership(*batch: Message) -> Membership:
+    nothing = cast(Any, None)
+    return Membership(
+        cast(Any, Consumer(*batch)),
+        ownership=nothing,
+        confirmed=None,
+        end_checkpoint=nothing,
+        announce=nothing,
+        recorder=cast(Any, Recorder()),
+    )
+
+
+def told(code: int) -> Message:
+    return Message(error=KafkaError(code, "instance id in use"))
+
+
+def test_a_client_that_is_over_ends_the_attempt() -> None:
+    """As a member of a KIP-848 group is told that its `group.instance.id` is somebody else's."""
+    message = told(KafkaError._FATAL)  # noqa: SLF001 - librdkafka's public name begins so
+    error = message.error()
+    assert error is not None
+    assert not error.fatal(), "now it says so itself: ask it"
+    with pytest.raises(FatalError, match="instance id in use"):
+        membership(message).consume(10, 0.1)
+
+
+def test_what_passes_is_told_beside_the_records() -> None:
+    record, passing = Message(value=b"x"), told(KafkaError._TRANSPORT)  # noqa: SLF001 - librdkafka's public name begins so
+    assert membership(record, passing).consume(10, 0.1) == ([record], [passing.error()])
