@@ -7,7 +7,8 @@ from playwright.sync_api import Page, expect
 
 from tests.conftest import MakeTopic
 from tests.support.browser import NARROW, Site, assert_accessible
-from tests.support.kafka_clients import QUIET, initialise
+from tests.support.kafka_clients import initialise
+from tests.support.quiet import QUIET
 from tests.support.topics import unique_name
 from tests.support.waiting import wait_for
 

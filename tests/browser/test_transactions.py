@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 from tests.conftest import MakeTopic
 from tests.support.browser import NARROW, WIDE, Site, assert_accessible
-from tests.support.kafka_clients import QUIET
+from tests.support.quiet import QUIET
 from tests.support.topics import unique_name
 from tests.support.waiting import wait_for
 

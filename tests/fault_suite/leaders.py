@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient  # pyright: ignore[reportPrivateIm
 from kafka.admin import KafkaAdminClient  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
 from kafka.structs import TopicPartition  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
 
-from tests.support.kafka_clients import QUIET
+from tests.support.quiet import QUIET
 from tests.support.waiting import wait_for
 
 _PREFERRED = 0

@@ -30,8 +30,9 @@ from app.kafka.transactions.journals import (
     catch_up_transactions,
 )
 from app.ports.brokers import TopicPartition
-from tests.support.kafka_clients import QUIET, Writer
+from tests.support.kafka_clients import Writer
 from tests.support.pipelines import TestPipeline
+from tests.support.quiet import QUIET
 from tests.support.secured import WAYS, Acl, SecuredKafka, executor, secured_kafka
 from tests.support.topics import unique_name
 from tests.support.transactions import producer, send

@@ -17,7 +17,8 @@ from app.kafka.attempt import Attempt
 from app.kafka.conformance.repeating import produce_request
 from app.kafka.transactions.client import TransactionClient
 from app.ports.brokers import TopicPartition
-from tests.support.kafka_clients import QUIET, initialise
+from tests.support.kafka_clients import initialise
+from tests.support.quiet import QUIET
 
 UNVERIFIED = {"transaction.partition.verification.enable": "false"}
 """The setting of a broker that takes such records, as all did before 3.6."""

@@ -6,12 +6,11 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 
 from app.ports.brokers import Connection, TopicPartition
+from tests.support.quiet import QUIET
 from tests.support.topics import unique_name
 from tests.support.waiting import wait_for
 
 Protocol = Literal["classic", "consumer"]
-# The clients of the tests themselves; librdkafka prints each connection that the stopping broker closes.
-QUIET: dict[str, Any] = {"log_level": 0}
 
 
 def initialise(producer: Producer, *, timeout_s: float = 30) -> None:

@@ -11,6 +11,7 @@ from confluent_kafka import Producer
 
 from app.domain.pipelines.pipeline import PipelineDefinition
 from tests.support import verifier
+from tests.support.quiet import QUIET
 from tests.support.topics import create_topic, unique_name
 from tests.support.verifier import Audit, audit, make_id
 from workers.transactional.control import TaskSpecification
@@ -86,7 +87,7 @@ class TestPipeline:
 
     def feed(self, each: int, *, partitions: Iterable[int] | None = None) -> list[str]:
         """Write `each` more records with ids into every partition (or those named); returns their ids."""
-        producer = Producer({"bootstrap.servers": self.bootstrap_servers, "linger.ms": 1})
+        producer = Producer({"bootstrap.servers": self.bootstrap_servers, **QUIET, "linger.ms": 1})
         ids: list[str] = []
         for partition in range(self.partitions) if partitions is None else partitions:
             begin = self._next.get(partition, 0)
@@ -102,7 +103,7 @@ class TestPipeline:
 
     def feed_value(self, value: bytes, *, partition: int = 0, **fields: Any) -> None:
         """Write one record as it is; it is not among the expected ids."""
-        producer = Producer({"bootstrap.servers": self.bootstrap_servers, "message.max.bytes": 10_000_000})
+        producer = Producer({"bootstrap.servers": self.bootstrap_servers, **QUIET, "message.max.bytes": 10_000_000})
         producer.produce(self.source, value, partition=partition, **fields)
         assert producer.flush(30) == 0
 

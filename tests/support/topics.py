@@ -9,6 +9,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, OffsetSpec  # pyright: ignore[reportPrivateImportUsage]
 from confluent_kafka.cimpl import NewTopic
 
+from tests.support.quiet import QUIET
 from tests.support.waiting import wait_for
 
 _TIMEOUT_S = 30.0
@@ -38,7 +39,7 @@ def create_topic(
     config: Mapping[str, str] | None = None,
 ) -> None:
     """Create the topic and wait until every partition is led (-1: the cluster's replication factor)."""
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, **QUIET})
     topic = NewTopic(name, num_partitions=partitions, replication_factor=replication_factor, config=dict(config or {}))
     # Futures of the admin client have no type for their result, which is None here.
     admin.create_topics([topic])[name].result(_TIMEOUT_S)  # pyright: ignore[reportUnknownMemberType]
@@ -47,7 +48,7 @@ def create_topic(
 
 def add_partition(bootstrap_servers: str, name: str) -> int:
     """One more, with a leader; says how many there are."""
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, **QUIET})
     wanted = len(admin.list_topics(name, timeout=_TIMEOUT_S).topics[name].partitions) + 1
     admin.create_partitions([NewPartitions(name, wanted)])[name].result(_TIMEOUT_S)  # pyright: ignore[reportUnknownMemberType]
     _wait_until_led(admin, name, wanted)
@@ -79,7 +80,7 @@ def delete_topics(bootstrap_servers: str, names: list[str]) -> None:
     """Delete the topics; one that is gone already is fine."""
     if not names:
         return
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, **QUIET})
     # A name that is there twice ends the process inside confluent-kafka 2.16.1: it reads a result for each of them.
     once = list(dict.fromkeys(names))
     futures = cast(dict[str, Future[None]], admin.delete_topics(once))  # pyright: ignore[reportUnknownMemberType]

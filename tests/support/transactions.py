@@ -7,7 +7,8 @@ from typing import Any
 from confluent_kafka import Producer
 
 from app.ports.brokers import Connection
-from tests.support.kafka_clients import QUIET, initialise
+from tests.support.kafka_clients import initialise
+from tests.support.quiet import QUIET
 
 _TIMEOUT_S = 30.0
 

@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from tests.support.kafka_clients import QUIET, Protocol, initialise
+from tests.support.kafka_clients import Protocol, initialise
+from tests.support.quiet import QUIET
 from tests.support.waiting import wait_for
 
 SESSION_S = 3

@@ -17,7 +17,7 @@ from typing import Any
 from confluent_kafka import Consumer, IsolationLevel, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # pyright: ignore[reportPrivateImportUsage]
 
-from tests.support.kafka_clients import QUIET
+from tests.support.quiet import QUIET
 from tests.support.waiting import wait_for
 
 READ_COMMITTED = IsolationLevel.READ_COMMITTED

@@ -16,7 +16,8 @@ from app.kafka.transactions.looking import now_ms
 from app.ports.brokers import Connection, TopicPartition
 from tests.support.brokers import TEST_BROKER_SETTINGS
 from tests.support.hanging import UNVERIFIED
-from tests.support.kafka_clients import QUIET, initialise
+from tests.support.kafka_clients import initialise
+from tests.support.quiet import QUIET
 from tests.support.topics import create_topic, unique_name
 
 _DEADLINE_S = 20.0

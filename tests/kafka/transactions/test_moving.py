@@ -21,7 +21,8 @@ from app.kafka.transactions.searching import KafkaSearch
 from app.ports.brokers import TopicPartition
 from app.services.stuck.explaining import explain_topic
 from tests.kafka.transactions.conftest import Scene
-from tests.support.kafka_clients import QUIET, initialise
+from tests.support.kafka_clients import initialise
+from tests.support.quiet import QUIET
 from tests.support.topics import create_topic, unique_name
 from tests.support.waiting import wait_for
 

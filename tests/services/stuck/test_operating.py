@@ -19,7 +19,8 @@ from app.services.access import command_log
 from app.services.stuck import operating
 from tests.conftest import MakeTopic
 from tests.support.control_plane import CLUSTER, KAFKA_CLUSTER_ID, ControlPlane, PlaneClock, task_heartbeat
-from tests.support.kafka_clients import QUIET, initialise
+from tests.support.kafka_clients import initialise
+from tests.support.quiet import QUIET
 from tests.support.topics import unique_name
 
 _DEADLINE_S = 20.0

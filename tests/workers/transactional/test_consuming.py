@@ -43,7 +43,7 @@ def told(code: int) -> Message:
 
 def test_a_client_that_is_over_ends_the_attempt() -> None:
     """As a member of a KIP-848 group is told that its `group.instance.id` is somebody else's."""
-    message = told(KafkaError._FATAL)  # noqa: SLF001 - librdkafka's public name begins so
+    message = told(KafkaError._FATAL)
     error = message.error()
     assert error is not None
     assert not error.fatal(), "now it says so itself: ask it"
@@ -52,5 +52,5 @@ def test_a_client_that_is_over_ends_the_attempt() -> None:
 
 
 def test_what_passes_is_told_beside_the_records() -> None:
-    record, passing = Message(value=b"x"), told(KafkaError._TRANSPORT)  # noqa: SLF001 - librdkafka's public name begins so
+    record, passing = Message(value=b"x"), told(KafkaError._TRANSPORT)
     assert membership(record, passing).consume(10, 0.1) == ([record], [passing.error()])
