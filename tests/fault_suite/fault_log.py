@@ -36,12 +36,15 @@ class FaultLog:
 
     @contextmanager
     def doing(self, fault: Fault) -> Generator[Callable[[str], None]]:
-        """The block does the fault, and says to whom; what leaves it as an exception is written
-        too."""
+        """The block does the fault, and says to whom; what leaves it as an exception is written too.
+
+        Raises AssertionError where nobody was named: a fault that hit nobody was none.
+        """
         done: list[str] = []
         self._write(fault)
         try:
             yield done.append
+            assert done, f"whom {fault.kind} has hit was not said"
         except BaseException as error:
             self._write(fault, done=tuple(done), failed=f"{type(error).__name__}: {error}")
             raise

@@ -154,9 +154,8 @@ class FreezePoints:
         found: dict[int, Point] = {}
         for path in self._folder.glob(f"*.{_FROZEN}.*"):
             point, _, pid = path.name.partition(f".{_FROZEN}.")
-            with suppress(psutil.NoSuchProcess):
-                if psutil.Process(int(pid)).status() == psutil.STATUS_STOPPED:
-                    found[int(pid)] = Point(point)
+            if is_stopped(int(pid)):
+                found[int(pid)] = Point(point)
         return found
 
     def wait_until_frozen(self, point: Point, deadline_s: float) -> int:
@@ -182,6 +181,14 @@ class FreezePoints:
                     path.unlink()
         for pid in self.frozen():
             self.thaw(pid)
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether it stands still, with all of its threads; False where it is gone."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_STOPPED
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _request(point: Point, pid: int | None) -> str:

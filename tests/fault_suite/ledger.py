@@ -21,10 +21,13 @@ class KindFigures(msgspec.Struct, frozen=True):
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """One run. A run that failed is entered too: what it lost is what the ledger is for.
 
-    failure: what else was wrong, in a sentence. changed_since_commit: the commit alone does not say what was run.
+    faults: those that were done. not_done: drawn ones that found nobody any more, or were not felt.
+    failure: what else was wrong, in a sentence. judged: False where it did not come as far as the verdict, so that the
+    zeros say nothing. changed_since_commit: the commit alone does not say what was run.
     """
 
     faults: int
+    not_done: int
     records: int
     transactions: int
     lost: int
@@ -37,6 +40,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     cluster: str
     by_kind: dict[Kind, KindFigures]
     failure: str | None
+    judged: bool
     commit: str
     changed_since_commit: bool
     date: str
@@ -44,14 +48,23 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_exact(self) -> bool:
-        return self.failure is None and not (self.lost or self.duplicated or self.torn or self.out_of_order)
+        return (
+            self.judged
+            and self.failure is None
+            and not (self.lost or self.duplicated or self.torn or self.out_of_order)
+        )
 
 
 class Total(msgspec.Struct, frozen=True, kw_only=True):
-    """Of many runs."""
+    """Of many runs. A fault that was done counts where its run was judged: of another one nobody knows what it did.
+    Stand-stills were seen in any case.
+
+    unjudged: runs without a verdict; they have failed, too.
+    """
 
     runs: int
     failed: int
+    unjudged: int
     faults: int
     records: int
     transactions: int
@@ -84,18 +97,20 @@ def total(entries: Iterable[Entry]) -> Total:
     longest: dict[Kind, float] = {}
     for run in runs:
         for kind, figures in run.by_kind.items():
-            faults[kind] += figures.faults
+            faults[kind] += figures.faults if run.judged else 0
             longest[kind] = max(longest.get(kind, 0.0), figures.longest_standstill_s)
+    judged = [run for run in runs if run.judged]
     return Total(
         runs=len(runs),
         failed=sum(not run.is_exact for run in runs),
-        faults=sum(run.faults for run in runs),
-        records=sum(run.records for run in runs),
-        transactions=sum(run.transactions for run in runs),
-        lost=sum(run.lost for run in runs),
-        duplicated=sum(run.duplicated for run in runs),
-        torn=sum(run.torn for run in runs),
-        out_of_order=sum(run.out_of_order for run in runs),
+        unjudged=len(runs) - len(judged),
+        faults=sum(run.faults for run in judged),
+        records=sum(run.records for run in judged),
+        transactions=sum(run.transactions for run in judged),
+        lost=sum(run.lost for run in judged),
+        duplicated=sum(run.duplicated for run in judged),
+        torn=sum(run.torn for run in judged),
+        out_of_order=sum(run.out_of_order for run in judged),
         longest_standstill_s=max((run.longest_standstill_s for run in runs), default=0.0),
-        by_kind={kind: KindFigures(faults[kind], longest[kind]) for kind in Kind if faults[kind]},
+        by_kind={kind: KindFigures(faults[kind], longest[kind]) for kind in Kind if kind in longest},
     )

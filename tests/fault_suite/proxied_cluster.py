@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,10 +17,10 @@ from app.domain.transactions.transactional_id import transaction_log_partition
 from app.embedded.kafka import KafkaBroker, KafkaCluster
 from app.embedded.ports import free_ports
 from tests.fault_suite.leaders import At, move_leaders
-from tests.fault_suite.plan import Fault, Kind
+from tests.fault_suite.plan import Fault, Kind, NotDoneError
 from tests.fault_suite.proxy import BrokerProxy, Conditions, Direction, Loss, Lost, Part
 from tests.support.brokers import TEST_BROKER_SETTINGS
-from tests.support.kafka_clients import QUIET
+from tests.support.quiet import QUIET
 from tests.support.waiting import wait_for
 
 Did = Callable[[str], None]
@@ -110,7 +111,10 @@ class ProxiedCluster:
         self.wait_until_in_sync()
 
     def do(self, fault: Fault, did: Did, *, wait: Wait) -> None:
-        """Do it, wait for as long as it lasts, and end it. AssertionError where it could not be done."""
+        """Do it, wait for as long as it lasts, and end it.
+
+        Raises AssertionError where it could not be done, NotDoneError where it came too late.
+        """
         match fault.kind:
             case Kind.BROKER_KILLED:
                 self._while(self._broker(fault), KafkaBroker.kill, KafkaBroker.start, fault, did, wait)
@@ -122,9 +126,12 @@ class ProxiedCluster:
                     did(f"broker {broker.node_id} restarted")
                     self.wait_until_in_sync()
             case Kind.CONNECTIONS_CUT:
+                standing = [proxy.connections for proxy in self.proxies]
                 for proxy in self.proxies:
-                    did(f"{proxy.connections} connections cut")
                     proxy.cut()
+                if not any(standing):
+                    raise NotDoneError("nobody was connected")
+                did(f"{standing} connections cut")
             case Kind.BROKER_UNREACHABLE:
                 self._network(fault, BrokerProxy.refuse, did, wait)
             case Kind.COMMIT_REQUEST_LOST:
@@ -212,3 +219,8 @@ class ProxiedCluster:
         ]
         for moved in move_leaders(self.bootstrap_servers, wanted, deadline_s=_WITHIN_S):
             did(moved)
+        took_s = time.time() - lost.at
+        if took_s > lost.loss.silence_s:
+            raise NotDoneError(
+                f"they had moved {took_s:.1f} s later; the client has heard after {lost.loss.silence_s:g} s"
+            )

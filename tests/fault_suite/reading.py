@@ -21,7 +21,7 @@ from tests.fault_suite.rest import AtRest, Ends
 from tests.fault_suite.standstill import Standstills
 from tests.fault_suite.trail import Trail
 from tests.support import verifier
-from tests.support.kafka_clients import QUIET
+from tests.support.quiet import QUIET
 
 _BATCH = 5_000
 _POLL_S = 0.2

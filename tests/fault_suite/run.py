@@ -12,7 +12,6 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import version
-from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol
@@ -23,7 +22,7 @@ from app.embedded.maven import KAFKA_VERSION
 from tests.fault_suite.fault_log import FaultLog
 from tests.fault_suite.judging import Verdict, Wrong
 from tests.fault_suite.ledger import Entry, KindFigures
-from tests.fault_suite.plan import Fault, Kind, faults
+from tests.fault_suite.plan import Fault, Kind, NotDoneError, faults
 from tests.fault_suite.reading import Facts, Follower
 from tests.fault_suite.standstill import Standstills
 from tests.fault_suite.trail import Trail
@@ -68,13 +67,15 @@ class Run:
         self._began_at = time.monotonic()
         self._standstills = Standstills()
         self._done: Counter[Kind] = Counter()
-        self._verdict = _NOTHING
+        self._not_done = 0
+        self._verdict: Verdict | None = None
         self._failures: list[str] = []
 
     def over(
         self, stage: Stage, *, minutes: float, at_most: int | None = None, only: Sequence[Kind] | None = None
     ) -> None:
-        """Everything, from the first record to the verdict; faults for so many minutes, and not more than so many.
+        """Everything, from the first record to the verdict; faults for so many minutes, and not more than so many that
+        were really done.
 
         only: of these kinds, in place of all that the stage has.
         """
@@ -90,16 +91,24 @@ class Run:
         with self._noted():
             feeder.stop()
         facts = stage.facts
-        wait_for(facts.is_through, _REST_WITHIN_S, lambda: f"{facts.source_ends()}; consumed are {facts.consumed()}")
+        try:
+            wait_for(
+                facts.is_through, _REST_WITHIN_S, lambda: f"{facts.source_ends()}; consumed are {facts.consumed()}"
+            )
+        except AssertionError:
+            # Only here: where all has come out, what is silent has nothing to say any more.
+            self._standstills.ended(time.monotonic())
+            raise
         stage.drain()
         follower.finish(facts.sink_ends(), deadline_s=_REST_WITHIN_S)
-        self._standstills.ended(time.monotonic())
         fresh = Trail()
         self._verdict, contradictions = facts.judge(fresh, batches_to=self._folder / "batches.txt")
         self._failures += contradictions
         self._failures += [f"{name}: {found}" for name, found in self._verdict.wrong().items() if found]
         if self._verdict.expected == 0:
             self._failures.append("nothing was fed")
+        if self._verdict.expected != feeder.written:
+            self._failures.append(f"{feeder.written} records were fed, the source has {self._verdict.expected}")
         if (difference := fresh.difference(follower.trail)) is not None:
             self._failures.append(f"the reader that followed was given something else: {difference}")
 
@@ -117,9 +126,10 @@ class Run:
             self.failed(error)
 
     def entry(self, stage_name: str) -> Entry:
-        verdict, longest = self._verdict, self._standstills.by_kind
+        verdict, longest = self._verdict or _NOTHING, self._standstills.by_kind
         return Entry(
             faults=self._done.total(),
+            not_done=self._not_done,
             records=verdict.expected,
             transactions=verdict.transactions,
             lost=verdict.lost.count,
@@ -136,6 +146,7 @@ class Run:
                 if self._done[kind]
             },
             failure="; ".join(self._failures) or None,
+            judged=self._verdict is not None,
             commit=git("rev-parse", "HEAD"),
             changed_since_commit=is_changed_since_commit(),
             date=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -152,17 +163,24 @@ class Run:
         # Waited for and never set: a wait that is the run's own time, not that of something to happen.
         wait = threading.Event().wait
         self._expect_outputs(stage)
-        for fault in islice(faults(self._seed, kinds), at_most):
+        for fault in faults(self._seed, kinds):
+            if self._done.total() == at_most:
+                return
             wait(fault.gap_s)
             if time.monotonic() >= until:
                 return
             self._standstills.begun(fault.kind, time.monotonic())
-            with log.doing(fault) as did:
-                stage.do(fault, did, wait=wait)
-                self._expect_outputs(stage)
-                if fault.is_awaited:
-                    self._wait_until_it_flows()
-            self._done[fault.kind] += 1
+            try:
+                with log.doing(fault) as did:
+                    stage.do(fault, did, wait=wait)
+                    self._expect_outputs(stage)
+                    if fault.is_awaited:
+                        self._wait_until_it_flows()
+            except NotDoneError:
+                # The log says why.
+                self._not_done += 1
+            else:
+                self._done[fault.kind] += 1
 
     def _expect_outputs(self, stage: Stage) -> None:
         for partition in range(stage.pipeline.partitions):

@@ -6,7 +6,7 @@ import os
 import random
 import signal
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -14,8 +14,8 @@ from typing import Any, Self
 import msgspec
 
 from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
-from tests.fault_suite.freeze_points import FreezePoints, Point
-from tests.fault_suite.plan import FREEZING, OF_TRANSACTIONS, Fault, Kind
+from tests.fault_suite.freeze_points import FreezePoints, Point, is_stopped
+from tests.fault_suite.plan import FREEZING, OF_TRANSACTIONS, Fault, Kind, NotDoneError
 from tests.fault_suite.proxied_cluster import Did, ProxiedCluster, Wait
 from tests.fault_suite.reading import Facts
 from tests.fault_suite.workers import Workers
@@ -118,19 +118,19 @@ class TaskStage:
     def do(self, fault: Fault, did: Did, *, wait: Wait) -> None:
         """Do it, wait for as long as it lasts, and end it. `did` is told whom it has hit, once it has.
 
-        Raises AssertionError where it could not be done.
+        Raises AssertionError where it could not be done, NotDoneError where it came too late.
         """
         match fault.kind:
             case Kind.WORKER_KILLED | Kind.WORKER_TERMINATED:
                 task = fault.of(self.workers.tasks)
-                name = self.workers.name(task)
                 how = signal.SIGKILL if fault.kind is Kind.WORKER_KILLED else signal.SIGTERM
-                os.kill(self.workers.current(task).pid, how)
-                did(f"{name}: {how.name}")
+                did(f"{self.workers.name_of(self.workers.send(task, how))}: {how.name}")
             case Kind.WORKER_FROZEN | Kind.WORKER_REPLACED:
                 self._freeze(fault, did, wait)
             case Kind.WORKER_DOUBLED:
                 task = fault.of(self.workers.tasks)
+                if not self.workers.current(task).is_running:
+                    raise NotDoneError(f"task {task} has ended by itself")
                 did(f"{self.workers.name(task)}: goes on")
                 self.workers.replace(task)
                 did(f"{self.workers.name(task)}: beside it")
@@ -165,10 +165,8 @@ class TaskStage:
         joined: int | None = None
         if fault.point is None:
             task = fault.of(self.workers.tasks)
-            name, worker = self.workers.name(task), self.workers.current(task)
-            worker.freeze()
-            pid = worker.pid
-            did(f"{name}: frozen")
+            pid = self.workers.send(task, signal.SIGSTOP)
+            did(f"{self.workers.name_of(pid)}: frozen")
         else:
             self._points.ask(fault.point)
             if fault.point in _OF_WHO_STAYS:
@@ -176,8 +174,9 @@ class TaskStage:
                 did(f"{self.workers.name(joined)}: joins")
             elif fault.point is Point.BETWEEN_INIT_AND_FIRST_FETCH:
                 task = fault.of(self.workers.tasks)
-                did(f"{self.workers.name(task)}: SIGTERM")
-                os.kill(self.workers.current(task).pid, signal.SIGTERM)
+                # Who has just ended by itself is started again, and comes there too.
+                with suppress(NotDoneError):
+                    did(f"{self.workers.name_of(self.workers.send(task, signal.SIGTERM))}: SIGTERM")
             pid = self._points.wait_until_frozen(fault.point, _WITHIN_S)
             did(f"{self.workers.name_of(pid)}: frozen {fault.point}")
         if fault.kind is Kind.WORKER_REPLACED:
@@ -185,7 +184,10 @@ class TaskStage:
             self.workers.replace(frozen)
             did(f"replaced by {self.workers.name(frozen)}")
         wait(fault.lasts_s)
+        was_frozen = is_stopped(pid)
         self._points.thaw(pid)
         if joined is not None:
             did(f"{self.workers.name(joined)}: leaves")
             self.workers.retire(joined)
+        if not was_frozen:
+            raise NotDoneError(f"process {pid} did not stand still for {fault.lasts_s:g} s")

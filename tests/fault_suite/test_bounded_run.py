@@ -12,6 +12,7 @@ from tests.fault_suite.task_stage import TaskStage
 
 FAULTS = 40
 MINUTES = 12
+REPLAY = f"make faults SEED={{seed}} MINUTES={MINUTES} ARGS='--faults {FAULTS}'"
 
 
 @pytest.mark.slow
@@ -23,6 +24,6 @@ def test_forty_faults_lose_duplicate_tear_and_reorder_nothing(seed: int, capsys:
     with capsys.disabled():
         sys.stdout.write(f"\n{ledger.line_of(entry)}\n")
     finish(entry, folder)
-    assert entry.is_exact, f"{entry.failure}; see {folder}; replay it: make faults SEED={seed} ARGS='--faults {FAULTS}'"
+    assert entry.is_exact, f"{entry.failure}; see {folder}; replay it: {REPLAY.format(seed=seed)}"
     assert entry.faults == FAULTS
     assert entry.records > 0

@@ -10,6 +10,7 @@ from tests.fault_suite.plan import Kind
 
 RUN = Entry(
     faults=3,
+    not_done=0,
     records=12_345,
     transactions=678,
     lost=0,
@@ -22,6 +23,7 @@ RUN = Entry(
     cluster="three brokers",
     by_kind={Kind.WORKER_KILLED: KindFigures(2, 9.5), Kind.SLOW: KindFigures(1, 0.4)},
     failure=None,
+    judged=True,
     commit="0123456789abcdef",
     changed_since_commit=False,
     date="2026-01-02T03:04:05+00:00",
@@ -62,6 +64,15 @@ def test_what_was_wrong_is_told_with_its_run() -> None:
     (run,) = [row for row in rows if row[1:2] == ["three brokers"]]
     assert run[-2] == "**5 lost; lost: 5 / such as 0:1**"
     assert run[-1] == "`0123456789`, changed"
+
+
+def test_a_run_without_a_verdict_is_no_row_of_zeros() -> None:
+    unjudged = msgspec.structs.replace(RUN, seed=8, judged=False, records=0, transactions=0, failure="never at rest")
+    rows = rows_of(page([RUN, unjudged]))
+    assert ["of them without a verdict: not counted below", "1"] in rows
+    assert ["faults", "3"] in rows
+    (run,) = [row for row in rows if row[1:3] == ["three brokers", "8"]]
+    assert run[5:8] == ["not known", "not known", "**not judged; never at rest**"]
 
 
 def test_every_kind_of_fault_says_what_bounds_its_standstill() -> None:

@@ -132,6 +132,7 @@ def test_before_any_fault_a_gap_is_nobodys() -> None:
 def entry(**changes: object) -> Entry:
     told = Entry(
         faults=2,
+        not_done=0,
         records=10,
         transactions=3,
         lost=0,
@@ -144,6 +145,7 @@ def entry(**changes: object) -> Entry:
         cluster="one broker",
         by_kind={Kind.SLOW: KindFigures(1, 1.0), Kind.BROKER_KILLED: KindFigures(1, 4.5)},
         failure=None,
+        judged=True,
         commit="abc",
         changed_since_commit=False,
         date="2026-11-22T02:00:00+00:00",
@@ -163,6 +165,14 @@ def test_runs_are_added_up_and_those_that_failed_are_counted(tmp_path: Path) -> 
     assert (added.runs, added.failed, added.faults, added.records, added.lost) == (3, 2, 6, 30, 1)
     assert added.by_kind == {Kind.BROKER_KILLED: KindFigures(2, 4.5), Kind.SLOW: KindFigures(4, 1.0)}
     assert list(added.by_kind) == [Kind.BROKER_KILLED, Kind.SLOW]
+
+
+def test_of_a_run_without_a_verdict_nothing_is_added_but_how_long_it_stood_still() -> None:
+    """Its zeros are no figures: what its faults have done nobody knows."""
+    unjudged = entry(judged=False, failure="never at rest", records=0, by_kind={Kind.SLOW: KindFigures(2, 180.0)})
+    added = ledger.total([entry(), unjudged])
+    assert (added.runs, added.failed, added.unjudged, added.faults, added.records) == (2, 1, 1, 2, 10)
+    assert added.by_kind[Kind.SLOW] == KindFigures(1, 180.0)
 
 
 @pytest.mark.parametrize("wrong", ["lost", "duplicated", "torn", "out_of_order"])

@@ -1,18 +1,31 @@
+"""What a run tells of itself, however it has gone: no broker, no pipeline."""
+
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from itertools import count, islice
 from pathlib import Path
+from types import SimpleNamespace, TracebackType
+from typing import Any, cast
 
 import msgspec
+import pytest
 
-from tests.fault_suite.run import Run, finish
+from tests.fault_suite import run
+from tests.fault_suite.judging import Verdict, Wrong
+from tests.fault_suite.ledger import Entry, KindFigures
+from tests.fault_suite.plan import Fault, Kind, NotDoneError, faults
+from tests.fault_suite.run import Run, finish, run_on
+from tests.fault_suite.standstill import Standstills
+from tests.fault_suite.trail import Trail
 
 
 def test_a_run_that_did_not_come_to_its_end_is_told_and_leaves_its_folder(tmp_path: Path) -> None:
     folder = tmp_path / "7-1"
     folder.mkdir()
-    run = Run(7, folder)
-    run.failed(TimeoutError("not at rest"))
-    entry = run.entry("nowhere")
+    made = Run(7, folder)
+    made.failed(TimeoutError("not at rest"))
+    entry = made.entry("nowhere")
     finish(entry, folder)
     assert not entry.is_exact
     assert (entry.seed, entry.faults, entry.cluster, entry.failure) == (7, 0, "nowhere", "TimeoutError: not at rest")
@@ -23,5 +36,187 @@ def test_a_run_that_did_not_come_to_its_end_is_told_and_leaves_its_folder(tmp_pa
 def test_a_run_that_went_well_leaves_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "7-2"
     folder.mkdir()
-    finish(msgspec.structs.replace(Run(7, folder).entry("nowhere"), failure=None), folder)
+    finish(msgspec.structs.replace(Run(7, folder).entry("nowhere"), judged=True), folder)
     assert not folder.exists()
+
+
+def test_a_run_without_a_verdict_is_not_exact_though_nothing_is_known_to_be_wrong(tmp_path: Path) -> None:
+    entry = Run(7, tmp_path).entry("nowhere")
+    assert (entry.failure, entry.judged, entry.is_exact) == (None, False, False)
+
+
+class Clock:
+    """Goes on when it is told to."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+class Following:
+    """Was given one output of each source partition, and nothing more."""
+
+    def __init__(self, standstills: Standstills, clock: Clock) -> None:
+        self.trail = Trail()
+        self._standstills = standstills
+        self._clock = clock
+
+    def start(self) -> None:
+        self.trail.saw(0, 0, b"0:00000000")
+        self._standstills.output(0, self._clock.now_s)
+
+    def finish(self, _ends: object, *, deadline_s: float) -> None:
+        """It has read all."""
+
+
+class Feeding:
+    def __init__(self, written: int) -> None:
+        self.written = written
+
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+
+
+class Known:
+    """What a judge would find: one record, copied once."""
+
+    def __init__(self, *, is_through: bool = True) -> None:
+        self._is_through = is_through
+
+    def is_through(self) -> bool:
+        return self._is_through
+
+    def source_ends(self) -> dict[int, int]:
+        return {0: 1}
+
+    consumed = sink_ends = source_ends
+
+    def judge(self, trail: Trail, *, batches_to: Path) -> tuple[Verdict, list[str]]:
+        trail.saw(0, 0, b"0:00000000")
+        fine = Wrong()
+        return Verdict(1, 1, 1, 0, fine, fine, fine, fine, fine, fine, fine), []
+
+
+class Scene:
+    """A stage on which nothing runs. acts: what becomes of each fault. settles_at_s: on its clock."""
+
+    name = "nowhere"
+
+    def __init__(
+        self,
+        clock: Clock,
+        acts: Sequence[Exception | str | None] = (),
+        *,
+        facts: Known | None = None,
+        settles_at_s: float = 0.0,
+    ) -> None:
+        self.pipeline = cast(Any, SimpleNamespace(bootstrap_servers="", sink="", partitions=1))
+        self.kinds = (Kind.SLOW,)
+        self.facts = cast(Any, facts or Known())
+        self._acts = iter(acts)
+        self._clock = clock
+        self._settles_at_s = settles_at_s
+
+    def __enter__(self) -> object:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def do(self, fault: Fault, did: Callable[[str], None], *, wait: Callable[[float], object]) -> None:
+        act = next(self._acts)
+        if isinstance(act, Exception):
+            raise act
+        if act is not None:
+            did(act)
+
+    def settle(self) -> None:
+        self._clock.now_s += self._settles_at_s
+
+    def drain(self) -> None:
+        self._clock.now_s += 30
+
+
+# None of its first faults waits until records flow again, which they do not here.
+SEED = next(seed for seed in count() if not any(fault.is_awaited for fault in islice(faults(seed, (Kind.SLOW,)), 3)))
+
+
+def feeds(monkeypatch: pytest.MonkeyPatch, written: int) -> None:
+    def feeder(_pipeline: object, **_settings: object) -> Feeding:
+        return Feeding(written)
+
+    monkeypatch.setattr(run, "Feeder", feeder)
+
+
+class Waiting:
+    """In no time."""
+
+    def wait(self, _seconds: float) -> bool:
+        return False
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """A run that waits for nothing, and is fed and followed by nobody."""
+    clock = Clock()
+    monkeypatch.setattr(run, "time", clock)
+    monkeypatch.setattr(run, "threading", SimpleNamespace(Event=Waiting))
+    feeds(monkeypatch, 1)
+
+    def follower(_servers: str, _sink: str, standstills: Standstills) -> Following:
+        return Following(standstills, clock)
+
+    monkeypatch.setattr(run, "Follower", follower)
+    monkeypatch.setattr(run, "_REST_WITHIN_S", 0.0)
+    return clock
+
+
+def entry_of(scene: Scene, folder: Path, *, at_most: int) -> Entry:
+    return run_on(scene, seed=SEED, folder=folder, minutes=1, at_most=at_most)
+
+
+def test_a_fault_that_came_too_late_is_not_counted_and_another_one_takes_its_place(
+    clock: Clock, tmp_path: Path
+) -> None:
+    entry = entry_of(Scene(clock, [NotDoneError("it has ended by itself"), "done", "done"]), tmp_path, at_most=2)
+    assert entry.is_exact, entry.failure
+    assert (entry.faults, entry.not_done, entry.by_kind) == (2, 1, {Kind.SLOW: KindFigures(2, 0.0)})
+    log = (tmp_path / "faults.jsonl").read_text().splitlines()
+    assert "NotDoneError: it has ended by itself" in log[1]
+
+
+def test_a_fault_that_has_hit_nobody_ends_the_run_and_is_not_counted(clock: Clock, tmp_path: Path) -> None:
+    entry = entry_of(Scene(clock, ["done", None, "done"]), tmp_path, at_most=3)
+    assert (entry.faults, entry.is_exact) == (1, False)
+    assert "whom slow has hit was not said" in (entry.failure or "")
+
+
+def test_a_fault_that_could_not_be_done_does_not_keep_the_judge_from_judging(clock: Clock, tmp_path: Path) -> None:
+    entry = entry_of(Scene(clock, [AssertionError("no driver")]), tmp_path, at_most=1)
+    assert (entry.judged, entry.records, entry.is_exact) == (True, 1, False)
+    assert entry.failure == "AssertionError: no driver"
+
+
+def test_a_run_that_does_not_come_to_rest_was_not_judged_and_has_stood_still(clock: Clock, tmp_path: Path) -> None:
+    entry = entry_of(Scene(clock, ["done"], facts=Known(is_through=False), settles_at_s=200), tmp_path, at_most=1)
+    assert (entry.judged, entry.records, entry.is_exact) == (False, 0, False)
+    assert entry.longest_standstill_s == 200.0
+
+
+def test_when_all_has_come_out_the_drain_is_no_standstill(clock: Clock, tmp_path: Path) -> None:
+    entry = entry_of(Scene(clock, ["done"]), tmp_path, at_most=1)
+    assert clock.now_s == 30
+    assert entry.is_exact, entry.failure
+    assert entry.longest_standstill_s == 0.0
+
+
+def test_records_that_the_source_does_not_have_any_more_are_told(
+    clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What brokers lost at the end of the source leaves no gap there, and nothing to miss in the sink."""
+    feeds(monkeypatch, 3)
+    entry = entry_of(Scene(clock, ["done"]), tmp_path, at_most=1)
+    assert entry.failure == "3 records were fed, the source has 1"

@@ -7,8 +7,11 @@ import signal
 import subprocess
 from collections.abc import Generator
 
+import psutil
 import pytest
 
+from tests.fault_suite.freeze_points import is_stopped
+from tests.fault_suite.plan import NotDoneError
 from tests.fault_suite.workers import Workers
 from tests.support.waiting import wait_for
 
@@ -28,9 +31,6 @@ class Sleeper:
     @property
     def is_running(self) -> bool:
         return self._process.poll() is None
-
-    def freeze(self) -> None:
-        os.kill(self.pid, signal.SIGSTOP)
 
     def wait_for_exit(self) -> int:
         return self._process.wait(_WITHIN_S)
@@ -78,7 +78,8 @@ def test_a_frozen_one_is_not_ended_and_who_was_replaced_is_not_started_again(
     workers: Workers, launched: Launched
 ) -> None:
     frozen = workers.current(0)
-    frozen.freeze()
+    assert workers.send(0, signal.SIGSTOP) == frozen.pid
+    wait_for(lambda: is_stopped(frozen.pid), _WITHIN_S, "a process that stands still")
     workers.replace(0)
     assert launched.attempts == [(0, 0), (1, 0), (0, 1)]
     os.kill(frozen.pid, signal.SIGKILL)
@@ -87,6 +88,21 @@ def test_a_frozen_one_is_not_ended_and_who_was_replaced_is_not_started_again(
     os.kill(workers.current(1).pid, signal.SIGKILL)
     wait_for(lambda: (1, 1) in launched.attempts, _WITHIN_S, lambda: f"another start; {launched.attempts}")
     assert launched.attempts == [(0, 0), (1, 0), (0, 1), (1, 1)]
+
+
+def test_who_has_ended_by_itself_cannot_be_hit(launched: Launched) -> None:
+    """The kernel takes signals for it until somebody has asked how it ended."""
+    untended = Workers(0, launched)
+    task = untended.add()
+    try:
+        pid = untended.current(task).pid
+        os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: psutil.Process(pid).status() == psutil.STATUS_ZOMBIE, _WITHIN_S, "its end")
+        with pytest.raises(NotDoneError, match="task 0 has ended by itself"):
+            untended.send(task, signal.SIGTERM)
+        assert not is_stopped(pid)
+    finally:
+        untended.close()
 
 
 def test_a_drain_ends_everybody_and_starts_nobody(workers: Workers, launched: Launched) -> None:

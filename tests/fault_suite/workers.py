@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
+from tests.fault_suite.plan import NotDoneError
+
 _LOOK_S = 0.1
 _DEADLINE_S = 30.0
 
@@ -20,7 +22,6 @@ class Worker(Protocol):
     @property
     def is_running(self) -> bool: ...
     def wait_for_exit(self) -> int: ...
-    def freeze(self) -> None: ...
     def close(self) -> None: ...
 
 
@@ -59,6 +60,15 @@ class Workers:
     def current(self, task: int) -> Worker:
         with self._lock:
             return self._attempts[task][-1]
+
+    def send(self, task: int, number: signal.Signals) -> int:
+        """To its attempt of now, whose pid it says. NotDoneError where that one has ended and is not replaced yet."""
+        with self._lock:
+            attempt = self._attempts[task][-1]
+            if not attempt.is_running:
+                raise NotDoneError(f"task {task} has ended by itself")
+            os.kill(attempt.pid, number)
+            return attempt.pid
 
     def replace(self, task: int) -> None:
         """Start the next attempt though the one before still runs, as Spark does when it has lost sight of it."""

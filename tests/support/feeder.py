@@ -8,8 +8,8 @@ from collections import defaultdict
 
 from confluent_kafka import Producer
 
-from tests.support.kafka_clients import QUIET
 from tests.support.pipelines import PADDING, TestPipeline
+from tests.support.quiet import QUIET
 from tests.support.verifier import make_id
 
 _ANSWER_S = 60.0
@@ -46,6 +46,11 @@ class Feeder:
     def fed(self) -> list[str]:
         """All ids that the source has for certain, up to now."""
         return list(self._pipeline.fed)
+
+    @property
+    def written(self) -> int:
+        """How many records the source must have, once it has stopped."""
+        return sum(self._next.values())
 
     def _run(self) -> None:
         try:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import signal
 from collections.abc import Mapping
 
-from tests.fault_suite.plan import Fault, Kind
+from tests.fault_suite.plan import Fault, Kind, NotDoneError
 from tests.fault_suite.proxied_cluster import Did, Wait
 from tests.fault_suite.spark_stage.acts import Act
 from tests.fault_suite.spark_stage.control_plane import ControlPlane
 from tests.fault_suite.spark_stage.disk import SmallDisk
 from tests.fault_suite.spark_stage.intruder import Intruders
-from tests.fault_suite.spark_stage.processes import SparkProcesses, chosen, send
+from tests.fault_suite.spark_stage.processes import SparkProcesses, chosen, hit
+from tests.support.waiting import wait_for
 
 _FEW, _MANY = 2, 3
+_STARTED_S = 90.0
 
 
 class ControlFaults:
@@ -95,15 +97,33 @@ class ControlFaults:
         self._plane.wait_until_ready()
         ordinal, lease = chosen(fault.which, sorted(self._plane.leases().items()))
         did(f"ordinal {ordinal}, lease {lease}: held by driver {self._intruders.start(ordinal, lease)} too")
-        wait(fault.lasts_s)
-        did(f"its end: {self._intruders.end()}")
+        try:
+            self._wait_for_a_task_of_the_intruder(did)
+            wait(fault.lasts_s)
+        finally:
+            did(f"its end: {self._intruders.end()}")
+
+    def _wait_for_a_task_of_the_intruder(self, did: Did) -> None:
+        """Before it has one it holds nothing."""
+        try:
+            application = self._intruders.application_id()
+            found = wait_for(
+                lambda: [task for task in self._processes.tasks() if task.executor.application_id == application],
+                _STARTED_S,
+                f"a task of {application}",
+            )
+        except AssertionError as error:
+            raise NotDoneError(f"the other application did not come so far: {error}") from error
+        did(f"its {found[0]}")
 
     def _fill_disk(self, fault: Fault, did: Did, wait: Wait) -> None:
         """A driver dies meanwhile, so that the next one's specification has no room."""
         assert self._disk is not None
         did(f"{self._disk.fill()} bytes written until the disk was full")
         driver = chosen(fault.which, self._processes.wait_for_working_drivers())
-        send([driver.jvm], signal.SIGKILL)
-        did(f"{driver} killed")
-        wait(fault.lasts_s)
-        self._disk.empty()
+        try:
+            hit([driver.jvm], signal.SIGKILL)
+            did(f"{driver} killed")
+            wait(fault.lasts_s)
+        finally:
+            self._disk.empty()

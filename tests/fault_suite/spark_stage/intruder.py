@@ -31,6 +31,11 @@ class Intruders:
         self._current = self._instances.submit(specification)
         return self._current.instance.jvm_pid
 
+    def application_id(self) -> str:
+        """Of the current one; waits until its driver has said it. Raises AssertionError."""
+        assert self._current is not None, "nobody was started"
+        return self._current.application_id
+
     def end(self) -> str:
         """Drain whoever is there, and say how it ended."""
         one, self._current = self._current, None

@@ -15,6 +15,7 @@ import psutil
 
 from app.embedded.spark import Executor, SparkCluster
 from app.spark import driver_processes
+from tests.fault_suite.plan import NotDoneError
 from tests.support.waiting import wait_for
 
 T = TypeVar("T")
@@ -97,6 +98,15 @@ def send(pids: Iterable[int], number: signal.Signals) -> None:
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, number)
+
+
+def hit(pids: Sequence[int], number: signal.Signals) -> None:
+    """As `send`. NotDoneError where the first of them, who is meant, is gone."""
+    with suppress(psutil.NoSuchProcess):
+        if psutil.Process(pids[0]).status() != psutil.STATUS_ZOMBIE:
+            send(pids, number)
+            return
+    raise NotDoneError(f"process {pids[0]} is gone")
 
 
 def chosen(which: float, those: Sequence[T]) -> T:

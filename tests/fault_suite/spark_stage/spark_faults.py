@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Mapping
 
 import psutil
 
 from app.embedded.spark import SparkCluster, SparkNode
-from tests.fault_suite.freeze_points import FreezePoints, Point
-from tests.fault_suite.plan import Fault, Kind
+from tests.fault_suite.freeze_points import FreezePoints, Point, is_stopped
+from tests.fault_suite.plan import Fault, Kind, NotDoneError
 from tests.fault_suite.proxied_cluster import Did, Wait
 from tests.fault_suite.spark_stage.acts import Act
-from tests.fault_suite.spark_stage.processes import SparkProcesses, Task, chosen, send
+from tests.fault_suite.spark_stage.processes import SparkProcesses, Task, chosen, hit, send
 from tests.support.waiting import wait_for
 
 _REACHED_S = 120.0
@@ -65,13 +64,15 @@ class SparkFaults:
     def _end_worker(self, fault: Fault, did: Did, _wait: Wait) -> None:
         task = self._task(fault)
         how = signal.SIGKILL if fault.kind is Kind.WORKER_KILLED else signal.SIGTERM
-        send([task.worker], how)
+        hit([task.worker], how)
         did(f"{task}: {how.name}")
 
     def _freeze_worker(self, fault: Fault, did: Did, wait: Wait) -> None:
         pid = self._frozen(fault, did)
         wait(fault.lasts_s)
+        was_frozen = is_stopped(pid)
         self._points.thaw(pid)
+        _require(was_frozen, f"worker {pid} did not stand still for {fault.lasts_s:g} s")
 
     def _replace_worker(self, fault: Fault, did: Did, wait: Wait) -> None:
         """Spark starts the task again while its old attempt stands still; then that one wakes up.
@@ -82,52 +83,57 @@ class SparkFaults:
         if fault.point is None:
             task = self._task(fault)
             self._kill_daemon(task)
-            send([task.worker], signal.SIGSTOP)
+            hit([task.worker], signal.SIGSTOP)
             did(f"{task}: daemon killed, frozen")
         else:
             task = self._task_of(self._frozen(fault, did, by_itself=True))
-            self._kill_daemon(task)
-        send([task.executor.pid], signal.SIGKILL)
-        did(f"daemon {task.daemon} and executor {task.executor.pid}: SIGKILL")
-        application = task.executor.application_id
+        try:
+            if fault.point is not None:
+                self._kill_daemon(task)
+            send([task.executor.pid], signal.SIGKILL)
+            did(f"daemon {task.daemon} and executor {task.executor.pid}: SIGKILL")
+            application = task.executor.application_id
 
-        def again() -> list[Task]:
-            return [one for one in self._processes.tasks() if one.executor.application_id == application]
+            def again() -> list[Task]:
+                return [one for one in self._processes.tasks() if one.executor.application_id == application]
 
-        found = wait_for(again, _REACHED_S, lambda: f"another attempt in {application}")
-        status = psutil.Process(task.worker).status() if psutil.pid_exists(task.worker) else "gone"
-        did(f"replaced by {found[0]}; the old worker is {status}")
-        wait(fault.lasts_s)
-        self._points.thaw(task.worker)
+            found = wait_for(again, _REACHED_S, lambda: f"another attempt in {application}")
+            _require(is_stopped(task.worker), f"worker {task.worker} did not stand still until the task ran again")
+            did(f"replaced by {found[0]}, while the old worker stands still")
+            wait(fault.lasts_s)
+        finally:
+            self._points.thaw(task.worker)
 
     def _orphan_worker(self, fault: Fault, did: Did, _wait: Wait) -> None:
         task = self._task(fault)
-        send([task.daemon, task.executor.pid], signal.SIGKILL)
+        hit([task.daemon, task.executor.pid], signal.SIGKILL)
         did(f"{task}: daemon {task.daemon} and executor {task.executor.pid} killed")
 
     def _end_executor(self, fault: Fault, did: Did, _wait: Wait) -> None:
         task = self._task(fault)
         how = signal.SIGKILL if fault.kind is Kind.EXECUTOR_KILLED else signal.SIGTERM
-        send([task.executor.pid], how)
+        hit([task.executor.pid], how)
         did(f"executor {task.executor.pid} of {task}: {how.name}")
 
     def _freeze_executor(self, fault: Fault, did: Did, wait: Wait) -> None:
         task = self._task(fault)
         pids = [task.worker, task.daemon, task.executor.pid]
-        send(pids, signal.SIGSTOP)
+        hit(pids, signal.SIGSTOP)
         did(f"{task}: {pids} frozen")
         wait(fault.lasts_s)
+        was_frozen = is_stopped(task.worker)
         send(reversed(pids), signal.SIGCONT)
+        _require(was_frozen, f"{task} did not stand still for {fault.lasts_s:g} s")
 
     def _end_driver(self, fault: Fault, did: Did, _wait: Wait) -> None:
         driver = chosen(fault.which, self._processes.wait_for_working_drivers())
         if fault.kind is Kind.DRIVER_TERMINATED:
-            send([driver.python], signal.SIGTERM)
+            hit([driver.python], signal.SIGTERM)
             did(f"{driver}: SIGTERM to Python")
             return
         # Each takes the other with it; which of them is first is drawn like whom it hits.
         pid = driver.jvm if int(fault.which * 100) % 2 else driver.python
-        send([pid], signal.SIGKILL)
+        hit([pid], signal.SIGKILL)
         did(f"{driver}: SIGKILL to {pid}")
 
     def _kill_instance(self, fault: Fault, did: Did, _wait: Wait) -> None:
@@ -135,7 +141,7 @@ class SparkFaults:
         task = self._task(fault)
         driver = self._processes.driver_of(task)
         pids = [task.worker, task.daemon, task.executor.pid, *(driver or ())]
-        send(pids, signal.SIGKILL)
+        hit(pids, signal.SIGKILL)
         did(f"{task}: {pids} killed")
 
     def _end_node(self, fault: Fault, did: Did, wait: Wait) -> None:
@@ -155,7 +161,7 @@ class SparkFaults:
         point = fault.point
         if point is None:
             task = self._task(fault)
-            send([task.worker], signal.SIGSTOP)
+            hit([task.worker], signal.SIGSTOP)
             did(f"{task}: frozen")
             return task.worker
         tasks = self._processes.wait_for_tasks(2 if point in _OF_WHO_STAYS else 1)
@@ -177,10 +183,24 @@ class SparkFaults:
 
     def _task_of(self, pid: int) -> Task:
         found = [task for task in self._processes.tasks() if task.worker == pid]
-        assert found, f"worker {pid} has lost its executor meanwhile; there are {self._processes.tasks()}"
+        if not found:
+            # An orphan of an earlier fault has come to the point first.
+            self._points.thaw(pid)
+            raise NotDoneError(f"worker {pid} has no executor any more")
         return found[0]
 
     def _kill_daemon(self, task: Task) -> None:
-        os.kill(task.daemon, signal.SIGKILL)
-        worker = psutil.Process(task.worker)
-        wait_for(lambda: worker.ppid() != task.daemon, _GONE_S, lambda: f"another parent of {worker}")
+        hit([task.daemon], signal.SIGKILL)
+
+        def is_orphan() -> bool:
+            try:
+                return psutil.Process(task.worker).ppid() != task.daemon
+            except psutil.NoSuchProcess:
+                raise NotDoneError(f"worker {task.worker} has ended with its daemon") from None
+
+        wait_for(is_orphan, _GONE_S, lambda: f"another parent of {task.worker}")
+
+
+def _require(was_done: bool, otherwise: str) -> None:
+    if not was_done:
+        raise NotDoneError(otherwise)

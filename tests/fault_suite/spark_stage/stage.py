@@ -121,7 +121,7 @@ class SparkStage:
     def do(self, fault: Fault, did: Did, *, wait: Wait) -> None:
         """Do it, wait for as long as it lasts, and end it. `did` is told whom it has hit, once it has.
 
-        Raises AssertionError where it could not be done.
+        Raises AssertionError where it could not be done, NotDoneError where it came too late.
         """
         act = self._acts.get(fault.kind)
         if act is None:

@@ -16,7 +16,8 @@ import pytest
 
 from app.embedded.ports import free_ports
 from app.embedded.spark import Executor, SparkCluster
-from tests.fault_suite.spark_stage.processes import Driver, SparkProcesses, chosen, send
+from tests.fault_suite.plan import NotDoneError
+from tests.fault_suite.spark_stage.processes import Driver, SparkProcesses, chosen, hit, send
 from tests.support.waiting import wait_for
 
 _WITHIN_S = 30.0
@@ -104,6 +105,24 @@ def test_the_driver_of_a_task_is_the_one_that_listens_where_its_executor_was_tol
                 [*(child.pid for child in psutil.Process(root.pid).children(recursive=True)), root.pid], signal.SIGKILL
             )
             root.wait(_WITHIN_S)
+
+
+def test_who_is_gone_is_not_hit_and_nobody_else_in_its_place() -> None:
+    gone, other = (subprocess.Popen(["sleep", "600"]) for _ in range(2))
+    try:
+        gone.kill()
+        wait_for(lambda: psutil.Process(gone.pid).status() == psutil.STATUS_ZOMBIE, _WITHIN_S, "its end")
+        with pytest.raises(NotDoneError, match=f"process {gone.pid} is gone"):
+            hit([gone.pid, other.pid], signal.SIGKILL)
+        gone.wait(_WITHIN_S)
+        with pytest.raises(NotDoneError, match=f"process {gone.pid} is gone"):
+            hit([gone.pid, other.pid], signal.SIGKILL)
+        assert other.poll() is None
+        hit([other.pid, gone.pid], signal.SIGKILL)
+        assert other.wait(_WITHIN_S) == -signal.SIGKILL
+    finally:
+        other.kill()
+        other.wait(_WITHIN_S)
 
 
 def test_whom_a_fault_hits_is_one_of_those_that_are_there() -> None:
