@@ -10,7 +10,7 @@ from pathlib import Path
 from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
 from tests.fault_suite import ledger
 from tests.fault_suite.plan import Kind
-from tests.fault_suite.run import finish, new_folder, run_on
+from tests.fault_suite.run import end_when_told, finish, new_folder, run_on
 from tests.fault_suite.spark_stage.stage import SparkStage
 from tests.fault_suite.task_stage import TaskStage
 
@@ -38,6 +38,7 @@ def main() -> int:
         help="at_least_once is the negative control: it must fail, and is not entered",
     )
     chosen = parser.parse_args()
+    end_when_told()
     seed: int = secrets.randbelow(2**32) if chosen.seed is None else chosen.seed
     folder = new_folder(seed)
     say(f"seed {seed}, {chosen.minutes:g} minutes, in {folder}")

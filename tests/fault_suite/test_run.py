@@ -15,7 +15,7 @@ from tests.fault_suite import run
 from tests.fault_suite.judging import Verdict, Wrong
 from tests.fault_suite.ledger import Entry, KindFigures
 from tests.fault_suite.plan import Fault, Kind, NotDoneError, faults
-from tests.fault_suite.run import Run, finish, run_on
+from tests.fault_suite.run import CutOffError, Run, finish, run_on
 from tests.fault_suite.standstill import Standstills
 from tests.fault_suite.trail import Trail
 
@@ -103,11 +103,12 @@ class Scene:
     """A stage on which nothing runs. acts: what becomes of each fault. settles_at_s: on its clock."""
 
     name = "nowhere"
+    is_over = False
 
     def __init__(
         self,
         clock: Clock,
-        acts: Sequence[Exception | str | None] = (),
+        acts: Sequence[BaseException | str | None] = (),
         *,
         facts: Known | None = None,
         settles_at_s: float = 0.0,
@@ -124,11 +125,12 @@ class Scene:
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    ) -> None:
+        self.is_over = True
 
     def do(self, fault: Fault, did: Callable[[str], None], *, wait: Callable[[float], object]) -> None:
         act = next(self._acts)
-        if isinstance(act, Exception):
+        if isinstance(act, BaseException):
             raise act
         if act is not None:
             did(act)
@@ -204,6 +206,13 @@ def test_a_run_that_does_not_come_to_rest_was_not_judged_and_has_stood_still(clo
     entry = entry_of(Scene(clock, ["done"], facts=Known(is_through=False), settles_at_s=200), tmp_path, at_most=1)
     assert (entry.judged, entry.records, entry.is_exact) == (False, 0, False)
     assert entry.longest_standstill_s == 200.0
+
+
+def test_a_run_that_was_cut_off_is_told_and_has_no_verdict(clock: Clock, tmp_path: Path) -> None:
+    scene = Scene(clock, ["done", CutOffError("SIGTERM")])
+    entry = entry_of(scene, tmp_path, at_most=3)
+    assert (entry.judged, entry.faults, entry.failure) == (False, 1, "CutOffError: SIGTERM")
+    assert scene.is_over
 
 
 def test_when_all_has_come_out_the_drain_is_no_standstill(clock: Clock, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from app.embedded.maven import KAFKA_VERSION
 from tests.fault_suite.recovery import page
 from tests.fault_suite.recovery.goals import Loss, Measured, Report, Timeouts, table
 from tests.fault_suite.recovery.measuring import RECORDS_PER_S, Measuring
+from tests.fault_suite.run import end_when_told
 from tests.fault_suite.spark_stage.stage import SparkStage
 
 # The defaults of a definition, the session of the suite's brokers for KIP-848, and how often these look.
@@ -30,6 +31,7 @@ def main() -> int:
     )
     parser.add_argument("--loss", type=Loss, choices=list(Loss), nargs="+", default=list(Loss))
     chosen = parser.parse_args()
+    end_when_told()
     measured: list[Measured] = []
     for protocol in chosen.protocol:
         with tempfile.TemporaryDirectory(prefix="fenceline-standstill-") as folder:
@@ -37,9 +39,16 @@ def main() -> int:
             stage = SparkStage(0, Path(folder), protocol=protocol, session_timeout_ms=session_timeout_ms)
             with stage:
                 say(stage.name)
-                measured += Measuring(stage, TIMEOUTS, say).all_of(chosen.loss)
-    kept = _known()
-    replaced = {(one.protocol, one.loss): one for one in (*kept, *measured)}
+                measured += Measuring(stage, TIMEOUTS, say).all_of(chosen.loss, keep)
+    say(table(measured))
+    sys.stdout.write(msgspec.json.encode(measured).decode() + "\n")
+    return 0 if all(one.is_kept for one in measured) else 1
+
+
+def keep(measured: Measured) -> None:
+    """With what else is known, and the page of it: at once, since a run may be cut off."""
+    known = msgspec.json.decode(page.RESULTS.read_bytes(), type=Report).measured if page.RESULTS.exists() else ()
+    replaced = {(one.protocol, one.loss): one for one in (*known, measured)}
     report = Report(
         measured=tuple(replaced[at] for at in ((p, loss) for loss in Loss for p in GroupProtocol) if at in replaced),
         timeouts=TIMEOUTS,
@@ -54,15 +63,6 @@ def main() -> int:
     )
     page.RESULTS.write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
     page.write()
-    say(table(report.measured))
-    sys.stdout.write(msgspec.json.encode(measured).decode() + "\n")
-    return 0 if all(one.is_kept for one in measured) else 1
-
-
-def _known() -> tuple[Measured, ...]:
-    """What another call has measured of the rest."""
-    path = page.RESULTS
-    return msgspec.json.decode(path.read_bytes(), type=Report).measured if path.exists() else ()
 
 
 def say(text: str) -> None:

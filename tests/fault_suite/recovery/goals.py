@@ -35,7 +35,7 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """standstill_s: the longest time in which nothing of some source partition came out, from before the loss until the
     instance was back and records of every partition came again. new_attempt_s: from the loss until the task ran again;
-    None where nobody needed to know."""
+    None where nobody needed to know. judged: whether it is known that no record was lost or doubled by it."""
 
     loss: Loss
     protocol: GroupProtocol
@@ -44,6 +44,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     new_attempt_s: float | None = None
     commit: str
     date: str
+    judged: bool = True
 
     @property
     def is_kept(self) -> bool:
@@ -75,7 +76,7 @@ def table(measured: Iterable[Measured]) -> str:
     lines = ["| one of two instances | group protocol | records stood still | bound | kept |", "|---|---|---|---|---|"]
     lines += [
         f"| {one.loss} | {one.protocol} | {one.standstill_s:.1f} s | {one.bound_s:.1f} s | "
-        f"{'yes' if one.is_kept else '**no**'} |"
+        f"{'yes' if one.is_kept else '**no**'}{'' if one.judged else '; cut off before the records were counted'} |"
         for one in measured
     ]
     return "\n".join(lines) + "\n"

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
+import msgspec
 import psutil
 
 from tests.fault_suite.plan import Kind
@@ -41,15 +42,19 @@ class Measuring:
         self._say = say
         self._standstills = Standstills()
 
-    def all_of(self, losses: Sequence[Loss]) -> list[Measured]:
-        """One after the other, each from calm to calm; nothing may be lost or double at the end."""
+    def all_of(self, losses: Sequence[Loss], keep: Callable[[Measured], None]) -> list[Measured]:
+        """One after the other, each from calm to calm; nothing may be lost or double at the end.
+
+        Args:
+            keep: is told each as soon as it is measured, and again when the records have been counted.
+        """
         pipeline = self._stage.pipeline
         feeder = Feeder(pipeline, records_per_s=RECORDS_PER_S)
         follower = Follower(pipeline.bootstrap_servers, pipeline.sink, self._standstills)
         follower.start()
         feeder.start()
         try:
-            measured = [self._measure(loss) for loss in losses]
+            measured = [self._measure(loss, keep) for loss in losses]
         finally:
             feeder.stop()
         facts = self._stage.facts
@@ -57,9 +62,12 @@ class Measuring:
         self._stage.drain()
         follower.finish(facts.sink_ends(), deadline_s=_BACK_S)
         pipeline.assert_whole()
-        return measured
+        judged = [msgspec.structs.replace(one, judged=True) for one in measured]
+        for one in judged:
+            keep(one)
+        return judged
 
-    def _measure(self, loss: Loss) -> Measured:
+    def _measure(self, loss: Loss, keep: Callable[[Measured], None]) -> Measured:
         self._wait_until_calm()
         task = self._stage.processes.tasks()[0]
         if loss is Loss.KILLED_SERVER_AWAY:
@@ -82,7 +90,9 @@ class Measuring:
             new_attempt_s=None if new_attempt_s is None else round(new_attempt_s, 2),
             commit=git("rev-parse", "HEAD"),
             date=datetime.now(UTC).isoformat(timespec="seconds"),
+            judged=False,
         )
+        keep(measured)
         self._say(f"{measured.loss}: {measured.standstill_s:.1f} s, bound {measured.bound_s:.1f} s")
         return measured
 

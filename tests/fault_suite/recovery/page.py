@@ -65,15 +65,21 @@ def _measured(report: Report) -> str:
 def _tried(static: list[Tried]) -> str:
     if not static:
         return ""
-    figures = {(one.end, one.protocol, one.membership): one.standstill_s for one in static}
+    found = {(one.end, one.protocol, one.membership): one for one in static}
     rows = [
         f"| {end} | {protocol} | "
-        + " | ".join(f"{figures[end, protocol, membership]:.1f} s" for membership in Membership)
+        + " | ".join(_figure(found.get((end, protocol, membership))) for membership in Membership)
         + " |"
         for end, protocol in dict.fromkeys((one.end, one.protocol) for one in static)
     ]
     heading = f"| one of two tasks | group protocol | {' | '.join(Membership)} |\n|---|---|---|---|\n"
     return _STATIC.format(session_s=static[0].session_s) + heading + "\n".join(rows) + "\n" + _STATIC_END
+
+
+def _figure(one: Tried | None) -> str:
+    if one is None:
+        return "not tried"
+    return f"{one.standstill_s:.1f} s" + (f"; it does not come back: {one.refused}" if one.refused else "")
 
 
 def write() -> None:

@@ -12,6 +12,7 @@ import tempfile
 import time
 from contextlib import ExitStack
 from enum import StrEnum
+from itertools import product
 from pathlib import Path
 
 import msgspec
@@ -46,11 +47,15 @@ class End(StrEnum):
 
 
 class Tried(msgspec.Struct, frozen=True):
+    """refused: with which error the one that was started again ended, as it got no partitions; None: it came back, or
+    was not started again."""
+
     end: End
     protocol: GroupProtocol
     membership: Membership
     standstill_s: float
     session_s: float
+    refused: str | None = None
 
 
 def tried(bootstrap_servers: str, folder: Path, end: End, protocol: GroupProtocol, membership: Membership) -> Tried:
@@ -81,6 +86,7 @@ def tried(bootstrap_servers: str, folder: Path, end: End, protocol: GroupProtoco
             lambda: f"half of the partitions; last heard {task.last()}",
         )
 
+    refused: str | None = None
     with ExitStack() as stack:
         tasks = [launch(task, 0) for task in range(2)]
         for task in tasks:
@@ -98,13 +104,24 @@ def tried(bootstrap_servers: str, folder: Path, end: End, protocol: GroupProtoco
         if end is End.KILLED_AND_BACK:
             tasks[0] = launch(0, 1)
             stack.callback(tasks[0].close)
-            wait_until_shared(tasks[0])
+            refused = refusal(tasks[0])
         wait_until_it_flows(time.monotonic())
         feeder.stop()
         follower.finish({}, deadline_s=_WITHIN_S)
-    return Tried(
-        end, protocol, membership, round(standstills.by_kind.get(Kind.WORKER_KILLED, 0.0), 2), _SESSION_MS / 1000
+    standstill_s = round(standstills.by_kind.get(Kind.WORKER_KILLED, 0.0), 2)
+    return Tried(end, protocol, membership, standstill_s, _SESSION_MS / 1000, refused)
+
+
+def refusal(task: TaskProcess) -> str | None:
+    """Waits until it has its share, or has ended without one; with which error."""
+    wait_for(
+        lambda: len(task.last().partitions) == _PARTITIONS // 2 or not task.is_running,
+        _WITHIN_S,
+        lambda: f"half of the partitions, or its end; last heard {task.last()}",
     )
+    if task.is_running:
+        return None
+    return next((report.error for report in reversed(task.reports()) if report.error), "it ended without a word")
 
 
 def main() -> None:
@@ -113,14 +130,12 @@ def main() -> None:
         tempfile.TemporaryDirectory(prefix="fenceline-static-") as folder,
         KafkaCluster.start(overrides=settings) as kafka,
     ):
-        found = [
-            tried(kafka.bootstrap_servers, Path(folder), end, protocol, membership)
-            for end in End
-            for protocol in GroupProtocol
-            for membership in Membership
-        ]
-    RESULTS.write_bytes(msgspec.json.format(msgspec.json.encode(found)) + b"\n")
-    sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
+        found: list[Tried] = []
+        for end, protocol, membership in product(End, GroupProtocol, Membership):
+            found.append(tried(kafka.bootstrap_servers, Path(folder), end, protocol, membership))
+            # Each at once: a run that is cut off has not been in vain.
+            RESULTS.write_bytes(msgspec.json.format(msgspec.json.encode(found)) + b"\n")
+            sys.stdout.write(msgspec.json.encode(found[-1]).decode() + "\n")
 
 
 if __name__ == "__main__":

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import msgspec
 import pytest
 
 from app.domain.pipelines.pipeline import GroupProtocol
 from tests.fault_suite.recovery import page
+from tests.fault_suite.recovery.__main__ import keep
 from tests.fault_suite.recovery.goals import Loss, Measured, Timeouts, bound_s, table
 from tests.fault_suite.recovery.static_members import End, Membership, Tried
 
@@ -57,6 +61,29 @@ def test_the_page_says_what_was_measured() -> None:
 
 def test_a_page_without_figures_says_so() -> None:
     assert "Nothing has been measured yet." in page.page(None, [])
+
+
+def test_a_figure_whose_records_were_not_counted_says_so() -> None:
+    (row,) = table([msgspec.structs.replace(measured(1.0), judged=False)]).splitlines()[2:]
+    assert row.endswith("| 5.0 s | yes; cut off before the records were counted |")
+
+
+def test_each_figure_is_kept_as_soon_as_it_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "RESULTS", tmp_path / "standstill.json")
+    monkeypatch.setattr(page, "STATIC", tmp_path / "static_members.json")
+    monkeypatch.setattr(page, "PAGE", tmp_path / "standstill.md")
+    keep(msgspec.structs.replace(measured(1.0), judged=False))
+    assert "| drained and started again | classic | 1.0 s |" in page.PAGE.read_text()
+    keep(msgspec.structs.replace(measured(2.0), protocol=GroupProtocol.CONSUMER))
+    keep(measured(3.0))
+    rows = [line for line in page.PAGE.read_text().splitlines() if line.startswith("| drained")]
+    assert [row.split("|")[2:4] for row in rows] == [[" classic ", " 3.0 s "], [" consumer ", " 2.0 s "]]
+    assert "cut off" not in page.PAGE.read_text()
+
+
+def test_who_does_not_come_back_is_told_and_what_was_not_tried_is_no_figure() -> None:
+    tried = [Tried(End.KILLED_AND_BACK, GroupProtocol.CONSUMER, Membership.STATIC, 6.1, 6.0, "its id is in use")]
+    assert "| consumer | not tried | 6.1 s; it does not come back: its id is in use |" in page.page(None, tried)
 
 
 def test_both_memberships_stand_beside_each_other() -> None:

@@ -5,11 +5,17 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import psutil
+
 _BALLAST = "ballast"
+_MOUNTS = Path("/proc/self/mounts")
+# What it is mounted from, which a tmpfs does not care for: whose it is.
+_SOURCE = "fenceline-faults-"
 _BLOCK = b"\0" * 65_536
 
 
@@ -27,9 +33,11 @@ class SmallDisk:
         self._keep = keep
 
     def __enter__(self) -> Self:
+        for folder in abandoned(_MOUNTS.read_text(), psutil.pid_exists):
+            _unmount(folder)
         self.folder.mkdir(parents=True)
         options = f"size={self._size_mb}m,mode=0700"
-        subprocess.run(["mount", "-t", "tmpfs", "-o", options, "fenceline", str(self.folder)], check=True)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", options, f"{_SOURCE}{os.getpid()}", str(self.folder)], check=True)
         return self
 
     def __exit__(
@@ -39,8 +47,7 @@ class SmallDisk:
         try:
             shutil.copytree(self.folder, self._keep, dirs_exist_ok=True)
         finally:
-            # Lazily: a process that is just ending may still have its log open.
-            subprocess.run(["umount", "--lazy", str(self.folder)], check=True)
+            _unmount(self.folder)
 
     def fill(self) -> int:
         """Until nothing fits any more; how many bytes that took."""
@@ -54,3 +61,20 @@ class SmallDisk:
     def empty(self) -> None:
         """Take away what `fill` has put there."""
         (self.folder / _BALLAST).unlink(missing_ok=True)
+
+
+def abandoned(mounts: str, is_there: Callable[[int], bool]) -> list[Path]:
+    """Where disks lie whose processes were killed before they could unmount them. mounts: as the kernel lists them."""
+    found: list[Path] = []
+    for line in mounts.splitlines():
+        source, folder, *_ = line.split()
+        pid = source.removeprefix(_SOURCE)
+        if source.startswith(_SOURCE) and pid.isdigit() and not is_there(int(pid)):
+            # A space is written as \040.
+            found.append(Path(folder.encode().decode("unicode_escape")))
+    return found
+
+
+def _unmount(folder: Path) -> None:
+    # Lazily: a process that is just ending may still have its log open.
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)

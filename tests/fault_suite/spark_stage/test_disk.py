@@ -6,11 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.fault_suite.spark_stage.disk import SmallDisk, may_mount
-
-pytestmark = pytest.mark.skipif(not may_mount(), reason="only root may mount a tmpfs")
+from tests.fault_suite.spark_stage.disk import SmallDisk, abandoned, may_mount
 
 
+def test_disks_of_processes_that_are_gone_are_abandoned_and_nothing_else_is() -> None:
+    mounts = (
+        "overlay / overlay rw 0 0\n"
+        "fenceline-faults-17 /run/a\\040b/state tmpfs rw 0 0\n"
+        "fenceline-faults-18 /run/mine tmpfs rw 0 0\n"
+        "fenceline-faults- /run/odd tmpfs rw 0 0\n"
+        "tmpfs /fenceline-faults-17 tmpfs rw 0 0\n"
+    )
+    assert abandoned(mounts, {18}.__contains__) == [Path("/run/a b/state")]
+
+
+@pytest.mark.skipif(not may_mount(), reason="only root may mount a tmpfs")
 def test_a_full_disk_refuses_until_it_is_emptied_and_is_kept_without_what_filled_it(tmp_path: Path) -> None:
     with SmallDisk(tmp_path / "disk", size_mb=1, keep=tmp_path / "kept") as disk:
         (disk.folder / "before").write_text("there")
