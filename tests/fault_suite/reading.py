@@ -66,7 +66,7 @@ class Facts:
             identity = identity_of(message.value())
             if identity is None:
                 raise UnreadableLogError(f"the source has no id at offset {message.offset()}: {message.value()!r}")
-            judge.input(identity, message.offset() or 0)
+            judge.input(identity, message.offset() or 0, message.value() or b"")
         with batches_to.open("w", encoding="utf-8") as told:
             logs: defaultdict[int, DecidedLog] = defaultdict(DecidedLog)
             for partition, batch in self._batches(self._sink):

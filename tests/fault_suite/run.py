@@ -37,7 +37,7 @@ _FIRST_WITHIN_S = 60.0
 _FLOWS_WITHIN_S = 90.0
 _REST_WITHIN_S = 180.0
 _RUNS = Path(__file__).parents[2] / "build" / "faults"
-_NOTHING = Verdict(0, 0, 0, 0, Wrong(), Wrong(), Wrong(), Wrong(), Wrong(), Wrong(), Wrong())
+_NOTHING = Verdict(0, 0, 0, 0, Wrong(), Wrong(), Wrong(), Wrong(), Wrong(), Wrong(), Wrong(), Wrong())
 
 
 class CutOffError(BaseException):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tracemalloc
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -21,12 +24,17 @@ from tests.fault_suite.judging import Input, Judge, Verdict, identity_of
 GROUP, SOURCE = "group", "orders"
 COMMIT, ABORT = MarkerType.COMMIT, MarkerType.ABORT
 SINK_PARTITIONS = 3
+ROOT = Path(__file__).parents[2]
 FIRST, SECOND = Writer(1, 0), Writer(2, 0)
 
 
 def offset_of(sequence: int) -> int:
     """Not every offset holds an id: another one may hold a marker."""
     return 2 * sequence + 1
+
+
+def value_of(identity: Input) -> bytes:
+    return f"{identity} padding".encode()
 
 
 def is_commit(control: RecordBatch) -> bool:
@@ -46,7 +54,7 @@ class World:
     def write(self, writer: Writer, *ids: Input, is_transactional: bool = True) -> None:
         """An output for each id, in the partition that its number says."""
         for partition in self.sink:
-            values = [f"{identity} padding".encode() for identity in ids if identity.sequence % 3 == partition]
+            values = [value_of(identity) for identity in ids if identity.sequence % 3 == partition]
             if values:
                 self.append(partition, writer, values, is_transactional=is_transactional)
 
@@ -114,7 +122,7 @@ class World:
     def verdict(self, shown: Mapping[int, list[tuple[int, bytes | None]]] | None = None) -> Verdict:
         judge, journal = Judge(), GroupJournal(GROUP, SOURCE)
         for identity in self.inputs:
-            judge.input(identity, offset_of(identity.sequence))
+            judge.input(identity, offset_of(identity.sequence), value_of(identity))
         for partition, batches in self.sink.items():
             log = DecidedLog()
             for batch in batches:
@@ -300,6 +308,25 @@ def test_what_is_no_id_of_the_source_is_unexpected(value: bytes) -> None:
     assert wrong(world.verdict()) == {"unexpected"}
 
 
+def test_an_output_with_the_id_of_its_input_and_other_bytes_is_altered() -> None:
+    world = World()
+    world.transaction(SECOND, ids(1, 0, 4), {1: 4})
+    world.write(FIRST, *ids(0, 0, 3))
+    world.append(0, FIRST, [b"0:00000003 of another record"], is_transactional=True)
+    world.offsets(FIRST, {0: 4})
+    world.end(FIRST, COMMIT)
+    verdict = world.verdict()
+    assert wrong(verdict) == {"altered"}
+    assert verdict.altered.examples[0].startswith("0:00000003 at offset")
+
+
+def test_the_verdict_is_made_without_a_module_of_the_loop() -> None:
+    """What would judge itself would be believed in its mistakes."""
+    asked = "import sys, tests.fault_suite.reading; print([name for name in sys.modules if name.startswith('workers')])"
+    told = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert told.stdout.strip() == "[]"
+
+
 def test_a_commit_of_an_older_offset_is_told() -> None:
     world = whole()
     world.offsets(SECOND, {0: 1})
@@ -324,11 +351,11 @@ def test_commits_of_starts_and_of_positions_behind_markers_consume_nothing() -> 
 
 def test_a_source_with_an_id_missing_or_twice_is_refused() -> None:
     judge = Judge()
-    judge.input(Input(0, 0), 0)
+    judge.input(Input(0, 0), 0, b"")
     with pytest.raises(ValueError, match="where 1 should follow"):
-        judge.input(Input(0, 2), 1)
+        judge.input(Input(0, 2), 1, b"")
     with pytest.raises(ValueError, match="where 1 should follow"):
-        judge.input(Input(0, 0), 1)
+        judge.input(Input(0, 0), 1, b"")
 
 
 def test_the_journal_tells_what_is_open_aborted_or_outside_of_a_transaction() -> None:
@@ -374,7 +401,7 @@ def test_ten_million_ids_fit_into_a_few_hundred_megabytes() -> None:
         judge = Judge()
         before, _ = tracemalloc.get_traced_memory()
         for sequence in range(count):
-            judge.input(Input(0, sequence), sequence)
+            judge.input(Input(0, sequence), sequence, b"")
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -47,7 +47,7 @@ def journal_of(version: str, group: str) -> GroupJournal:
 def test_what_kafkas_copier_did_is_exact(version: str) -> None:
     judge, (log, found) = Judge(), copies(version)
     for number in range(10):
-        judge.input(Input(0, number), number)
+        judge.input(Input(0, number), number, str(Input(0, number)).encode())
     for offset, number in found:
         judge.output(0, offset, str(Input(0, number)).encode(), log)
     verdict = judge.verdict(journal_of(version, "copier").consumed)

@@ -96,7 +96,7 @@ class Known:
     def judge(self, trail: Trail, *, batches_to: Path) -> tuple[Verdict, list[str]]:
         trail.saw(0, 0, b"0:00000000")
         fine = Wrong()
-        return Verdict(1, 1, 1, 0, fine, fine, fine, fine, fine, fine, fine), []
+        return Verdict(1, 1, 1, 0, fine, fine, fine, fine, fine, fine, fine, fine), []
 
 
 class Scene:
