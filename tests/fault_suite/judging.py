@@ -20,7 +20,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from zlib import crc32
@@ -150,6 +150,7 @@ class Judge:
         self._segment_numbers: dict[tuple[int, int], int] = {}
         self._highest: dict[tuple[int, int], int] = {}
         self._found = 0
+        self._duplicated = _Counted()
         self._out_of_order = _Counted()
         self._unexpected = _Counted()
         self._altered = _Counted()
@@ -183,6 +184,8 @@ class Judge:
         # 255 stands for any larger number.
         known.times[identity.sequence] = min(255, times + 1)
         if times:
+            if times == 1:
+                self._duplicated.add(f"{identity} again at {place}")
             return
         stream = partition, identity.partition
         highest = self._highest.get(stream, -1)
@@ -201,8 +204,8 @@ class Judge:
             found=self._found,
             transactions=len(consumed),
             aborted=aborted,
-            lost=self._ids_seen(lambda times: times == 0),
-            duplicated=self._ids_seen(lambda times: times > 1),
+            lost=self._never_seen(),
+            duplicated=self._duplicated.told(),
             torn=torn,
             out_of_order=self._out_of_order.told(),
             unexpected=self._unexpected.told(),
@@ -219,14 +222,14 @@ class Judge:
             self._segments.append(segment)
         return number
 
-    def _ids_seen(self, is_meant: Callable[[int], bool]) -> Wrong:
+    def _never_seen(self) -> Wrong:
         found = _Counted()
         for partition, known in sorted(self._partitions.items()):
-            if not any(map(is_meant, set(known.times))):
+            if 0 not in known.times:
                 continue
             for sequence, times in enumerate(known.times):
-                if is_meant(times):
-                    found.add(Input(partition, sequence))
+                if times == 0:
+                    found.add(f"{Input(partition, sequence)}, offset {known.offsets[sequence]} of the source")
         return found.told()
 
     def _torn(self, consumed: Sequence[Consumed]) -> tuple[Wrong, Wrong]:

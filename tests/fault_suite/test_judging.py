@@ -187,7 +187,7 @@ def test_offsets_that_came_without_an_output_are_a_loss() -> None:
     world.transaction(FIRST, [*ids(0, 0, 1), *ids(0, 2, 4)], {0: 4})
     world.transaction(SECOND, ids(1, 0, 4), {1: 4})
     verdict = world.verdict()
-    assert verdict.lost.examples == ("0:00000001",)
+    assert verdict.lost.examples == ("0:00000001, offset 3 of the source",)
     # From outside it cannot be told from a transaction of which one output was not shown.
     assert wrong(verdict) == {"lost", "torn"}
 
@@ -198,7 +198,7 @@ def test_what_nobody_has_consumed_is_lost_and_not_torn() -> None:
     world.transaction(SECOND, ids(1, 0, 4), {1: 4})
     verdict = world.verdict()
     assert wrong(verdict) == {"lost"}
-    assert verdict.lost.examples == ("0:00000003",)
+    assert verdict.lost.examples == ("0:00000003, offset 7 of the source",)
 
 
 def test_a_zombie_that_commits_the_same_once_more_duplicates() -> None:
@@ -206,7 +206,20 @@ def test_a_zombie_that_commits_the_same_once_more_duplicates() -> None:
     world.transaction(Writer(9, 0), ids(0, 2, 4), {0: 4})
     verdict = world.verdict()
     assert wrong(verdict) == {"duplicated"}
-    assert verdict.duplicated.examples == ("0:00000002", "0:00000003")
+    again = [example.partition(" again at ") for example in verdict.duplicated.examples]
+    # The first partition that is read is that of every third id: it is told where the second one lies.
+    assert [(identity, place.rpartition(" of ")[2]) for identity, _, place in again] == [
+        ("0:00000003", "partition 0"),
+        ("0:00000002", "partition 2"),
+    ]
+
+
+def test_an_id_that_comes_three_times_is_one_duplicate() -> None:
+    world = whole()
+    for pid in (8, 9):
+        world.write(Writer(pid, 0), Input(0, 3))
+        world.end(Writer(pid, 0), COMMIT)
+    assert world.verdict().duplicated.count == 1
 
 
 def test_an_output_outside_of_a_transaction_is_shown_though_nobody_committed_it() -> None:

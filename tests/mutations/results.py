@@ -165,7 +165,12 @@ def _run(mutation: Mutation, result: RunResult | None) -> str:
         return _cells(mutation.protection, f"the scene alone: {drawn}", "", "", "", "")
     if result is None:
         return _cells(
-            mutation.protection, _kinds(drawn), str(drawn.seed), _settings(drawn), "not run yet", "not run yet"
+            mutation.protection,
+            _kinds(drawn),
+            str(drawn.seed),
+            _settings(drawn).removeprefix(", "),
+            "not run yet",
+            "not run yet",
         )
     return _cells(
         mutation.protection,
