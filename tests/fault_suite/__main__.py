@@ -11,6 +11,7 @@ from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
 from tests.fault_suite import ledger
 from tests.fault_suite.plan import Kind
 from tests.fault_suite.run import end_when_told, finish, new_folder, run_on
+from tests.fault_suite.spark_stage.disk import may_mount
 from tests.fault_suite.spark_stage.stage import SparkStage
 from tests.fault_suite.task_stage import TaskStage
 
@@ -61,6 +62,8 @@ def main() -> int:
 
 def _stage(chosen: argparse.Namespace, seed: int, folder: Path) -> TaskStage | SparkStage:
     if chosen.stage == "spark":
+        if not may_mount():
+            say(f"not root: {Kind.DISK_FULL} is not drawn, and a seed draws other faults than it does for root")
         return SparkStage(seed, folder, guarantee=chosen.guarantee, protocol=chosen.protocol)
     return TaskStage(seed, folder, brokers=chosen.brokers, guarantee=chosen.guarantee, protocol=chosen.protocol)
 
