@@ -18,6 +18,10 @@ from app.web.api.schemas.base import Answer
 
 Index = Annotated[int, Field(description="Of the attempt's events about the partition; a missing one is a hole.")]
 Number = Annotated[int, Field(description="The task's ownership number of the partition.")]
+Follows = Annotated[
+    int | None,
+    Field(description="How many checkpoints the event before it stands for; null: it is the first, or not said."),
+]
 At = Annotated[int | None, Field(description="By the clock of its host.")]
 
 
@@ -25,6 +29,7 @@ class AssignedEvent(Answer):
     type: Literal["assigned"]
     index: Index
     number: Number
+    follows: Follows
     generation: int | None
     at_ms: At
 
@@ -33,6 +38,7 @@ class GivenUpEvent(Answer):
     type: Literal["given_up"]
     index: Index
     number: Number
+    follows: Follows
     how: Leaving
     at_ms: At
 
@@ -41,6 +47,7 @@ class PositionedEvent(Answer):
     type: Literal["positioned"]
     index: Index
     number: Number
+    follows: Follows
     offset: int
     found: Found
     gone_from: int | None
@@ -53,6 +60,7 @@ class CheckpointEvent(Answer):
     type: Literal["checkpoint"]
     index: Index
     number: Number
+    follows: Follows
     begins: Annotated[int | None, Field(description="The position before its first poll; null: nothing was read yet.")]
     first: int | None
     last: int | None
