@@ -12,6 +12,10 @@ that each input between the offset before and the one that it commits is
   in one transaction of a sink partition   else a marker stands between what belongs together
 and that no transaction of the sink has outputs of two commits, or of none. What is not so is *torn*.
 
+The logs of two partitions do not say which of a producer's transactions in the one is which in the other. The
+coordinators' journal does: it names the partitions of each, and the n-th commit of offsets of a producer is the n-th of
+its transactions in which the group's journal is named. Outputs in a partition that it does not name are another's.
+
 About 13 bytes an id: 10 million take 130 MB.
 """
 
@@ -19,12 +23,13 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from zlib import crc32
 
+from tests.fault_suite.coordinated import Coordinated
 from tests.fault_suite.decided import DecidedLog, Writer
 
 _EXAMPLES = 20
@@ -196,9 +201,12 @@ class Judge:
         if segment is not None:
             known.segments[identity.sequence] = self._number(segment)
 
-    def verdict(self, consumed: Sequence[Consumed], *, aborted: int = 0) -> Verdict:
-        """consumed: the group's committed transactions, in the order of their markers. aborted: how many others."""
-        torn, went_back = self._torn(consumed)
+    def verdict(
+        self, consumed: Sequence[Consumed], coordinated: Mapping[int, Sequence[Coordinated]], *, aborted: int = 0
+    ) -> Verdict:
+        """consumed: the group's committed transactions, in the order of their markers. coordinated: those that any
+        coordinator has committed, by producer id in their order. aborted: how many others the group has."""
+        torn, went_back = self._torn(consumed, coordinated)
         return Verdict(
             expected=sum(len(known.times) for known in self._partitions.values()),
             found=self._found,
@@ -232,10 +240,13 @@ class Judge:
                     found.add(f"{Input(partition, sequence)}, offset {known.offsets[sequence]} of the source")
         return found.told()
 
-    def _torn(self, consumed: Sequence[Consumed]) -> tuple[Wrong, Wrong]:
+    def _torn(
+        self, consumed: Sequence[Consumed], coordinated: Mapping[int, Sequence[Coordinated]]
+    ) -> tuple[Wrong, Wrong]:
         torn, went_back = _Counted(), _Counted()
         reached: defaultdict[int, int] = defaultdict(int)
         owners: dict[int, int] = {}
+        known_by = _Coordination(consumed, coordinated)
         for number, transaction in enumerate(consumed):
             numbers: set[int] = set()
             for partition, next_offset in sorted(transaction.next_offsets.items()):
@@ -245,16 +256,21 @@ class Judge:
                     known = self._partitions[partition]
                     numbers.update(known.segments[known.sequences(reached[partition], next_offset)])
                 reached[partition] = max(reached[partition], next_offset)
-            reason = self._why_torn(transaction, numbers, owners)
+            allowed = known_by.sink_of_next(transaction.writer.producer_id)
+            reason = self._why_torn(transaction, numbers, owners, allowed)
             owners.update(dict.fromkeys(numbers, number))
             if reason:
                 torn.add(f"{reason}: {transaction}")
         for number, segment in enumerate(self._segments):
             if number not in owners:
                 torn.add(f"outputs without their offsets: {segment}")
+        for found in known_by.contradictions():
+            torn.add(found)
         return torn.told(), went_back.told()
 
-    def _why_torn(self, transaction: Consumed, numbers: set[int], owners: Mapping[int, int]) -> str | None:
+    def _why_torn(
+        self, transaction: Consumed, numbers: set[int], owners: Mapping[int, int], allowed: frozenset[int]
+    ) -> str | None:
         written = [self._segments[number] for number in numbers if number != _NONE]
         if _NONE in numbers:
             return "offsets without all of their outputs"
@@ -264,4 +280,35 @@ class Judge:
             return "outputs in two transactions of one partition"
         if not owners.keys().isdisjoint(numbers):
             return "outputs in one transaction with those of another commit"
+        if not allowed.issuperset(segment.partition for segment in written):
+            return "outputs in partitions that are not those of its transaction"
         return None
+
+
+class _Coordination:
+    """The transactions of the group's producers as their coordinators have them, beside the group's commits."""
+
+    def __init__(self, consumed: Sequence[Consumed], coordinated: Mapping[int, Sequence[Coordinated]]) -> None:
+        self._consumed = Counter(transaction.writer.producer_id for transaction in consumed)
+        self._coordinated = {producer_id: coordinated.get(producer_id, ()) for producer_id in self._consumed}
+        self._with_offsets = {
+            producer_id: [one for one in transactions if one.has_offsets]
+            for producer_id, transactions in self._coordinated.items()
+        }
+        self._next = {producer_id: iter(transactions) for producer_id, transactions in self._with_offsets.items()}
+
+    def sink_of_next(self, producer_id: int) -> frozenset[int]:
+        """The sink's partitions of the transaction of this producer's next commit."""
+        found = next(self._next[producer_id], None)
+        return frozenset() if found is None else found.sink
+
+    def contradictions(self) -> Iterator[str]:
+        """A sentence for each committed transaction that has only one of outputs and offsets, and more or fewer commits
+        of offsets than transactions that have them."""
+        for producer_id, transactions in self._coordinated.items():
+            for number, one in enumerate(transactions):
+                if one.sink and not one.has_offsets:
+                    yield f"committed without offsets: transaction {number} of producer {producer_id}, {one}"
+            found, had = self._consumed[producer_id], self._with_offsets[producer_id]
+            if not sum(one.is_complete for one in had) <= found <= len(had):
+                yield f"{found} commits of offsets in {len(had)} transactions of producer {producer_id} that have them"

@@ -46,8 +46,14 @@ _KINDS = (
     Kind.COMMIT_REQUEST_LOST,
     Kind.COMMIT_ANSWER_LOST,
 )
-SETTINGS = {**TEST_BROKER_SETTINGS, "group.consumer.min.session.timeout.ms": "10000"}
-"""A member of a KIP-848 group is given up after 10 s, and none may ask for less."""
+SETTINGS = {
+    **TEST_BROKER_SETTINGS,
+    # A member of a KIP-848 group is given up after 10 s, and none may ask for less.
+    "group.consumer.min.session.timeout.ms": "10000",
+    # The judge reads both journals from their beginnings, and only what is in a closed segment is compacted.
+    "offsets.topic.segment.bytes": str(1 << 30),
+    "transaction.state.log.segment.bytes": str(1 << 30),
+}
 
 
 class ProxiedCluster:

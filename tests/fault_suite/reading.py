@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import defaultdict
+from collections import ChainMap, defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
-from app.domain.journals import group_records
+from app.domain.journals import group_records, transaction_state
 from app.domain.journals.record_batch import RecordBatch, UnreadableBatch
 from app.kafka.attempt import Attempt
 from app.kafka.raw_fetch import read_logs
 from tests.fault_suite.consumed import GroupJournal
+from tests.fault_suite.coordinated import CoordinatorJournal
 from tests.fault_suite.decided import DecidedLog, UnreadableLogError
 from tests.fault_suite.judging import Judge, Verdict, identity_of
 from tests.fault_suite.rest import AtRest, Ends
@@ -59,7 +60,7 @@ class Facts:
 
         Args:
             trail: is told what the sink shows, as a fresh reader is given it.
-            batches_to: where a line for each batch of the sink and of the group's journal is written.
+            batches_to: where a line for each batch of the sink and of both journals is written.
         """
         judge = Judge()
         for message in _messages(self._bootstrap_servers, self._source, self.source_ends()):
@@ -76,12 +77,17 @@ class Facts:
             for partition, batch in self._batches(group_records.TOPIC):
                 told.write(_line(group_records.TOPIC, partition, batch))
                 journals[partition].batch(batch)
+            # A group lies in one partition of the journal; in the others there is nothing of it.
+            consumed = [one for journal in journals.values() for one in journal.consumed]
+            coordinators = defaultdict[int, CoordinatorJournal](lambda: CoordinatorJournal(self._sink))
+            # Where nobody has ever committed a transaction there is no such topic.
+            for partition, batch in self._batches(transaction_state.TOPIC) if consumed else ():
+                told.write(_line(transaction_state.TOPIC, partition, batch))
+                coordinators[partition].batch(batch)
         for message in _messages(self._bootstrap_servers, self._sink, self.sink_ends()):
             partition, offset, value = _told(message)
             trail.saw(partition, offset, value)
             judge.output(partition, offset, value, logs[partition])
-        # A group lies in one partition of the journal; in the others there is nothing of it.
-        consumed = [one for journal in journals.values() for one in journal.consumed]
         at_rest = AtRest(
             source=self._ends(self._source),
             sink=self._ends(self._sink),
@@ -93,7 +99,9 @@ class Facts:
             untransacted=[one for journal in journals.values() for one in journal.untransacted],
         )
         aborted = sum(journal.aborted for journal in journals.values())
-        return judge.verdict(consumed, aborted=aborted), at_rest.contradictions()
+        # An id, and with it its producers' ids, lies in one partition of the coordinators' journal.
+        coordinated = dict(ChainMap(*(dict(journal.committed()) for journal in coordinators.values())))
+        return judge.verdict(consumed, coordinated, aborted=aborted), at_rest.contradictions()
 
     def _ends(self, topic: str) -> Ends:
         return Ends(

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import msgspec
 
 from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
 from tests.fault_suite.freeze_points import FreezePoints, Point, is_stopped
-from tests.fault_suite.plan import FREEZING, OF_TRANSACTIONS, Fault, Kind, NotDoneError
-from tests.fault_suite.proxied_cluster import Did, ProxiedCluster, Wait
-from tests.fault_suite.reading import Facts
+from tests.fault_suite.pipeline_stage import PipelineStage
+from tests.fault_suite.plan import FREEZING, Fault, Kind, NotDoneError
+from tests.fault_suite.proxied_cluster import Did, Wait
 from tests.fault_suite.workers import Workers
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import TaskProcess
@@ -38,9 +36,8 @@ _KINDS = (
 )
 
 
-class TaskStage:
-    """A context manager: everything runs when it is entered, nothing when it is left. Which group protocol it has
-    depends on the seed, unless it is named."""
+class TaskStage(PipelineStage):
+    """Two or three tasks of the loop, on one broker or three."""
 
     def __init__(
         self,
@@ -55,14 +52,10 @@ class TaskStage:
         **pipeline: Any,
     ) -> None:
         """environment, client_config: of the workers besides. pipeline: arguments of TestPipeline.create."""
-        self._protocol = protocol or random.Random(f"{seed}/protocol").choice(list(GroupProtocol))
-        self._guarantee = guarantee
-        self._folder = folder
+        super().__init__(seed, folder, brokers=brokers, guarantee=guarantee, protocol=protocol)
         self._settings: dict[str, Any] = {"partitions": _PARTITIONS, **pipeline}
         self._environment = environment or {}
         self._client_config = client_config or {}
-        self._stack = ExitStack()
-        self.cluster = ProxiedCluster(brokers, folder)
         self.name = f"{brokers} broker{'s' if brokers > 1 else ''}, task processes, {self._protocol} group"
 
     def __enter__(self) -> Self:
@@ -83,28 +76,8 @@ class TaskStage:
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
-
-    @property
-    def kinds(self) -> tuple[Kind, ...]:
-        """What needs no transaction can be done to at_least_once too: the negative control of a run."""
-        kinds = (*_KINDS, *self.cluster.kinds)
-        if self._guarantee is ProcessingGuarantee.EXACTLY_ONCE_V2:
-            return kinds
-        return tuple(kind for kind in kinds if kind not in (*FREEZING, *OF_TRANSACTIONS))
-
-    @property
-    def facts(self) -> Facts:
-        definition = self.pipeline.definition
-        return Facts(
-            self.cluster.bootstrap_servers,
-            source=self.pipeline.source,
-            sink=definition.sink_topic,
-            group=definition.group_id,
-        )
+    def _kinds(self) -> tuple[Kind, ...]:
+        return _KINDS
 
     def settle(self) -> None:
         """End whatever a fault may have left, so that the pipeline can come to rest."""
@@ -114,6 +87,10 @@ class TaskStage:
     def drain(self) -> None:
         """Every worker commits and leaves."""
         self.workers.drain()
+
+    def end(self) -> None:
+        """SIGKILL for every worker: nobody commits any more."""
+        self.workers.close()
 
     def do(self, fault: Fault, did: Did, *, wait: Wait) -> None:
         """Do it, wait for as long as it lasts, and end it. `did` is told whom it has hit, once it has.

@@ -6,23 +6,32 @@ import subprocess
 import sys
 import tracemalloc
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.domain.journals import group_records
 from app.domain.journals.group_records import GroupRecordKey, RecordType, encode_key, encode_value
 from app.domain.journals.group_values.offsets import OffsetCommit
 from app.domain.journals.record_batch import Marker, MarkerType, RecordBatch, read_marker, read_records
+from app.domain.journals.transaction_state import TopicPartitions, TransactionState, TransactionStatus
+from app.domain.journals.transaction_state import encode_key as encode_transactional_id
+from app.domain.journals.transaction_state import encode_value as encode_transaction
 from tests.domain.journals.batches import batch_of, marker
 from tests.fault_suite.consumed import GroupJournal
+from tests.fault_suite.coordinated import Coordinated, CoordinatorJournal
 from tests.fault_suite.decided import DecidedLog, UnreadableLogError, Writer
 from tests.fault_suite.judging import Input, Judge, Verdict, identity_of
 
-GROUP, SOURCE = "group", "orders"
+GROUP, SOURCE, SINK = "group", "orders", "copies"
 COMMIT, ABORT = MarkerType.COMMIT, MarkerType.ABORT
+ENDS = {
+    COMMIT: (TransactionStatus.PREPARE_COMMIT, TransactionStatus.COMPLETE_COMMIT),
+    ABORT: (TransactionStatus.PREPARE_ABORT, TransactionStatus.COMPLETE_ABORT),
+}
 SINK_PARTITIONS = 3
 ROOT = Path(__file__).parents[2]
 FIRST, SECOND = Writer(1, 0), Writer(2, 0)
@@ -49,6 +58,8 @@ class World:
         self.inputs = [Input(partition, sequence) for partition in range(2) for sequence in range(ids)]
         self.sink: dict[int, list[RecordBatch]] = {partition: [] for partition in range(SINK_PARTITIONS)}
         self.journal: list[RecordBatch] = []
+        self.coordinator: list[RecordBatch] = []
+        self._named: defaultdict[int, dict[str, set[int]]] = defaultdict(dict)
         self._ends: defaultdict[int, int] = defaultdict(int)
 
     def write(self, writer: Writer, *ids: Input, is_transactional: bool = True) -> None:
@@ -57,6 +68,7 @@ class World:
             values = [value_of(identity) for identity in ids if identity.sequence % 3 == partition]
             if values:
                 self.append(partition, writer, values, is_transactional=is_transactional)
+                self._name(writer, SINK, partition)
 
     def append(self, partition: int, writer: Writer, values: list[bytes], *, is_transactional: bool) -> None:
         batch = batch_of(
@@ -86,6 +98,18 @@ class World:
             is_transactional=is_transactional,
         )
         self.journal.append(batch)
+        self._name(writer, group_records.TOPIC, 0)
+
+    def _name(self, writer: Writer, topic: str, partition: int) -> None:
+        self._named[writer.producer_id].setdefault(topic, set()).add(partition)
+
+    def coordinate(self, writer: Writer, *statuses: TransactionStatus) -> None:
+        """What the coordinator writes of the transaction as it is now."""
+        named = tuple(TopicPartitions(topic, tuple(found)) for topic, found in self._named[writer.producer_id].items())
+        for status in statuses:
+            state = TransactionState(*writer, 10_000, status, named)
+            record = encode_transactional_id(f"id-{writer.producer_id}"), encode_transaction(state)
+            self.coordinator.append(batch_of([record], base_offset=len(self.coordinator)))
 
     def end(self, writer: Writer, kind: MarkerType, *, partitions: Iterable[int] | None = None) -> None:
         """Markers in the partitions of the sink, and in the journal."""
@@ -94,6 +118,8 @@ class World:
             self._ends[partition] += 1
             self.sink[partition].append(marker(kind, base_offset=at, producer_id=writer.producer_id))
         self.journal.append(marker(kind, base_offset=self._journal_end(), producer_id=writer.producer_id))
+        self.coordinate(writer, *ENDS[kind])
+        self._named.pop(writer.producer_id, None)
 
     def _journal_end(self) -> int:
         return self.journal[-1].last_offset + 1 if self.journal else 0
@@ -131,7 +157,13 @@ class World:
                 judge.output(partition, offset, value, log)
         for batch in self.journal:
             journal.batch(batch)
-        return judge.verdict(journal.consumed)
+        return judge.verdict(journal.consumed, self.coordinated())
+
+    def coordinated(self) -> Mapping[int, Sequence[Coordinated]]:
+        coordinator = CoordinatorJournal(SINK)
+        for batch in self.coordinator:
+            coordinator.batch(batch)
+        return coordinator.committed()
 
 
 def ids(partition: int, begin: int, end: int) -> list[Input]:
@@ -288,6 +320,53 @@ def test_outputs_that_were_visible_a_transaction_before_their_offsets_are_torn()
     verdict = world.verdict()
     assert wrong(verdict) == {"torn"}
     assert "two transactions of one partition" in verdict.torn.examples[0]
+
+
+def test_outputs_of_an_earlier_transaction_are_torn_also_in_a_partition_that_the_next_one_does_not_have() -> None:
+    """The outputs of both lie in partitions of their own, and the offsets came with the second."""
+    world = World()
+    world.transaction(SECOND, ids(1, 0, 4), {1: 4})
+    world.transaction(SECOND, [], {0: 0})
+    world.transaction(FIRST, [], {0: 0})
+    world.write(FIRST, Input(0, 0), Input(0, 3))
+    world.end(FIRST, COMMIT)
+    world.transaction(FIRST, ids(0, 1, 3), {0: 4})
+    verdict = world.verdict()
+    assert wrong(verdict) == {"torn"}
+    moved, without = verdict.torn.examples
+    assert moved.startswith("outputs in partitions that are not those of its transaction")
+    assert without.startswith("committed without offsets: transaction 1 of producer 1")
+
+
+def test_outputs_that_were_committed_when_their_offsets_were_refused_are_torn() -> None:
+    """The group's journal is named, but holds nothing of the first transaction: the second one brings its offsets."""
+    world = World()
+    world.transaction(SECOND, ids(1, 0, 4), {1: 4})
+    world.transaction(FIRST, [Input(0, 0), Input(0, 3)], {0: 0})
+    world.journal = world.journal[:-2]
+    world.transaction(FIRST, ids(0, 1, 3), {0: 4})
+    verdict = world.verdict()
+    assert wrong(verdict) == {"torn"}
+    assert verdict.torn.examples[1:] == ("1 commits of offsets in 2 transactions of producer 1 that have them",)
+
+
+def test_what_a_coordinator_has_not_completed_may_lack_its_markers() -> None:
+    world = whole()
+    world.write(FIRST, *ids(0, 0, 1))
+    world.offsets(FIRST, {0: 4})
+    world.coordinate(FIRST, TransactionStatus.PREPARE_COMMIT)
+    assert world.verdict().is_exact
+    assert [one.is_complete for one in world.coordinated()[FIRST.producer_id]] == [True, True, False]
+
+
+def test_a_coordinators_last_word_before_the_end_is_what_it_has_decided() -> None:
+    """An append that was not confirmed in time stays in the log beside the one that was."""
+    world = whole()
+    known = world.coordinated()
+    world.coordinate(FIRST, TransactionStatus.PREPARE_COMMIT, *ENDS[ABORT])
+    assert world.coordinated() == known
+    world.coordinate(FIRST, TransactionStatus.PREPARE_COMMIT, *ENDS[COMMIT], TransactionStatus.COMPLETE_COMMIT)
+    assert len(world.coordinated()[FIRST.producer_id]) == len(known[FIRST.producer_id]) + 1
 
 
 def test_offsets_of_two_commits_over_one_transaction_of_the_sink_are_torn() -> None:

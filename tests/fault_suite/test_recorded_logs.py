@@ -9,6 +9,7 @@ import pytest
 
 from app.domain.journals.record_batch import RecordBatch, read_records, split_batches
 from tests.fault_suite.consumed import GroupJournal
+from tests.fault_suite.coordinated import CoordinatorJournal
 from tests.fault_suite.decided import DecidedLog, UnreadableLogError, Writer
 from tests.fault_suite.judging import Input, Judge
 from tests.support.journal_recording import VERSIONS
@@ -50,7 +51,10 @@ def test_what_kafkas_copier_did_is_exact(version: str) -> None:
         judge.input(Input(0, number), number, str(Input(0, number)).encode())
     for offset, number in found:
         judge.output(0, offset, str(Input(0, number)).encode(), log)
-    verdict = judge.verdict(journal_of(version, "copier").consumed)
+    coordinator = CoordinatorJournal("orders.copied")
+    for batch in batches(version, "__transaction_state"):
+        coordinator.batch(batch)
+    verdict = judge.verdict(journal_of(version, "copier").consumed, coordinator.committed())
     assert verdict.is_exact, str(verdict)
     assert (verdict.expected, verdict.found, verdict.transactions) == (10, 10, 3)
 

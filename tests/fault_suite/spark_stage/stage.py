@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee, SparkSettings
 from app.embedded.spark import SparkCluster
 from tests.fault_suite.freeze_points import FreezePoints
-from tests.fault_suite.plan import FREEZING, OF_TRANSACTIONS, Fault, Kind
-from tests.fault_suite.proxied_cluster import Did, ProxiedCluster, Wait
-from tests.fault_suite.reading import Facts
+from tests.fault_suite.pipeline_stage import PipelineStage
+from tests.fault_suite.plan import Fault, Kind
+from tests.fault_suite.proxied_cluster import Did, Wait
 from tests.fault_suite.spark_stage.acts import Act
 from tests.fault_suite.spark_stage.control_faults import ControlFaults
 from tests.fault_suite.spark_stage.control_plane import ControlPlane
@@ -33,9 +31,8 @@ _INSTANCES = 2
 _STATE_MB = 64
 
 
-class SparkStage:
-    """A context manager: everything runs when it is entered, nothing when it is left. Which group protocol it has
-    depends on the seed, unless it is named."""
+class SparkStage(PipelineStage):
+    """Two instances of one task each, on three brokers."""
 
     def __init__(
         self,
@@ -46,12 +43,8 @@ class SparkStage:
         protocol: GroupProtocol | None = None,
         session_timeout_ms: int = 4_000,
     ) -> None:
-        self._protocol = protocol or random.Random(f"{seed}/protocol").choice(list(GroupProtocol))
-        self._guarantee = guarantee
+        super().__init__(seed, folder, brokers=_BROKERS, guarantee=guarantee, protocol=protocol)
         self._session_timeout_ms = session_timeout_ms
-        self._folder = folder
-        self._stack = ExitStack()
-        self.cluster = ProxiedCluster(_BROKERS, folder)
         self.name = f"{_BROKERS} brokers, Spark with two workers and a server, {self._protocol} group"
 
     def __enter__(self) -> Self:
@@ -85,28 +78,8 @@ class SparkStage:
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
-
-    @property
-    def kinds(self) -> tuple[Kind, ...]:
-        """What needs no transaction can be done to at_least_once too: the negative control of a run."""
-        kinds = (*self._acts, *self.cluster.kinds)
-        if self._guarantee is ProcessingGuarantee.EXACTLY_ONCE_V2:
-            return kinds
-        return tuple(kind for kind in kinds if kind not in (*FREEZING, *OF_TRANSACTIONS))
-
-    @property
-    def facts(self) -> Facts:
-        definition = self.pipeline.definition
-        return Facts(
-            self.cluster.bootstrap_servers,
-            source=self.pipeline.source,
-            sink=definition.sink_topic,
-            group=definition.group_id,
-        )
+    def _kinds(self) -> Iterable[Kind]:
+        return self._acts
 
     def settle(self) -> None:
         """End whatever a fault may have left, so that the pipeline can come to rest."""

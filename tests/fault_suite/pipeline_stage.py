@@ -1,0 +1,59 @@
+"""What every stage for faults has: brokers behind proxies, and one pipeline on them."""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+
+from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
+from tests.fault_suite.plan import FREEZING, OF_TRANSACTIONS, Kind
+from tests.fault_suite.proxied_cluster import ProxiedCluster
+from tests.fault_suite.reading import Facts
+from tests.support.pipelines import TestPipeline
+
+
+class PipelineStage(ABC):
+    """A context manager: everything runs when it is entered, nothing when it is left. Which group protocol it has
+    depends on the seed, unless it is named."""
+
+    pipeline: TestPipeline
+
+    def __init__(
+        self, seed: int, folder: Path, *, brokers: int, guarantee: ProcessingGuarantee, protocol: GroupProtocol | None
+    ) -> None:
+        self._protocol = protocol or random.Random(f"{seed}/protocol").choice(list(GroupProtocol))
+        self._guarantee = guarantee
+        self._folder = folder
+        self._stack = ExitStack()
+        self.cluster = ProxiedCluster(brokers, folder)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """What needs no transaction can be done to at_least_once too: the negative control of a run."""
+        kinds = (*self._kinds(), *self.cluster.kinds)
+        if self._guarantee is ProcessingGuarantee.EXACTLY_ONCE_V2:
+            return kinds
+        return tuple(kind for kind in kinds if kind not in (*FREEZING, *OF_TRANSACTIONS))
+
+    @abstractmethod
+    def _kinds(self) -> Iterable[Kind]:
+        """Those of who runs the pipeline; the cluster has its own."""
+
+    @property
+    def facts(self) -> Facts:
+        definition = self.pipeline.definition
+        return Facts(
+            self.cluster.bootstrap_servers,
+            source=self.pipeline.source,
+            sink=definition.sink_topic,
+            group=definition.group_id,
+        )
