@@ -110,7 +110,7 @@ class Verdict:
     found: int
     transactions: int
     aborted: int
-    lost: Wrong
+    lost: Wrong | None
     duplicated: Wrong
     torn: Wrong
     out_of_order: Wrong
@@ -121,11 +121,13 @@ class Verdict:
 
     @property
     def is_exact(self) -> bool:
-        return not any(self.wrong().values())
+        return self.lost is not None and not any(self.wrong().values())
 
     def wrong(self) -> dict[str, Wrong]:
+        """What was judged, by its name."""
         names = ("lost", "duplicated", "torn", "out_of_order", "unexpected", "altered", "uncommitted", "went_back")
-        return {name: getattr(self, name) for name in names}
+        found: dict[str, Wrong | None] = {name: getattr(self, name) for name in names}
+        return {name: what for name, what in found.items() if what is not None}
 
     def __str__(self) -> str:
         found = f"expected {self.expected}, found {self.found} in {self.transactions} transactions"
@@ -202,17 +204,26 @@ class Judge:
             known.segments[identity.sequence] = self._number(segment)
 
     def verdict(
-        self, consumed: Sequence[Consumed], coordinated: Mapping[int, Sequence[Coordinated]], *, aborted: int = 0
+        self,
+        consumed: Sequence[Consumed],
+        coordinated: Mapping[int, Sequence[Coordinated]],
+        *,
+        aborted: int = 0,
+        is_through: bool = True,
+        is_decided: bool = True,
     ) -> Verdict:
         """consumed: the group's committed transactions, in the order of their markers. coordinated: those that any
-        coordinator has committed, by producer id in their order. aborted: how many others the group has."""
-        torn, went_back = self._torn(consumed, coordinated)
+        coordinator has committed, by producer id in their order. aborted: how many others the group has. is_through:
+        whether all should have come out. is_decided: whether all that is written is shown; behind a transaction that
+        nobody has ended, what others have committed is not.
+        """
+        torn, went_back = self._torn(consumed, coordinated, is_decided=is_decided)
         return Verdict(
             expected=sum(len(known.times) for known in self._partitions.values()),
             found=self._found,
             transactions=len(consumed),
             aborted=aborted,
-            lost=self._never_seen(),
+            lost=self._never_seen() if is_through and is_decided else None,
             duplicated=self._duplicated.told(),
             torn=torn,
             out_of_order=self._out_of_order.told(),
@@ -241,7 +252,7 @@ class Judge:
         return found.told()
 
     def _torn(
-        self, consumed: Sequence[Consumed], coordinated: Mapping[int, Sequence[Coordinated]]
+        self, consumed: Sequence[Consumed], coordinated: Mapping[int, Sequence[Coordinated]], *, is_decided: bool
     ) -> tuple[Wrong, Wrong]:
         torn, went_back = _Counted(), _Counted()
         reached: defaultdict[int, int] = defaultdict(int)
@@ -256,6 +267,8 @@ class Judge:
                     known = self._partitions[partition]
                     numbers.update(known.segments[known.sequences(reached[partition], next_offset)])
                 reached[partition] = max(reached[partition], next_offset)
+            if not is_decided:
+                numbers.discard(_NONE)
             allowed = known_by.sink_of_next(transaction.writer.producer_id)
             reason = self._why_torn(transaction, numbers, owners, allowed)
             owners.update(dict.fromkeys(numbers, number))

@@ -22,18 +22,19 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """One run. A run that failed is entered too: what it lost is what the ledger is for.
 
     faults: those that were done. not_done: drawn ones that found nobody any more, or were not felt.
-    failure: what else was wrong, in a sentence. judged: False where it did not come as far as the verdict, so that the
-    zeros say nothing. changed_since_commit: the commit alone does not say what was run.
+    failure: what else was wrong, in a sentence. judged: False where it did not come as far as the whole verdict, so
+    that records and transactions say nothing. lost, duplicated, torn, out_of_order: None where that was not judged; of
+    a run that did not come to rest all but lost are. changed_since_commit: the commit alone does not say what was run.
     """
 
     faults: int
     not_done: int
     records: int
     transactions: int
-    lost: int
-    duplicated: int
-    torn: int
-    out_of_order: int
+    lost: int | None
+    duplicated: int | None
+    torn: int | None
+    out_of_order: int | None
     longest_standstill_s: float
     seed: int
     seconds: int
@@ -57,9 +58,9 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 class Total(msgspec.Struct, frozen=True, kw_only=True):
     """Of many runs. A fault that was done counts where its run was judged: of another one nobody knows what it did.
-    Stand-stills were seen in any case.
+    Stand-stills were seen in any case, and what is wrong counts wherever it was found.
 
-    unjudged: runs without a verdict; they have failed, too.
+    unjudged: runs without a whole verdict; they have failed, too.
     """
 
     runs: int
@@ -107,10 +108,10 @@ def total(entries: Iterable[Entry]) -> Total:
         faults=sum(run.faults for run in judged),
         records=sum(run.records for run in judged),
         transactions=sum(run.transactions for run in judged),
-        lost=sum(run.lost for run in judged),
-        duplicated=sum(run.duplicated for run in judged),
-        torn=sum(run.torn for run in judged),
-        out_of_order=sum(run.out_of_order for run in judged),
+        lost=sum(run.lost or 0 for run in runs),
+        duplicated=sum(run.duplicated or 0 for run in runs),
+        torn=sum(run.torn or 0 for run in runs),
+        out_of_order=sum(run.out_of_order or 0 for run in runs),
         longest_standstill_s=max((run.longest_standstill_s for run in runs), default=0.0),
         by_kind={kind: KindFigures(faults[kind], longest[kind]) for kind in Kind if kind in longest},
     )

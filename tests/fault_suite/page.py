@@ -89,7 +89,7 @@ def _sum(entries: Sequence[Entry]) -> str:
     figures = {
         "runs": found.runs,
         "runs that failed": found.failed,
-        "of them without a verdict: not counted below": found.unjudged,
+        "of them not wholly judged: of these only what was wrong counts below": found.unjudged,
         "faults": found.faults,
         "records": found.records,
         "transactions": found.transactions,
@@ -151,7 +151,9 @@ def _run(entry: Entry) -> str:
         "out of order": entry.out_of_order,
     }
     said = [f"{number:,} {what}" for what, number in wrong.items() if number]
-    if not entry.judged:
+    if unknown := [what for what, number in wrong.items() if number is None]:
+        said.append(f"not judged: {', '.join(unknown)}")
+    elif not entry.judged:
         said.append("not judged")
     if entry.failure is not None:
         said.append(entry.failure.replace("|", "/").replace("\n", " "))
@@ -161,8 +163,8 @@ def _run(entry: Entry) -> str:
         str(entry.seed),
         f"{entry.seconds:,} s",
         f"{entry.faults:,}",
-        f"{entry.records:,}" if entry.judged else "not known",
-        f"{entry.transactions:,}" if entry.judged else "not known",
+        f"{entry.records:,}" if entry.judged or entry.records else "not known",
+        f"{entry.transactions:,}" if entry.judged or entry.transactions else "not known",
         f"**{'; '.join(said)}**" if said else "nothing lost, duplicated, torn or out of order",
         f"`{entry.commit[:10]}`{', changed' if entry.changed_since_commit else ''}",
     )

@@ -55,11 +55,16 @@ class Facts:
         consumed = self.consumed()
         return all(consumed.get(partition, 0) >= end for partition, end in self.source_ends().items())
 
-    def judge(self, trail: Trail, *, batches_to: Path) -> tuple[Verdict, list[str]]:
+    def is_decided(self) -> bool:
+        """Whether no transaction is open in the sink or among the group's offsets."""
+        return all(ends.stable == ends.high for ends in map(self._ends, (self._sink, group_records.TOPIC)))
+
+    def judge(self, trail: Trail, *, batches_to: Path, is_through: bool = True) -> tuple[Verdict, list[str]]:
         """The verdict on records and transactions, and what else is not as it must be at rest.
 
         Args:
             trail: is told what the sink shows, as a fresh reader is given it.
+            is_through: whether all should have come out. If not, nobody may be at work any more.
             batches_to: where a line for each batch of the sink and of both journals is written.
         """
         judge = Judge()
@@ -101,7 +106,14 @@ class Facts:
         aborted = sum(journal.aborted for journal in journals.values())
         # An id, and with it its producers' ids, lies in one partition of the coordinators' journal.
         coordinated = dict(ChainMap(*(dict(journal.committed()) for journal in coordinators.values())))
-        return judge.verdict(consumed, coordinated, aborted=aborted), at_rest.contradictions()
+        verdict = judge.verdict(
+            consumed,
+            coordinated,
+            aborted=aborted,
+            is_through=is_through,
+            is_decided=not any(log.open for log in logs.values()),
+        )
+        return verdict, at_rest.contradictions()
 
     def _ends(self, topic: str) -> Ends:
         return Ends(

@@ -21,7 +21,7 @@ import confluent_kafka
 
 from app.embedded.maven import KAFKA_VERSION
 from tests.fault_suite.fault_log import FaultLog
-from tests.fault_suite.judging import Verdict, Wrong
+from tests.fault_suite.judging import Verdict
 from tests.fault_suite.ledger import Entry, KindFigures
 from tests.fault_suite.plan import Fault, Kind, NotDoneError, faults
 from tests.fault_suite.reading import Facts, Follower
@@ -37,7 +37,6 @@ _FIRST_WITHIN_S = 60.0
 _FLOWS_WITHIN_S = 90.0
 _REST_WITHIN_S = 180.0
 _RUNS = Path(__file__).parents[2] / "build" / "faults"
-_NOTHING = Verdict(0, 0, 0, 0, Wrong(), Wrong(), Wrong(), Wrong(), Wrong(), Wrong(), Wrong(), Wrong())
 
 
 class CutOffError(BaseException):
@@ -71,6 +70,7 @@ class Stage(Protocol):
     def do(self, fault: Fault, did: Callable[[str], None], *, wait: Callable[[float], object]) -> None: ...
     def settle(self) -> None: ...
     def drain(self) -> None: ...
+    def end(self) -> None: ...
 
 
 class Run:
@@ -102,22 +102,17 @@ class Run:
         with self._noted():
             wait_for(lambda: follower.trail.count, _FIRST_WITHIN_S, "the first output")
             self._do_faults(stage, only or stage.kinds, until=time.monotonic() + 60 * minutes, at_most=at_most)
-        stage.settle()
+        with self._noted():
+            stage.settle()
         with self._noted():
             feeder.stop()
         facts = stage.facts
-        try:
-            wait_for(
-                facts.is_through, _REST_WITHIN_S, lambda: f"{facts.source_ends()}; consumed are {facts.consumed()}"
-            )
-        except AssertionError:
-            # Only here: where all has come out, what is silent has nothing to say any more.
-            self._standstills.ended(time.monotonic())
-            raise
-        stage.drain()
+        is_through = self._comes_to_rest(stage, facts)
         follower.finish(facts.sink_ends(), deadline_s=_REST_WITHIN_S)
         fresh = Trail()
-        self._verdict, contradictions = facts.judge(fresh, batches_to=self._folder / "batches.txt")
+        self._verdict, contradictions = facts.judge(
+            fresh, batches_to=self._folder / "batches.txt", is_through=is_through
+        )
         self._failures += contradictions
         self._failures += [f"{name}: {found}" for name, found in self._verdict.wrong().items() if found]
         if self._verdict.expected == 0:
@@ -126,6 +121,27 @@ class Run:
             self._failures.append(f"{feeder.written} records were fed, the source has {self._verdict.expected}")
         if (difference := fresh.difference(follower.trail)) is not None:
             self._failures.append(f"the reader that followed was given something else: {difference}")
+
+    def _comes_to_rest(self, stage: Stage, facts: Facts) -> bool:
+        """Whether all has come out. Nobody is at work any more, in any case."""
+        is_through = False
+        with self._noted():
+            try:
+                wait_for(
+                    facts.is_through, _REST_WITHIN_S, lambda: f"{facts.source_ends()}; consumed are {facts.consumed()}"
+                )
+            except AssertionError:
+                # Only here: where all has come out, what is silent has nothing to say any more.
+                self._standstills.ended(time.monotonic())
+                raise
+            is_through = True
+            stage.drain()
+            return True
+        # Whoever is still at work would write what is being read.
+        stage.end()
+        with self._noted():
+            wait_for(facts.is_decided, _REST_WITHIN_S, "the end of every transaction, when nobody was at work any more")
+        return is_through
 
     def failed(self, error: BaseException) -> None:
         """Something could not be done."""
@@ -141,16 +157,16 @@ class Run:
             self.failed(error)
 
     def entry(self, stage_name: str) -> Entry:
-        verdict, longest = self._verdict or _NOTHING, self._standstills.by_kind
+        verdict, longest = self._verdict, self._standstills.by_kind
         return Entry(
             faults=self._done.total(),
             not_done=self._not_done,
-            records=verdict.expected,
-            transactions=verdict.transactions,
-            lost=verdict.lost.count,
-            duplicated=verdict.duplicated.count,
-            torn=verdict.torn.count,
-            out_of_order=verdict.out_of_order.count,
+            records=0 if verdict is None else verdict.expected,
+            transactions=0 if verdict is None else verdict.transactions,
+            lost=None if verdict is None or verdict.lost is None else verdict.lost.count,
+            duplicated=None if verdict is None else verdict.duplicated.count,
+            torn=None if verdict is None else verdict.torn.count,
+            out_of_order=None if verdict is None else verdict.out_of_order.count,
             longest_standstill_s=round(self._standstills.longest_s, 1),
             seed=self._seed,
             seconds=round(time.monotonic() - self._began_at),
@@ -161,7 +177,7 @@ class Run:
                 if self._done[kind]
             },
             failure="; ".join(self._failures) or None,
-            judged=self._verdict is not None,
+            judged=verdict is not None and verdict.lost is not None,
             commit=git("rev-parse", "HEAD"),
             changed_since_commit=is_changed_since_commit(),
             date=datetime.now(UTC).isoformat(timespec="seconds"),

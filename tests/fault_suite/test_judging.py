@@ -145,7 +145,13 @@ class World:
                 assert isinstance(records, list)
                 yield from ((record.offset, record.value) for record in records)
 
-    def verdict(self, shown: Mapping[int, list[tuple[int, bytes | None]]] | None = None) -> Verdict:
+    def verdict(
+        self,
+        shown: Mapping[int, list[tuple[int, bytes | None]]] | None = None,
+        *,
+        is_through: bool = True,
+        is_decided: bool = True,
+    ) -> Verdict:
         judge, journal = Judge(), GroupJournal(GROUP, SOURCE)
         for identity in self.inputs:
             judge.input(identity, offset_of(identity.sequence), value_of(identity))
@@ -157,7 +163,7 @@ class World:
                 judge.output(partition, offset, value, log)
         for batch in self.journal:
             journal.batch(batch)
-        return judge.verdict(journal.consumed, self.coordinated())
+        return judge.verdict(journal.consumed, self.coordinated(), is_through=is_through, is_decided=is_decided)
 
     def coordinated(self) -> Mapping[int, Sequence[Coordinated]]:
         coordinator = CoordinatorJournal(SINK)
@@ -219,6 +225,7 @@ def test_offsets_that_came_without_an_output_are_a_loss() -> None:
     world.transaction(FIRST, [*ids(0, 0, 1), *ids(0, 2, 4)], {0: 4})
     world.transaction(SECOND, ids(1, 0, 4), {1: 4})
     verdict = world.verdict()
+    assert verdict.lost is not None
     assert verdict.lost.examples == ("0:00000001, offset 3 of the source",)
     # From outside it cannot be told from a transaction of which one output was not shown.
     assert wrong(verdict) == {"lost", "torn"}
@@ -230,6 +237,7 @@ def test_what_nobody_has_consumed_is_lost_and_not_torn() -> None:
     world.transaction(SECOND, ids(1, 0, 4), {1: 4})
     verdict = world.verdict()
     assert wrong(verdict) == {"lost"}
+    assert verdict.lost is not None
     assert verdict.lost.examples == ("0:00000003, offset 7 of the source",)
 
 
@@ -348,6 +356,25 @@ def test_outputs_that_were_committed_when_their_offsets_were_refused_are_torn() 
     verdict = world.verdict()
     assert wrong(verdict) == {"torn"}
     assert verdict.torn.examples[1:] == ("1 commits of offsets in 2 transactions of producer 1 that have them",)
+
+
+def test_what_is_held_back_behind_an_open_transaction_is_neither_lost_nor_torn() -> None:
+    world = World()
+    world.write(Writer(9, 0), Input(0, 0))
+    world.transaction(FIRST, ids(0, 0, 3), {0: 3})
+    world.transaction(SECOND, ids(1, 0, 4), {1: 4})
+    assert wrong(world.verdict()) == {"lost", "torn"}
+    held_back = world.verdict(is_decided=False)
+    assert (held_back.lost, wrong(held_back)) == (None, set())
+    assert not held_back.is_exact
+
+
+def test_of_what_has_not_come_out_yet_only_what_is_missing_is_not_judged() -> None:
+    world = whole()
+    world.inputs.append(Input(1, 4))
+    world.transaction(Writer(9, 0), ids(0, 2, 4), {0: 4})
+    verdict = world.verdict(is_through=False)
+    assert (verdict.lost, wrong(verdict)) == (None, {"duplicated"})
 
 
 def test_what_a_coordinator_has_not_completed_may_lack_its_markers() -> None:

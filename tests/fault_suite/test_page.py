@@ -67,12 +67,25 @@ def test_what_was_wrong_is_told_with_its_run() -> None:
 
 
 def test_a_run_without_a_verdict_is_no_row_of_zeros() -> None:
-    unjudged = msgspec.structs.replace(RUN, seed=8, judged=False, records=0, transactions=0, failure="never at rest")
+    nothing = dict.fromkeys(("lost", "duplicated", "torn", "out_of_order"))
+    unjudged = msgspec.structs.replace(
+        RUN, seed=8, judged=False, records=0, transactions=0, failure="no broker", **nothing
+    )
     rows = rows_of(page([RUN, unjudged]))
-    assert ["of them without a verdict: not counted below", "1"] in rows
+    assert ["of them not wholly judged: of these only what was wrong counts below", "1"] in rows
     assert ["faults", "3"] in rows
     (run,) = [row for row in rows if row[1:3] == ["three brokers", "8"]]
-    assert run[5:8] == ["not known", "not known", "**not judged; never at rest**"]
+    said = "**not judged: lost, duplicated, torn, out of order; no broker**"
+    assert run[5:8] == ["not known", "not known", said]
+
+
+def test_what_a_run_that_never_came_to_rest_has_doubled_counts_and_what_it_lost_is_not_known() -> None:
+    restless = msgspec.structs.replace(RUN, seed=8, judged=False, lost=None, duplicated=2, failure="never at rest")
+    rows = rows_of(page([RUN, restless]))
+    assert ["faults", "3"] in rows
+    assert ["duplicated", "2"] in rows
+    (run,) = [row for row in rows if row[1:3] == ["three brokers", "8"]]
+    assert run[5:8] == ["12,345", "678", "**2 duplicated; not judged: lost; never at rest**"]
 
 
 def test_every_kind_of_fault_says_what_bounds_its_standstill() -> None:

@@ -167,11 +167,13 @@ def test_runs_are_added_up_and_those_that_failed_are_counted(tmp_path: Path) -> 
     assert list(added.by_kind) == [Kind.BROKER_KILLED, Kind.SLOW]
 
 
-def test_of_a_run_without_a_verdict_nothing_is_added_but_how_long_it_stood_still() -> None:
-    """Its zeros are no figures: what its faults have done nobody knows."""
-    unjudged = entry(judged=False, failure="never at rest", records=0, by_kind={Kind.SLOW: KindFigures(2, 180.0)})
+def test_of_a_run_without_a_whole_verdict_nothing_is_added_but_what_was_wrong_and_how_long_it_stood_still() -> None:
+    """What its faults have done besides nobody knows."""
+    by_kind = {Kind.SLOW: KindFigures(2, 180.0)}
+    unjudged = entry(judged=False, failure="never at rest", lost=None, duplicated=3, by_kind=by_kind)
     added = ledger.total([entry(), unjudged])
     assert (added.runs, added.failed, added.unjudged, added.faults, added.records) == (2, 1, 1, 2, 10)
+    assert (added.lost, added.duplicated) == (0, 3)
     assert added.by_kind[Kind.SLOW] == KindFigures(1, 180.0)
 
 

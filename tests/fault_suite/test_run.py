@@ -84,6 +84,7 @@ class Known:
 
     def __init__(self, *, is_through: bool = True) -> None:
         self._is_through = is_through
+        self.is_quiet = False
 
     def is_through(self) -> bool:
         return self._is_through
@@ -93,10 +94,15 @@ class Known:
 
     consumed = sink_ends = source_ends
 
-    def judge(self, trail: Trail, *, batches_to: Path) -> tuple[Verdict, list[str]]:
+    def is_decided(self) -> bool:
+        return True
+
+    def judge(self, trail: Trail, *, batches_to: Path, is_through: bool) -> tuple[Verdict, list[str]]:
+        assert self.is_quiet, "somebody still writes what is judged"
         trail.saw(0, 0, b"0:00000000")
         fine = Wrong()
-        return Verdict(1, 1, 1, 0, fine, fine, fine, fine, fine, fine, fine, fine), []
+        doubled = fine if is_through else Wrong(2)
+        return Verdict(1, 1, 1, 0, fine if is_through else None, doubled, fine, fine, fine, fine, fine, fine), []
 
 
 class Scene:
@@ -112,6 +118,7 @@ class Scene:
         *,
         facts: Known | None = None,
         settles_at_s: float = 0.0,
+        drains: bool = True,
     ) -> None:
         self.pipeline = cast(Any, SimpleNamespace(bootstrap_servers="", sink="", partitions=1))
         self.kinds = (Kind.SLOW,)
@@ -119,6 +126,7 @@ class Scene:
         self._acts = iter(acts)
         self._clock = clock
         self._settles_at_s = settles_at_s
+        self._drains = drains
 
     def __enter__(self) -> object:
         return self
@@ -140,6 +148,13 @@ class Scene:
 
     def drain(self) -> None:
         self._clock.now_s += 30
+        if self._drains:
+            self.facts.is_quiet = True
+        else:
+            raise AssertionError("task 1 goes on")
+
+    def end(self) -> None:
+        self.facts.is_quiet = True
 
 
 # None of its first faults waits until records flow again, which they do not here.
@@ -202,16 +217,30 @@ def test_a_fault_that_could_not_be_done_does_not_keep_the_judge_from_judging(clo
     assert entry.failure == "AssertionError: no driver"
 
 
-def test_a_run_that_does_not_come_to_rest_was_not_judged_and_has_stood_still(clock: Clock, tmp_path: Path) -> None:
+def test_of_a_run_that_does_not_come_to_rest_is_judged_what_is_there_and_not_what_is_missing(
+    clock: Clock, tmp_path: Path
+) -> None:
     entry = entry_of(Scene(clock, ["done"], facts=Known(is_through=False), settles_at_s=200), tmp_path, at_most=1)
-    assert (entry.judged, entry.records, entry.is_exact) == (False, 0, False)
+    assert (entry.judged, entry.is_exact) == (False, False)
+    assert (entry.lost, entry.duplicated, entry.torn, entry.out_of_order) == (None, 2, 0, 0)
+    assert entry.records == 1
+    assert "duplicated: 2" in (entry.failure or "")
     assert entry.longest_standstill_s == 200.0
+
+
+def test_when_all_has_come_out_and_somebody_does_not_drain_what_is_lost_is_judged_too(
+    clock: Clock, tmp_path: Path
+) -> None:
+    entry = entry_of(Scene(clock, ["done"], drains=False), tmp_path, at_most=1)
+    assert (entry.judged, entry.lost, entry.is_exact) == (True, 0, False)
+    assert entry.failure == "AssertionError: task 1 goes on"
 
 
 def test_a_run_that_was_cut_off_is_told_and_has_no_verdict(clock: Clock, tmp_path: Path) -> None:
     scene = Scene(clock, ["done", CutOffError("SIGTERM")])
     entry = entry_of(scene, tmp_path, at_most=3)
     assert (entry.judged, entry.faults, entry.failure) == (False, 1, "CutOffError: SIGTERM")
+    assert (entry.lost, entry.duplicated, entry.torn, entry.out_of_order) == (None, None, None, None)
     assert scene.is_over
 
 

@@ -37,14 +37,14 @@ class Drawn(NamedTuple):
 
 
 class RunFound(msgspec.Struct, frozen=True, kw_only=True):
-    """As in the ledger of faults, in which it is not."""
+    """As in the ledger of faults, in which it is not. None: it was not judged."""
 
     faults: int
     records: int
-    lost: int
-    duplicated: int
-    torn: int
-    out_of_order: int
+    lost: int | None
+    duplicated: int | None
+    torn: int | None
+    out_of_order: int | None
     failure: str | None
 
     @property

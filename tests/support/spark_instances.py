@@ -54,7 +54,9 @@ class StartedInstance:
     def application_id(self) -> str:
         """As the driver wrote it into its log; waits until it is there."""
         pattern = re.compile(r"workers\.spark\.driver: application (\S+) for run")
-        found = wait_for(lambda: pattern.search(self.log()), 60, lambda: f"an application id in:\n{self.log()[-3000:]}")
+        found = wait_for(
+            lambda: pattern.search(self.log()), 120, lambda: f"an application id in:\n{self.log()[-3000:]}"
+        )
         assert found is not None
         return found[1]
 

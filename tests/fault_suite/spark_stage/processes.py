@@ -58,6 +58,11 @@ class SparkProcesses:
             for worker in _children(daemon.pid)
         ]
 
+    def end_tasks(self) -> None:
+        """SIGKILL for each with its daemon and its executor."""
+        for task in self.tasks():
+            send([task.worker, task.daemon, task.executor.pid], signal.SIGKILL)
+
     def drivers(self) -> list[Driver]:
         found = driver_processes.search(self._state_dir)
         return [Driver(one.ppid(), one.pid) for one in found if driver_processes.is_python(one)]

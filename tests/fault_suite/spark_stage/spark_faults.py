@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack, contextmanager
 
 import psutil
 
@@ -12,23 +13,27 @@ from tests.fault_suite.freeze_points import FreezePoints, Point, is_stopped
 from tests.fault_suite.plan import Fault, Kind, NotDoneError
 from tests.fault_suite.proxied_cluster import Did, Wait
 from tests.fault_suite.spark_stage.acts import Act
+from tests.fault_suite.spark_stage.guest import Guest
 from tests.fault_suite.spark_stage.processes import SparkProcesses, Task, chosen, hit, send
+from tests.support.pipelines import TestPipeline
 from tests.support.waiting import wait_for
 
 _REACHED_S = 120.0
 _GONE_S = 10.0
-# Who stays gets there when another one has left, comes back, and takes its share.
+# Who stays gets there when somebody joins.
 _OF_WHO_STAYS = (Point.IN_REVOKE, Point.BETWEEN_REVOKE_AND_ASSIGN)
-_NEED_AN_END = (*_OF_WHO_STAYS, Point.BETWEEN_INIT_AND_FIRST_FETCH)
 
 
 class SparkFaults:
     """Signals to the processes of one cluster's applications; none of it asks the server."""
 
-    def __init__(self, cluster: SparkCluster, processes: SparkProcesses, points: FreezePoints) -> None:
+    def __init__(
+        self, cluster: SparkCluster, processes: SparkProcesses, points: FreezePoints, *, pipeline: TestPipeline
+    ) -> None:
         self._cluster = cluster
         self._processes = processes
         self._points = points
+        self._pipeline = pipeline
 
     @property
     def acts(self) -> Mapping[Kind, Act]:
@@ -68,10 +73,10 @@ class SparkFaults:
         did(f"{task}: {how.name}")
 
     def _freeze_worker(self, fault: Fault, did: Did, wait: Wait) -> None:
-        pid = self._frozen(fault, did)
-        wait(fault.lasts_s)
-        was_frozen = is_stopped(pid)
-        self._points.thaw(pid)
+        with self._frozen(fault, did) as pid:
+            wait(fault.lasts_s)
+            was_frozen = is_stopped(pid)
+            self._points.thaw(pid)
         _require(was_frozen, f"worker {pid} did not stand still for {fault.lasts_s:g} s")
 
     def _replace_worker(self, fault: Fault, did: Did, wait: Wait) -> None:
@@ -85,8 +90,13 @@ class SparkFaults:
             self._kill_daemon(task)
             hit([task.worker], signal.SIGSTOP)
             did(f"{task}: daemon killed, frozen")
-        else:
-            task = self._task_of(self._frozen(fault, did, by_itself=True))
+            self._replace(task, fault, did, wait)
+            return
+        with self._frozen(fault, did, by_itself=True) as pid:
+            self._replace(self._task_of(pid), fault, did, wait)
+
+    def _replace(self, task: Task, fault: Fault, did: Did, wait: Wait) -> None:
+        """Its worker stands still."""
         try:
             if fault.point is not None:
                 self._kill_daemon(task)
@@ -156,30 +166,29 @@ class SparkFaults:
         node.start()
         self._cluster.wait_until_ready()
 
-    def _frozen(self, fault: Fault, did: Did, *, by_itself: bool = False) -> int:
-        """A worker that stands still, at the point if there is one."""
+    @contextmanager
+    def _frozen(self, fault: Fault, did: Did, *, by_itself: bool = False) -> Generator[int]:
+        """A worker that stands still, at the point if there is one. What has led it there stays until the end."""
         point = fault.point
         if point is None:
             task = self._task(fault)
             hit([task.worker], signal.SIGSTOP)
             did(f"{task}: frozen")
-            return task.worker
-        tasks = self._processes.wait_for_tasks(2 if point in _OF_WHO_STAYS else 1)
-        task = chosen(fault.which, tasks)
-        self._ask(point, task, tasks, by_itself=by_itself)
-        if point in _NEED_AN_END:
-            send([task.worker], signal.SIGTERM)
-            did(f"{task}: SIGTERM")
-        pid = self._points.wait_until_frozen(point, _REACHED_S)
-        did(f"pid {pid}: frozen {point}")
-        return pid
-
-    def _ask(self, point: Point, task: Task, tasks: list[Task], *, by_itself: bool) -> None:
-        if point in _OF_WHO_STAYS:
-            other = next(one for one in tasks if one.worker != task.worker)
-            self._points.ask(point, pid=other.worker, by_itself=by_itself)
-        else:
+            yield task.worker
+            return
+        with ExitStack() as stack:
+            tasks = self._processes.wait_for_tasks(2 if point in _OF_WHO_STAYS else 1)
             self._points.ask(point, by_itself=by_itself)
+            if point in _OF_WHO_STAYS:
+                stack.enter_context(Guest(self._pipeline))
+                did("a guest joins the group")
+            elif point is Point.BETWEEN_INIT_AND_FIRST_FETCH:
+                task = chosen(fault.which, tasks)
+                send([task.worker], signal.SIGTERM)
+                did(f"{task}: SIGTERM")
+            pid = self._points.wait_until_frozen(point, _REACHED_S)
+            did(f"pid {pid}: frozen {point}")
+            yield pid
 
     def _task_of(self, pid: int) -> Task:
         found = [task for task in self._processes.tasks() if task.worker == pid]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -21,14 +22,17 @@ from tests.fault_suite.spark_stage.disk import SmallDisk, may_mount
 from tests.fault_suite.spark_stage.intruder import Intruders
 from tests.fault_suite.spark_stage.processes import SparkProcesses
 from tests.fault_suite.spark_stage.spark_faults import SparkFaults
+from tests.support import verifier
 from tests.support.pipelines import TestPipeline
 from tests.support.spark_instances import SparkInstances
 from tests.support.topics import add_partition, unique_name
+from tests.support.waiting import wait_for
 
 _BROKERS = 3
 _PARTITIONS = 4
 _INSTANCES = 2
 _STATE_MB = 64
+_ENDED_S = 60.0
 
 
 class SparkStage(PipelineStage):
@@ -68,7 +72,7 @@ class SparkStage(PipelineStage):
             self._start_pipeline()
             intruders = self._intruders()
             stack.callback(intruders.close)
-            self._spark_faults = SparkFaults(self.spark, self.processes, self.points)
+            self._spark_faults = SparkFaults(self.spark, self.processes, self.points, pipeline=self.pipeline)
             self._control_faults = ControlFaults(self.plane, self.processes, intruders, disk=disk)
             self._acts: Mapping[Kind, Act] = {
                 **self._spark_faults.acts,
@@ -90,6 +94,16 @@ class SparkStage(PipelineStage):
     def drain(self) -> None:
         """Every instance commits and leaves."""
         self.plane.drain()
+
+    def end(self) -> None:
+        """SIGKILL for the server, every driver and every task: nobody commits any more, and nobody is started again."""
+        self.plane.server.kill()
+        self.plane.server.end_drivers()
+        self.processes.end_tasks()
+        pipeline = self.pipeline
+        members = partial(verifier.group_members, self.cluster.bootstrap_servers, pipeline.definition.group_id)
+        # Orphans that nobody finds any more are members, too.
+        wait_for(lambda: members() == 0, _ENDED_S, lambda: f"a group without members; it has {members()}")
 
     def do(self, fault: Fault, did: Did, *, wait: Wait) -> None:
         """Do it, wait for as long as it lasts, and end it. `did` is told whom it has hit, once it has.
