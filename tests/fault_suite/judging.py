@@ -67,12 +67,21 @@ class Consumed(NamedTuple):
     next_offsets: Mapping[int, int]
 
 
+class Where(NamedTuple):
+    """In the logs: a partition and an offset each of source and sink, and who wrote; None for what is not known."""
+
+    source: tuple[int, int] | None = None
+    sink: tuple[int, int] | None = None
+    writer: Writer | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """One kind of finding: how many there are, and the first of them."""
+    """One kind of finding: how many there are, and the first of them. first: where the first example lies, if any."""
 
     count: int = 0
     examples: tuple[str, ...] = ()
+    first: Where | None = None
 
     def __bool__(self) -> bool:
         return self.count > 0
@@ -85,14 +94,16 @@ class Wrong:
 class _Counted:
     count: int = 0
     examples: list[str] = field(default_factory=list[str])
+    first: Where | None = None
 
-    def add(self, example: object) -> None:
+    def add(self, example: object, where: Where) -> None:
+        self.first = self.first or where
         self.count += 1
         if len(self.examples) < _EXAMPLES:
             self.examples.append(str(example))
 
     def told(self) -> Wrong:
-        return Wrong(self.count, tuple(self.examples))
+        return Wrong(self.count, tuple(self.examples), self.first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,23 +192,28 @@ class Judge:
         place = f"offset {offset} of partition {partition}"
         known = self._partitions.get(identity.partition) if identity is not None else None
         if identity is None or known is None or not 0 <= identity.sequence < len(known.times):
-            self._unexpected.add(f"{(value or b'')[:40]!r} at {place}")
+            self._unexpected.add(f"{(value or b'')[:40]!r} at {place}", Where(sink=(partition, offset)))
             return
+        where = Where(
+            source=(identity.partition, known.offsets[identity.sequence]),
+            sink=(partition, offset),
+            writer=None if segment is None else segment.writer,
+        )
         if crc32(value or b"") != known.checksums[identity.sequence]:
-            self._altered.add(f"{identity} at {place}")
+            self._altered.add(f"{identity} at {place}", where)
         if segment is None:
-            self._uncommitted.add(f"{identity} at {place}")
+            self._uncommitted.add(f"{identity} at {place}", where)
         times = known.times[identity.sequence]
         # 255 stands for any larger number.
         known.times[identity.sequence] = min(255, times + 1)
         if times:
             if times == 1:
-                self._duplicated.add(f"{identity} again at {place}")
+                self._duplicated.add(f"{identity} again at {place}", where)
             return
         stream = partition, identity.partition
         highest = self._highest.get(stream, -1)
         if identity.sequence < highest:
-            self._out_of_order.add(f"{identity} after {Input(identity.partition, highest)} at {place}")
+            self._out_of_order.add(f"{identity} after {Input(identity.partition, highest)} at {place}", where)
         else:
             self._highest[stream] = identity.sequence
         if segment is not None:
@@ -248,7 +264,11 @@ class Judge:
                 continue
             for sequence, times in enumerate(known.times):
                 if times == 0:
-                    found.add(f"{Input(partition, sequence)}, offset {known.offsets[sequence]} of the source")
+                    offset = known.offsets[sequence]
+                    found.add(
+                        f"{Input(partition, sequence)}, offset {offset} of the source",
+                        Where(source=(partition, offset)),
+                    )
         return found.told()
 
     def _torn(
@@ -260,9 +280,14 @@ class Judge:
         known_by = _Coordination(consumed, coordinated)
         for number, transaction in enumerate(consumed):
             numbers: set[int] = set()
+            where = Where(writer=transaction.writer)
             for partition, next_offset in sorted(transaction.next_offsets.items()):
+                if where.source is None or next_offset > reached[partition]:
+                    where = where._replace(source=(partition, min(next_offset, reached[partition])))
                 if next_offset < reached[partition]:
-                    went_back.add(f"partition {partition} from {reached[partition]} to {next_offset}: {transaction}")
+                    went_back.add(
+                        f"partition {partition} from {reached[partition]} to {next_offset}: {transaction}", where
+                    )
                 if partition in self._partitions:
                     known = self._partitions[partition]
                     numbers.update(known.segments[known.sequences(reached[partition], next_offset)])
@@ -273,12 +298,12 @@ class Judge:
             reason = self._why_torn(transaction, numbers, owners, allowed)
             owners.update(dict.fromkeys(numbers, number))
             if reason:
-                torn.add(f"{reason}: {transaction}")
+                torn.add(f"{reason}: {transaction}", where)
         for number, segment in enumerate(self._segments):
             if number not in owners:
-                torn.add(f"outputs without their offsets: {segment}")
-        for found in known_by.contradictions():
-            torn.add(found)
+                torn.add(f"outputs without their offsets: {segment}", Where(writer=segment.writer))
+        for producer_id, found in known_by.contradictions():
+            torn.add(found, Where(writer=Writer(producer_id, _NONE)))
         return torn.told(), went_back.told()
 
     def _why_torn(
@@ -315,13 +340,17 @@ class _Coordination:
         found = next(self._next[producer_id], None)
         return frozenset() if found is None else found.sink
 
-    def contradictions(self) -> Iterator[str]:
-        """A sentence for each committed transaction that has only one of outputs and offsets, and more or fewer commits
-        of offsets than transactions that have them."""
+    def contradictions(self) -> Iterator[tuple[int, str]]:
+        """The producer id and a sentence for each committed transaction that has only one of outputs and offsets, and
+        for more or fewer commits of offsets than transactions that have them."""
         for producer_id, transactions in self._coordinated.items():
             for number, one in enumerate(transactions):
                 if one.sink and not one.has_offsets:
-                    yield f"committed without offsets: transaction {number} of producer {producer_id}, {one}"
+                    yield (
+                        producer_id,
+                        f"committed without offsets: transaction {number} of producer {producer_id}, {one}",
+                    )
             found, had = self._consumed[producer_id], self._with_offsets[producer_id]
             if not sum(one.is_complete for one in had) <= found <= len(had):
-                yield f"{found} commits of offsets in {len(had)} transactions of producer {producer_id} that have them"
+                told = f"{found} commits of offsets in {len(had)} transactions of producer {producer_id} that have them"
+                yield producer_id, told

@@ -17,7 +17,8 @@ from app.kafka.raw_fetch import read_logs
 from tests.fault_suite.consumed import GroupJournal
 from tests.fault_suite.coordinated import CoordinatorJournal
 from tests.fault_suite.decided import DecidedLog, UnreadableLogError
-from tests.fault_suite.judging import Judge, Verdict, identity_of
+from tests.fault_suite.first_wrong import Cut, Topics, cut
+from tests.fault_suite.judging import Judge, Verdict, Where, identity_of
 from tests.fault_suite.rest import AtRest, Ends
 from tests.fault_suite.standstill import Standstills
 from tests.fault_suite.trail import Trail
@@ -114,6 +115,10 @@ class Facts:
             is_decided=not any(log.open for log in logs.values()),
         )
         return verdict, at_rest.contradictions()
+
+    def around(self, where: Where) -> Cut:
+        """What lies there, and what else is about it."""
+        return cut(where, self._batches, Topics(self._source, self._sink, self._group))
 
     def _ends(self, topic: str) -> Ends:
         return Ends(

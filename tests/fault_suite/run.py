@@ -23,6 +23,7 @@ from app.embedded.maven import KAFKA_VERSION
 from tests.fault_suite.fault_log import FaultLog
 from tests.fault_suite.judging import Verdict
 from tests.fault_suite.ledger import Entry, KindFigures
+from tests.fault_suite.lines_around import lines_around
 from tests.fault_suite.plan import Fault, Kind, NotDoneError, faults
 from tests.fault_suite.reading import Facts, Follower
 from tests.fault_suite.standstill import Standstills
@@ -36,6 +37,7 @@ _RECORDS_PER_S = 2_000
 _FIRST_WITHIN_S = 60.0
 _FLOWS_WITHIN_S = 90.0
 _REST_WITHIN_S = 180.0
+_AROUND = "around"
 _RUNS = Path(__file__).parents[2] / "build" / "faults"
 
 
@@ -121,6 +123,7 @@ class Run:
             self._failures.append(f"{feeder.written} records were fed, the source has {self._verdict.expected}")
         if (difference := fresh.difference(follower.trail)) is not None:
             self._failures.append(f"the reader that followed was given something else: {difference}")
+        self._keep_around(facts, self._verdict)
 
     def _comes_to_rest(self, stage: Stage, facts: Facts) -> bool:
         """Whether all has come out. Nobody is at work any more, in any case."""
@@ -142,6 +145,17 @@ class Run:
         with self._noted():
             wait_for(facts.is_decided, _REST_WITHIN_S, "the end of every transaction, when nobody was at work any more")
         return is_through
+
+    def _keep_around(self, facts: Facts, verdict: Verdict) -> None:
+        """A file for each kind of what is wrong: the logs around the first one, and what workers said about then."""
+        for name, found in verdict.wrong().items():
+            if found.first is not None:
+                around = facts.around(found.first)
+                (self._folder / _AROUND).mkdir(exist_ok=True)
+                said = "\n".join(lines_around(self._folder, around.times_ms))
+                (self._folder / _AROUND / f"{name}.txt").write_text(
+                    f"# {name}: {found}\n\n{around}\n{said}\n", encoding="utf-8"
+                )
 
     def failed(self, error: BaseException) -> None:
         """Something could not be done."""
@@ -253,8 +267,15 @@ def run_on(
 
 
 def finish(entry: Entry, folder: Path, *, keeps: bool = False) -> None:
-    """A run that failed leaves its folder, with what is wrong; one that went well leaves nothing, unless it `keeps`."""
+    """A run that failed leaves its folder, with what is wrong; one that went well leaves nothing, unless it `keeps`.
+
+    Where the logs around the first wrong records are there, whole ones are left of the journals only.
+    """
     if not entry.is_exact:
         (folder / "failure.txt").write_text(f"{entry.failure}\n", encoding="utf-8")
+        if (folder / _AROUND).exists() and not keeps:
+            for partition in folder.glob("kafka/broker-*/data/*-*"):
+                if partition.is_dir() and not partition.name.startswith("__"):
+                    shutil.rmtree(partition)
     elif not keeps:
         shutil.rmtree(folder)

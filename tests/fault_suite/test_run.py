@@ -12,7 +12,8 @@ import msgspec
 import pytest
 
 from tests.fault_suite import run
-from tests.fault_suite.judging import Verdict, Wrong
+from tests.fault_suite.first_wrong import Cut
+from tests.fault_suite.judging import Verdict, Where, Wrong
 from tests.fault_suite.ledger import Entry, KindFigures
 from tests.fault_suite.plan import Fault, Kind, NotDoneError, faults
 from tests.fault_suite.run import CutOffError, Run, finish, run_on
@@ -38,6 +39,24 @@ def test_a_run_that_went_well_leaves_nothing(tmp_path: Path) -> None:
     folder.mkdir()
     finish(msgspec.structs.replace(Run(7, folder).entry("nowhere"), judged=True), folder)
     assert not folder.exists()
+
+
+@pytest.mark.parametrize(("is_cut", "keeps"), [(True, False), (True, True), (False, False)])
+def test_whole_logs_are_left_of_the_journals_only_where_the_rest_was_cut(
+    tmp_path: Path, is_cut: bool, keeps: bool
+) -> None:
+    data = tmp_path / "kafka" / "broker-2" / "data"
+    for name in ("p-1.in-0", "p-1.out-10", "__consumer_offsets-3"):
+        (data / name).mkdir(parents=True)
+    (data / "cleaner-offset-checkpoint").write_text("0")
+    if is_cut:
+        (tmp_path / "around").mkdir()
+    made = Run(7, tmp_path)
+    made.failed(AssertionError("wrong"))
+    finish(made.entry("nowhere"), tmp_path, keeps=keeps)
+    dropped = set[str]() if keeps or not is_cut else {"p-1.in-0", "p-1.out-10"}
+    names = {"p-1.in-0", "p-1.out-10", "__consumer_offsets-3", "cleaner-offset-checkpoint"}
+    assert {path.name for path in data.iterdir()} == names - dropped
 
 
 def test_a_run_without_a_verdict_is_not_exact_though_nothing_is_known_to_be_wrong(tmp_path: Path) -> None:
@@ -101,8 +120,11 @@ class Known:
         assert self.is_quiet, "somebody still writes what is judged"
         trail.saw(0, 0, b"0:00000000")
         fine = Wrong()
-        doubled = fine if is_through else Wrong(2)
+        doubled = fine if is_through else Wrong(2, first=Where(sink=(0, 7)))
         return Verdict(1, 1, 1, 0, fine if is_through else None, doubled, fine, fine, fine, fine, fine, fine), []
+
+    def around(self, where: Where) -> Cut:
+        return Cut({"copies-0": [f"> {where.sink}"]}, {1_000})
 
 
 class Scene:
@@ -225,6 +247,7 @@ def test_of_a_run_that_does_not_come_to_rest_is_judged_what_is_there_and_not_wha
     assert (entry.lost, entry.duplicated, entry.torn, entry.out_of_order) == (None, 2, 0, 0)
     assert entry.records == 1
     assert "duplicated: 2" in (entry.failure or "")
+    assert (tmp_path / "around" / "duplicated.txt").read_text() == "# duplicated: 2\n\n## copies-0\n> (0, 7)\n\n\n"
     assert entry.longest_standstill_s == 200.0
 
 
