@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Protocol
 
 from app.domain.audits.audit import Audit, AuditProgress
+from app.domain.audits.doubts import InForce
 from app.domain.audits.plan import AuditPlan
 from app.domain.page import Page
 
@@ -30,6 +31,10 @@ class AuditRepository(Protocol):
 
     async def broken(self, *, since: datetime) -> dict[str, int]:
         """How many that ended since then have proven something wrong, by pipeline; those without one are not in it."""
+        ...
+
+    async def in_force(self, pipeline: str, begin: datetime | None, until: datetime | None) -> InForce:
+        """Whose instances lived in this span, by their leases. None: from the first start, or up to now."""
         ...
 
     async def save(self, audit: Audit) -> None:

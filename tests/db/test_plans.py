@@ -12,6 +12,7 @@ from app.db.database import Database
 from app.db.unit_of_work import SqlUnitOfWork
 from app.domain.fencing_events.fencing_event import Cause
 from app.domain.fencing_events.record import FencingFilter
+from tests.support.control_plane import ControlPlane
 
 NOW = datetime(2026, 1, 31, 9, tzinfo=UTC)
 _RESTARTS_AND_A_FEW_FENCINGS = sa.text(
@@ -56,4 +57,31 @@ async def test_fencings_are_found_without_a_walk_through_restarts(
         await uow.commit()
     async with database.unit_of_work() as uow:
         (used,) = await uow.connection.rows(_TIMES_USED)
+    assert used.idx_scan > 0
+
+
+_AN_AUDIT_A_MINUTE = sa.text(
+    """
+    INSERT INTO audits (id, pipeline_id, revision, state, since, asked_at, asked_by, is_scheduled, "window", id_place,
+        padding_s, wait_until, ended_at, verdict, result)
+    SELECT gen_random_uuid(), pipelines.id, 1, 'done', at, at, 'auditor', true, '{}', '{}', 0, at, at,
+        CASE WHEN n % 1000 = 0 THEN 'broken' ELSE 'clean' END, '{}'
+    FROM pipelines, generate_series(1, 8000) AS n, LATERAL (SELECT :now - n * interval '1 minute') AS times (at)
+    """
+)
+_TIMES_BROKEN_USED = sa.text("SELECT idx_scan FROM pg_stat_user_indexes WHERE indexrelname = 'ix_audits_broken'")
+
+
+async def test_broken_audits_are_found_without_a_walk_through_clean_ones(database: Database) -> None:
+    await ControlPlane(database).pipeline("flights")
+    async with database.unit_of_work() as uow:
+        await uow.connection.execute(_AN_AUDIT_A_MINUTE, {"now": NOW})
+        await uow.connection.execute(sa.text("ANALYZE audits"))
+        await uow.commit()
+    async with database.unit_of_work() as uow:
+        assert await uow.audits.broken(since=NOW - timedelta(days=2)) == {"flights": 2}
+        await uow.connection.execute(sa.text("SELECT pg_stat_force_next_flush()"))
+        await uow.commit()
+    async with database.unit_of_work() as uow:
+        (used,) = await uow.connection.rows(_TIMES_BROKEN_USED)
     assert used.idx_scan > 0

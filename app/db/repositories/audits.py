@@ -16,12 +16,15 @@ from app.db.repositories.runs import cursor_moment
 from app.db.tables.audits import audit_counts, audit_plans, audits
 from app.db.tables.columns import UUID
 from app.db.tables.definitions import pipelines
+from app.db.tables.runs import instances, runs
 from app.domain.audits.audit import Audit, AuditProgress, AuditState
+from app.domain.audits.doubts import InForce
 from app.domain.audits.plan import AuditPlan
 from app.domain.audits.result import AuditResult, Verdict
 from app.domain.audits.specification import IdPlace, Window
 from app.domain.errors import NotFoundError
 from app.domain.page import Page, decode_cursor, encode_cursor
+from app.domain.runs.instance import ENDED
 from app.domain.storable import storable
 
 _A = audits.c
@@ -103,6 +106,29 @@ class SqlAudits:
             .group_by(pipelines.c.name)
         )
         return {row.name: row.found for row in rows}
+
+    async def in_force(self, pipeline: str, begin: datetime | None, until: datetime | None) -> InForce:
+        of_pipeline = runs.c.pipeline_id == _pipeline_id(pipeline)
+        lived = [of_pipeline, instances.c.claimed_at.is_not(None)]
+        if until is not None:
+            lived.append(instances.c.claimed_at < until)
+        if begin is not None:
+            lived.append(instances.c.state.not_in(sorted(ENDED)) | (instances.c.since > begin))
+        revisions = (
+            sa.select(instances.c.revision)
+            .join(runs, runs.c.id == instances.c.run_id)
+            .where(*lived)
+            .distinct()
+            .order_by(instances.c.revision.desc())
+        )
+        (row,) = await self._db.rows(
+            sa.select(
+                sa.func.array(revisions.scalar_subquery(), type_=postgresql.ARRAY(sa.Integer)).label("revisions"),
+                sa.select(sa.func.min(runs.c.started_at)).where(of_pipeline).scalar_subquery().label("begun_at"),
+            )
+        )
+        is_before = row.begun_at is None or (begin is not None and row.begun_at <= begin)
+        return InForce(revisions=tuple(row.revisions), begun_at=None if is_before else row.begun_at)
 
     async def save(self, audit: Audit) -> None:
         await self._db.execute(sa.update(audits).where(_A.id == audit.id).values(**_values(audit)))

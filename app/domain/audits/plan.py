@@ -27,7 +27,7 @@ class AuditPlan(msgspec.Struct, frozen=True, kw_only=True):
     every_s: how long the windows are that are audited without being asked for; None: there are none.
     tolerance_s: so long an audit waits for the pipeline to have passed its window; then it is skipped.
     decided_until: the end of the last window that was audited or skipped by the plan; the next one begins there.
-    shown_until: the end of the newest window of which an audit has shown that every output is there, once.
+    shown_until: the end of the plan's newest window of which it was shown that every output is there, once.
     """
 
     pipeline: str

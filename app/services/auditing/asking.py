@@ -23,7 +23,6 @@ from app.domain.pipelines.pipeline import Problem
 from app.domain.transforms import field_path
 from app.ports.unit_of_work import UnitOfWork
 from app.services.access import command_log
-from app.services.auditing.in_force import revisions_in_force
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +73,7 @@ async def ask_audit(
             pipeline=pipeline,
             cluster=record.cluster,
             revision=revision_to_judge_by(
-                await revisions_in_force(uow, pipeline, *span_in_force(wish.window, padding_s=padding_s)),
+                await uow.audits.in_force(pipeline, *span_in_force(wish.window, padding_s=padding_s)),
                 # What a live run does, and not what the next one shall do.
                 current=record.current_revision if record.current_run is None else record.current_run.revision,
             ),

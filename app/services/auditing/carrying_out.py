@@ -201,7 +201,8 @@ async def _judge(uow: UnitOfWork, audit: Audit, result: AuditResult, *, now: dat
             cluster = await uow.clusters.get(audit.cluster)
             alert = audit_alert(audit, result, kafka_cluster_id=cluster.kafka_cluster_id, now=now)
             await alerts.tell(uow, alert)
-        case Verdict.CLEAN | Verdict.EMPTY if audit.span is not None:
+        # Whoever asks by hand may ask for a minute, or by another id: that says nothing of the plan's windows.
+        case Verdict.CLEAN | Verdict.EMPTY if audit.is_scheduled and audit.span is not None:
             plan = await uow.audit_plans.find(audit.pipeline, for_update=True)
             until = audit.span[1]
             if plan is not None and (plan.shown_until is None or plan.shown_until < until):

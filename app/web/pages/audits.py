@@ -40,14 +40,15 @@ Viewer = Annotated[Principal, may(Verb.VIEW)]
 After = Annotated[str | None, Query(max_length=1000)]
 Words = Annotated[str, Form(max_length=1000)]
 _PAGE = 50
-_FIELDS = ("id_place", "source_id_place", "window", "padding", "tolerance", "every")
-_RENAMED = {
-    "window.start": "from",
-    "window.end": "to",
-    "padding_s": "padding",
+_OF_WINDOW = {"id_place": "id_place", "window.start": "from", "window.end": "to", "padding_s": "padding"}
+_OF_PLAN = {
+    "id_place": "plan_id_place",
+    "source_id_place": "source_id_place",
+    "padding_s": "plan_padding",
     "tolerance_s": "tolerance",
     "every_s": "every",
 }
+"""What is wrong with an audit or a plan, by the field of the form in which it was typed: both stand on one page."""
 
 Problems = Mapping[str, Sequence[Problem]]
 
@@ -69,6 +70,7 @@ def looking_at_all(
             "next_due_at": None if plan is None else next_due_at(plan),
             "values": {**_defaults(plan), **(values or {})},
             "problems": problems or {},
+            "is_plan_typed": "plan_id_place" in (values or {}),
             **_WORDS,
         }
         concerns = frozenset({f"pipeline:{name}", *(f"audit:{audit.id}" for audit in found.items)})
@@ -123,15 +125,15 @@ async def ask(
     now = wiring.clock.now()
     try:
         wish = Wish(
-            window=time_window(_moment(begin, "from", now), _moment(end, "to", now)),
+            window=time_window(_moment(begin, "window.start", now), _moment(end, "window.end", now)),
             id_place=_place(id_place, "id_place") if id_place.strip() else None,
-            padding_s=_seconds(padding, "padding") if padding.strip() else None,
+            padding_s=_seconds(padding, "padding_s") if padding.strip() else None,
         )
         audit = await asking.ask_audit(uow, pipeline=name, wish=wish, by=by, why=why or None, now=now)
         await uow.commit()
     except FencelineError as error:
         values = {"id_place": id_place, "from": begin, "to": end, "padding": padding, "why": why}
-        return await _again(request, wiring, by, name, values, error)
+        return await _again(request, wiring, by, name, values, error, fields=_OF_WINDOW)
     return screen.see("audits", audit.id, said="audit-asked")
 
 
@@ -142,10 +144,10 @@ async def plan(
     uow: Uow,
     by: Annotated[Principal, may(Verb.CHANGE_AUDIT_PLAN)],
     name: str,
-    id_place: Words = "",
+    id_place: Annotated[str, Form(alias="plan_id_place", max_length=1000)] = "",
     source_id_place: Words = "",
     every: Words = "",
-    padding: Words = "",
+    padding: Annotated[str, Form(alias="plan_padding", max_length=1000)] = "",
     tolerance: Words = "",
     why: Words = "",
 ) -> Response:
@@ -155,9 +157,9 @@ async def plan(
             pipeline=name,
             id_place=_place(id_place, "id_place"),
             source_id_place=_place(source_id_place, "source_id_place") if source_id_place.strip() else None,
-            padding_s=_seconds(padding, "padding"),
-            every_s=_seconds(every, "every") if every.strip() else None,
-            tolerance_s=_seconds(tolerance, "tolerance"),
+            padding_s=_seconds(padding, "padding_s"),
+            every_s=_seconds(every, "every_s") if every.strip() else None,
+            tolerance_s=_seconds(tolerance, "tolerance_s"),
             by=by,
             why=why or None,
             now=wiring.clock.now(),
@@ -165,13 +167,13 @@ async def plan(
         await uow.commit()
     except FencelineError as error:
         values = {
-            "id_place": id_place,
+            "plan_id_place": id_place,
             "source_id_place": source_id_place,
             "every": every,
-            "padding": padding,
+            "plan_padding": padding,
             "tolerance": tolerance,
         }
-        return await _again(request, wiring, by, name, values, error)
+        return await _again(request, wiring, by, name, values, error, fields=_OF_PLAN)
     return screen.see("pipelines", name, "audits", said="audit-planned")
 
 
@@ -207,14 +209,18 @@ async def stop(
 
 
 async def _again(
-    request: Request, wiring: Wiring, by: Principal, name: str, values: Mapping[str, str], error: FencelineError
+    request: Request,
+    wiring: Wiring,
+    by: Principal,
+    name: str,
+    values: Mapping[str, str],
+    error: FencelineError,
+    *,
+    fields: Mapping[str, str],
 ) -> Response:
-    """The forms with what was typed and what is wrong with it."""
-    found = [
-        Problem(field=_RENAMED.get(one.field, one.field), message=one.message, is_warning=one.is_warning)
-        for one in problems_of(error)
-    ]
-    problems = by_field(found, fields=(*_FIELDS, "from", "to"))
+    """The forms with what was typed and what is wrong with it, in the one that it was typed into."""
+    found = by_field(problems_of(error), fields=tuple(fields))
+    problems = {fields.get(field, ""): of_field for field, of_field in found.items()}
     look = looking_at_all(name, None, values, problems)
     refused = error if "" in problems else InvalidError("nothing was changed: look at what is marked below")
     return await screen.page(request, wiring, by, look, refused=refused, at=("pipelines", name, "audits"))
@@ -222,13 +228,17 @@ async def _again(
 
 def _defaults(plan: AuditPlan | None) -> dict[str, str]:
     """The last hour, and what the plan says."""
+    id_place = "" if plan is None else id_place_text(plan.id_place)
+    padding = span_text(DEFAULT_PADDING_S if plan is None else plan.padding_s)
     return {
         "from": "1h",
         "to": "now",
         "why": "",
-        "id_place": "" if plan is None else id_place_text(plan.id_place),
+        "id_place": id_place,
+        "plan_id_place": id_place,
         "source_id_place": "" if plan is None or plan.source_id_place is None else id_place_text(plan.source_id_place),
-        "padding": span_text(DEFAULT_PADDING_S if plan is None else plan.padding_s),
+        "padding": padding,
+        "plan_padding": padding,
         "tolerance": span_text(DEFAULT_TOLERANCE_S if plan is None else plan.tolerance_s),
         "every": "" if plan is None or plan.every_s is None else span_text(plan.every_s),
     }

@@ -72,6 +72,11 @@ def test_an_example_leads_to_its_place_in_the_log() -> None:
     assert "2 outputs lost (of 1 id) and 1 output duplicated" in html
 
 
+def test_one_id_is_one_id() -> None:
+    html = one(audit(AuditState.DONE, result=broken_result(), ended_at=NOON))
+    assert '<dt>Lost</dt><dd>2</dd><dd class="more">1 id</dd>' in html
+
+
 def test_ids_are_shown_only_where_they_are_asked_for_and_escaped() -> None:
     found = broken_result()
     odd = msgspec.structs.replace(found.examples[0], id="<b>order-7</b>")

@@ -113,7 +113,7 @@ class AuditPlanGiven(Body):
 class AuditPlan(Answer):
     """decided_until: where the next window begins. next_due_at: when it can be audited at the earliest.
 
-    shown_until: the end of the newest window of which it was shown that every output is there, once.
+    shown_until: the end of the plan's newest window of which it was shown that every output is there, once.
     """
 
     pipeline: str

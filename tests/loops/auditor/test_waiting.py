@@ -1,0 +1,66 @@
+"""An audit waits until its pipeline has passed the window, and says what for; of a pipeline only one lives."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.domain.audits.audit import AuditState
+from app.domain.errors import ConflictError
+from app.domain.journals.record_batch import MarkerType
+from tests.support.auditing import Audited
+
+
+async def test_it_waits_for_the_pipeline_and_says_what_for(audited: Audited) -> None:
+    asked = await audited.ask(tolerance_s=600)
+    audited.brokers.log.plain(records=20)
+    audited.brokers.committed = 7
+    await audited.turn()
+    waiting = await audited.look(asked.id)
+    assert (waiting.state, waiting.reason) == (
+        AuditState.PENDING,
+        "the pipeline has not committed all of the window: in-0 (3 offsets) to go",
+    )
+    audited.plane.pass_time(60)
+    audited.brokers.committed = 10
+    await audited.turn()
+    assert len(audited.spark.submitted) == 1
+
+
+async def test_markers_and_aborted_records_at_the_end_of_the_window_are_not_waited_for(audited: Audited) -> None:
+    """A group never commits past a last marker: with an input of transactions it would wait for ever."""
+    await audited.ask()
+    log = audited.brokers.log
+    log.data(1, records=6)
+    log.mark(1, MarkerType.COMMIT)
+    log.data(2, records=2)
+    log.mark(2, MarkerType.ABORT)
+    audited.brokers.committed = 6
+    await audited.turn()
+    assert len(audited.spark.submitted) == 1
+
+
+async def test_it_is_skipped_when_the_pipeline_stays_behind(audited: Audited) -> None:
+    asked = await audited.ask(tolerance_s=600)
+    audited.brokers.committed = None
+    await audited.turn()
+    audited.plane.pass_time(600)
+    await audited.turn()
+    skipped = await audited.look(asked.id)
+    assert skipped.state is AuditState.SKIPPED
+    assert skipped.reason == "the pipeline has not committed all of the window: in-0 (no offset) to go"
+    assert audited.spark.submitted == []
+
+
+async def test_brokers_that_are_away_let_it_wait(audited: Audited) -> None:
+    asked = await audited.ask()
+    audited.brokers.is_away = True
+    await audited.turn()
+    waiting = await audited.look(asked.id)
+    assert waiting.state is AuditState.PENDING
+    assert "no Kafka broker answers at kafka:9092" in (waiting.reason or "")
+
+
+async def test_of_one_pipeline_only_one_audit_lives(audited: Audited) -> None:
+    asked = await audited.ask()
+    with pytest.raises(ConflictError, match=f"audit {asked.id} of flights, which anna asked for, is pending"):
+        await audited.ask()

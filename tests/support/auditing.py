@@ -1,0 +1,226 @@
+"""An auditor on a real database, with a pipeline `flights`; Spark and brokers are recorders here."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from app.db.unit_of_work import SqlUnitOfWork
+from app.domain.audits.audit import Audit, AuditState
+from app.domain.audits.decision import SeenDriver
+from app.domain.audits.plan import AuditPlan, time_window
+from app.domain.audits.result import AuditResult
+from app.domain.audits.specification import Window
+from app.domain.clusters.cluster import ClusterFacts, TopicFacts
+from app.domain.errors import BrokerUnreachableError, UnavailableError
+from app.domain.partition_log.look import Look
+from app.domain.runs.observation import ProcessWord
+from app.loops.auditor import Auditor
+from app.ports.brokers import Connection, PartitionOffsets, TopicPartition
+from app.ports.spark import Submitted
+from app.services.auditing import asking, carrying_out, planning
+from app.services.auditing.asking import Wish
+from app.wire.audit import AuditClaim, AuditEnd, AuditOrder, AuditOutcome, AuditProgress, AuditStage
+from tests.domain.partition_log.logs import WrittenLog
+from tests.support.audit_samples import BY_ID, HOUR
+from tests.support.control_plane import ANNA, ControlPlane, PlaneClock
+
+ALIVE = SeenDriver(process=ProcessWord.ALIVE)
+GONE = SeenDriver(process=ProcessWord.GONE, log_tail="ERROR out of luck\n")
+
+
+@dataclass
+class RecordingLauncher:
+    """Says what the test says of every driver, and remembers what it was asked to do."""
+
+    plane: ControlPlane
+    seen: SeenDriver = ALIVE
+    submitted: list[AuditOrder] = field(default_factory=list[AuditOrder])
+    states_when_submitted: list[AuditState] = field(default_factory=list[AuditState])
+    signals: list[str] = field(default_factory=list[str])
+    refusal: str | None = None
+
+    async def submit(self, order: AuditOrder) -> Submitted:
+        async with self.plane.uow() as uow:
+            audit = await uow.audits.get(order.specification.audit_id)
+        self.states_when_submitted.append(audit.state)
+        if self.refusal is not None:
+            raise UnavailableError(self.refusal)
+        self.submitted.append(order)
+        return Submitted(host="w1", jvm_pid=100, started_at=self.plane.now, log_path="/log")
+
+    async def observe(self, audit: Audit) -> SeenDriver:
+        return self.seen
+
+    async def signal(self, audit: Audit, *, is_kill: bool) -> None:
+        self.signals.append("kill" if is_kill else "stop")
+
+    async def trim_logs(self) -> int:
+        raise AssertionError("the auditor does not")
+
+    async def remove_folders(self, *, unchanged_since: datetime) -> int:
+        raise AssertionError(unchanged_since)
+
+
+@dataclass
+class OneTopic:
+    """Brokers with the topic `in` of one partition, of whose twenty records the window holds the first ten."""
+
+    committed: int | None = 10
+    is_away: bool = False
+    log: WrittenLog = field(default_factory=WrittenLog)
+
+    async def facts(self, connection: Connection, *, topics: Collection[str]) -> ClusterFacts:
+        self._refuse()
+        return ClusterFacts(cluster_id="kafka-1", topics={"in": TopicFacts(partitions=1, replication_factor=1)})
+
+    async def offsets(
+        self, connection: Connection, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, PartitionOffsets]:
+        return {at: PartitionOffsets(earliest=0, last_stable=20, high_watermark=20) for at in partitions}
+
+    async def offsets_at(
+        self, connection: Connection, partitions: Collection[TopicPartition], *, timestamp_ms: int
+    ) -> Mapping[TopicPartition, int]:
+        return dict.fromkeys(partitions, 10)
+
+    async def committed_offsets(self, connection: Connection, group: str) -> Mapping[TopicPartition, int]:
+        self._refuse()
+        return {} if self.committed is None else {TopicPartition("in", 0): self.committed}
+
+    async def read_partition_log(self, connection: Connection, at: TopicPartition, *, start: int, limit: int) -> Look:
+        return self.log.look()
+
+    def _refuse(self) -> None:
+        if self.is_away:
+            raise BrokerUnreachableError("kafka:9092", "refused", 5.0)
+
+
+class Audited:
+    """The pipeline, its auditor, and what people and drivers do; each method is one unit of work, committed."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self.plane = plane
+        self.spark = RecordingLauncher(plane)
+        self.brokers = OneTopic()
+        any_brokers: Any = self.brokers
+        self.auditor = Auditor(
+            unit_of_work=plane.uow,
+            brokers=any_brokers,
+            launcher=self.spark,
+            clock=PlaneClock(plane),
+            host="w1",
+            cores=2,
+            version="1",
+            server_urls=lambda: ("http://server",),
+            look_again_after=timedelta(0),
+        )
+
+    def uow(self) -> SqlUnitOfWork:
+        return self.plane.uow()
+
+    async def turn(self) -> None:
+        await self.auditor.turn()
+
+    async def ask(self, window: Window | None = None, **fields: Any) -> Audit:
+        """By hand; of the last hour, if nothing else is said."""
+        window = window or time_window(self.plane.now - HOUR, self.plane.now)
+        wish = Wish(window=window, id_place=BY_ID, **fields)
+        async with self.uow() as uow:
+            audit = await asking.ask_audit(uow, pipeline="flights", wish=wish, by=ANNA, why=None, now=self.plane.now)
+            await uow.commit()
+        return audit
+
+    async def ask_and_start(self) -> Audit:
+        """An audit whose driver was started, and has not said anything yet."""
+        asked = await self.ask()
+        await self.turn()
+        return await self.look(asked.id)
+
+    async def ask_and_claim(self) -> Audit:
+        """An audit whose driver is at work."""
+        started = await self.ask_and_start()
+        assert await self.claim(started.id)
+        return await self.look(started.id)
+
+    async def submit_and_die(self, audit_id: str) -> None:
+        """What a server writes before it starts a driver; then it does nothing more."""
+        async with self.uow() as uow:
+            await carrying_out.begin_submission(
+                uow, audit_id, host="w1", cores=1, fenceline_version="1", server_urls=(), now=self.plane.now
+            )
+            await uow.commit()
+
+    async def look(self, audit_id: str) -> Audit:
+        async with self.uow() as uow:
+            return await uow.audits.get(audit_id)
+
+    async def all(self) -> list[Audit]:
+        """The newest first."""
+        async with self.uow() as uow:
+            return list((await uow.audits.list(pipeline="flights", after=None, limit=50)).items)
+
+    async def make_plan(self, *, every_s: int | None = 3600, **fields: Any) -> AuditPlan:
+        values: dict[str, Any] = {"padding_s": 0, "tolerance_s": 600, "source_id_place": None, **fields}
+        async with self.uow() as uow:
+            plan = await planning.change_plan(
+                uow,
+                pipeline="flights",
+                id_place=BY_ID,
+                every_s=every_s,
+                by=ANNA,
+                why=None,
+                now=self.plane.now,
+                **values,
+            )
+            await uow.commit()
+        return plan
+
+    async def plan(self) -> AuditPlan:
+        async with self.uow() as uow:
+            return await planning.get_plan(uow, "flights")
+
+    async def stop(self, audit_id: str) -> Audit:
+        async with self.uow() as uow:
+            audit = await asking.stop_audit(uow, audit_id, by=ANNA, why="enough", now=self.plane.now)
+            await uow.commit()
+        return audit
+
+    async def claim(self, audit_id: str, application_id: str = "app-1") -> bool:
+        told = AuditClaim(
+            fenceline_version="1",
+            python_version="3.11",
+            audit_id=audit_id,
+            application_id=application_id,
+            host="w1",
+            jvm_pid=100,
+            python_pid=101,
+            process_started_at_ms=1,
+        )
+        async with self.uow() as uow:
+            answer = await carrying_out.claim_audit(uow, told, now=self.plane.now)
+            await uow.commit()
+        return answer.granted
+
+    async def tell(self, audit_id: str, kind: AuditEnd, found: AuditResult | None = None) -> None:
+        outcome = AuditOutcome(audit_id=audit_id, application_id="app-1", kind=kind, message="said so", result=found)
+        async with self.uow() as uow:
+            await carrying_out.receive_outcome(uow, outcome, now=self.plane.now)
+            await uow.commit()
+
+    async def progress(self, audit_id: str, *, tasks_done: int = 0) -> bool:
+        message = AuditProgress(
+            audit_id=audit_id,
+            application_id="app-1",
+            sent_at_ms=1,
+            stage=AuditStage.READING,
+            tasks_done=tasks_done,
+            tasks=8,
+            offsets=1000,
+        )
+        async with self.uow() as uow:
+            answer = await carrying_out.receive_progress(uow, message, now=self.plane.now)
+            await uow.commit()
+        return answer.is_wanted
