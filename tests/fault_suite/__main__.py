@@ -29,7 +29,9 @@ def main() -> int:
     parser.add_argument(
         "--protocol", type=GroupProtocol, choices=list(GroupProtocol), default=None, help="else the seed draws it"
     )
-    parser.add_argument("--keep", action="store_true", help="leave the run's folder also where nothing was wrong, and whole logs")
+    parser.add_argument(
+        "--keep", action="store_true", help="leave the run's folder also where nothing was wrong, and whole logs"
+    )
     parser.add_argument("--ledger", type=Path, default=ledger.LEDGER, help=f"where it is entered ({ledger.LEDGER})")
     parser.add_argument(
         "--guarantee",
