@@ -15,8 +15,8 @@ from app.domain.pipelines.pipeline import ProcessingGuarantee
 from app.domain.runs.run import RunEnd
 from app.domain.webhooks.webhook import Webhook
 from app.services import offset_log, retention
-from tests.support.control_plane import CLUSTER, ControlPlane, definition
-from tests.support.offset_tellers import assigned, at, committed, given_up, tasks_of
+from tests.support.control_plane import CLUSTER, ControlPlane
+from tests.support.offset_tellers import Tasks, assigned, at, committed, given_up, tasks_of
 
 
 async def test_tasks_that_follow_on_each_other_are_consistent(plane: ControlPlane) -> None:
@@ -106,32 +106,44 @@ async def test_what_arrived_long_ago_fills_the_gap_of_an_hour(plane: ControlPlan
         assert len(await uow.offset_log.heard("flights", since=plane.now - timedelta(hours=1))) == 1
 
 
-@pytest.mark.parametrize(
-    "between",
-    [{"processing_guarantee": ProcessingGuarantee.AT_LEAST_ONCE}, {"cluster": "second"}],
-    ids=["at_least_once", "another cluster"],
-)
-async def test_what_a_run_did_that_records_nothing_is_no_gap(plane: ControlPlane, between: dict[str, Any]) -> None:
-    """Before it up to 10, after it from 15: what lies between was its own, or is another cluster's."""
-    first = await tasks_of(plane)
-    await first.tell(0, assigned(0, 1), at(1, 0), committed(2, 0, 10), given_up(3), is_over=True)
-    original = definition(group_id="flights-group", tasks_per_instance=2)
-    await plane.cluster("second", kafka_cluster_id="another")
-    for change in (between, {name: getattr(original, name) for name in between}):
-        await end_run(plane, first.run.id)
-        plane.pass_time(60)
-        await plane.revise("flights", **change)
-        first.run = await plane.run("flights")
-    await first.tell(0, assigned(0, 2), at(1, 15), committed(2, 15, 30))
-    first.see(0)
-    found = await first.verify()
+async def test_what_a_run_did_that_records_nothing_is_no_gap(plane: ControlPlane) -> None:
+    """Before it up to 10, after it from 15: what lies between was its own."""
+    tasks = await tasks_of(plane)
+    await tasks.tell(0, assigned(0, 1), at(1, 0), committed(2, 0, 10), given_up(3), is_over=True)
+    await start_anew(tasks, processing_guarantee=ProcessingGuarantee.AT_LEAST_ONCE)
+    await start_anew(tasks, processing_guarantee=ProcessingGuarantee.EXACTLY_ONCE_V2)
+    await tasks.tell(0, assigned(0, 2), at(1, 15), committed(2, 15, 30))
+    tasks.see(0)
+    found = await tasks.verify()
     assert (found.standing, [one.attempts for one in found.partitions]) == (Standing.CONSISTENT, [2])
 
 
-async def end_run(plane: ControlPlane, run_id: str) -> None:
+@pytest.mark.parametrize(("began", "stands"), [(10, Standing.CONSISTENT), (15, Standing.CONTRADICTED)])
+async def test_offsets_of_another_cluster_are_not_compared_and_those_before_and_after_are(
+    plane: ControlPlane, began: int, stands: Standing
+) -> None:
+    """In between 100 to 120 are committed, elsewhere. Whoever comes back finds what was committed here before."""
+    tasks = await tasks_of(plane)
+    await plane.cluster("second", kafka_cluster_id="another")
+    await tasks.tell(0, assigned(0, 1), at(1, 0), committed(2, 0, 10), given_up(3), is_over=True)
+    await start_anew(tasks, cluster="second")
+    await tasks.tell(0, assigned(0, 1), at(1, 100), committed(2, 100, 120), given_up(3), is_over=True)
+    await start_anew(tasks, cluster=CLUSTER)
+    await tasks.tell(0, assigned(0, 2), at(1, began), committed(2, began, 30))
+    tasks.see(0)
+    found = await tasks.verify()
+    assert (found.standing, [one.attempts for one in found.partitions]) == (stands, [3])
+
+
+async def start_anew(tasks: Tasks, **change: Any) -> None:
+    """End the run, and start the pipeline with this changed."""
+    plane = tasks.plane
     async with plane.uow() as uow:
-        await uow.runs.end(run_id, end=RunEnd.STOPPED, reason="x", now=plane.now)
+        await uow.runs.end(tasks.run.id, end=RunEnd.STOPPED, reason="x", now=plane.now)
         await uow.commit()
+    plane.pass_time(60)
+    await plane.revise("flights", **change)
+    tasks.run = await plane.run("flights")
 
 
 async def test_contradiction_is_kept_and_told_once(plane: ControlPlane) -> None:
