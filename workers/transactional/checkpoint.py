@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from confluent_kafka import Consumer, TopicPartition
 
-from workers.transactional.errors import FencedError, OutcomeUnknownError, OwnershipChangedError
+from workers.transactional.errors import AbortableError, FencedError, OwnershipChangedError
 from workers.transactional.group.ownership import Ownership, Partition
 from workers.transactional.producing.producers import TaskProducer
 from workers.transactional.slices import Patience
@@ -53,8 +53,10 @@ class Checkpoint:
       2. send the input offsets        only if every partition has the ownership number it was polled under; the group
                                        metadata is read here, now, on the polling thread
       3. commit the transaction        from here on the outputs are visible and the input is consumed
-    An error in steps 1 and 2 leaves it to `abort`. An error in step 3 does too, unless it says that the outcome is
-    unknown: then nothing may be done with this producer but to discard it.
+    An error in steps 1 and 2 leaves it to `abort`. In step 3 only what says that the transaction must be aborted, or
+    that it was fenced before it asked, does too. After any other the outcome is unknown, also where the client is over:
+    the request may have been answered while nobody could hear it. Then nothing may be done with this producer but to
+    discard it.
     """
 
     def __init__(
@@ -137,11 +139,10 @@ class Checkpoint:
         self._producer.send_offsets(offsets, consumer, patience=patience.until(deadline, clock=self._clock))
         try:
             self._producer.commit(patience=patience.until(deadline, clock=self._clock), confirmed=confirmed)
-        except OutcomeUnknownError:
-            self._move(CheckpointState.UNKNOWN)
+        except AbortableError:
             raise
-        except FencedError as error:
-            if error.outcome_unknown:
+        except BaseException as error:
+            if not isinstance(error, FencedError) or error.outcome_unknown:
                 self._move(CheckpointState.UNKNOWN)
             raise
         self._move(CheckpointState.COMMITTED)

@@ -12,6 +12,7 @@ from workers.transactional.checkpoint import Checkpoint, CheckpointState, Illega
 from workers.transactional.control import ProducerIdentity
 from workers.transactional.errors import (
     AbortableError,
+    FatalError,
     FencedError,
     LoopError,
     OutcomeUnknownError,
@@ -147,6 +148,8 @@ def test_records_added_after_the_change_do_not_heal_it() -> None:
         ("commit", OutcomeUnknownError("x"), CheckpointState.UNKNOWN, False),
         ("commit", FencedError("x", outcome_unknown=True), CheckpointState.UNKNOWN, False),
         ("commit", FencedError("x"), CheckpointState.COMMITTING, True),
+        ("flush", FatalError("x"), CheckpointState.COMMITTING, True),
+        ("commit", FatalError("x"), CheckpointState.UNKNOWN, False),
     ],
 )
 def test_where_an_error_leaves_it(step: str, error: LoopError, state: CheckpointState, is_open: bool) -> None:
