@@ -76,6 +76,7 @@ class OffsetRecorder:
         self._waiting = 0
         self._stands: dict[Partition, int] = {}
         self._stood: dict[Partition, int | None] = {}
+        self._polled: dict[Partition, tuple[int, int]] = {}
         self._open: dict[Partition, list[Checkpoint]] = {}
         self._lock = threading.Lock()
 
@@ -116,6 +117,7 @@ class OffsetRecorder:
             if before != offset:
                 self._stood[name] = before
                 self._stands[name] = offset
+                self._polled[name] = offset, self._ownership.number(name)
 
     def add(self, positions: Mapping[Partition, int], *, records: int, span: tuple[int, int] | None = None) -> None:
         """A batch is made part of the open checkpoint, as in Checkpoint.add.
@@ -129,11 +131,16 @@ class OffsetRecorder:
         known = records if is_alone or not records else None
         first, last = span if span is not None and is_alone else (None, None)
         for name, position in positions.items():
+            number = self._ownership.number(name)
+            if records:
+                # Of a batch that outlived a rebalance the records are still those of before it.
+                reached, polled_under = self._polled.get(name, (position, number))
+                number = polled_under if reached == position else number
             begins = self._stood.pop(name) if name in self._stood else self._stands.get(name)
             self._stands[name] = position
             share = Checkpoint(
                 index=0,
-                number=self._ownership.number(name),
+                number=number,
                 begins=begins,
                 first=first,
                 last=last,

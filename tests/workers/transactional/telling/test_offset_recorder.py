@@ -93,6 +93,34 @@ def test_commits_without_a_seam_are_one_event_that_grows_also_after_it_was_told(
     assert task.tell() == {P: (grown,)}
 
 
+def test_batch_that_outlived_a_rebalance_is_credited_to_the_ownership_it_was_polled_under() -> None:
+    """Though it holds records of several partitions, of which no first and last are told."""
+    task = Task()
+    task.take(P, Q)
+    task.recorder.stands_at({P: 5, Q: 7})
+    task.give_up(P, Q)
+    task.take(P, Q, generation=2)
+    task.recorder.add({P: 5, Q: 7}, records=12)
+    task.commit()
+    verdicts = replayed([task.recorder.untold(EVERYTHING)])
+    assert {name: {one.kind for one in verdicts[name].contradictions} for name in (P, Q)} == {
+        P: {Kind.WITHOUT_OWNERSHIP},
+        Q: {Kind.WITHOUT_OWNERSHIP},
+    }
+
+
+def test_same_batch_read_again_after_a_rebalance_is_the_new_owners() -> None:
+    task = Task()
+    task.take(P, Q)
+    task.recorder.stands_at({P: 5, Q: 7})
+    task.give_up(P, Q)
+    task.take(P, Q, generation=2)
+    task.recorder.stands_at({P: 5, Q: 7})
+    task.recorder.add({P: 5, Q: 7}, records=12)
+    task.commit()
+    assert task.verdict().standing is Standing.CONSISTENT
+
+
 def test_an_event_covers_no_more_than_its_time() -> None:
     task = Task()
     task.take(P)
