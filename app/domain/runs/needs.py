@@ -8,6 +8,7 @@ from enum import StrEnum
 
 import msgspec
 
+from app.domain.offset_log.check import MAX_FINDINGS
 from app.domain.pipelines.pipeline import PipelineDefinition
 from app.domain.runs.instance import Instance, InstanceState
 from app.domain.runs.run import Run, RunState, fields_that_need_full_restart
@@ -27,14 +28,22 @@ class Severity(StrEnum):
     NOTICE = "notice"
 
 
+class Explained(StrEnum):
+    """The page of a pipeline that shows what a need is about."""
+
+    OFFSETS = "offsets"
+    AUDITS = "audits"
+
+
 class Need(msgspec.Struct, frozen=True, kw_only=True):
-    """`run_id` is where to look; `next_step` is what to do about it, None when it mends itself."""
+    """`run_id` or `explained` is where to look; `next_step` is what to do about it, None when it mends itself."""
 
     pipeline: str
     run_id: str | None
     severity: Severity
     sentence: str
     next_step: str | None = None
+    explained: Explained | None = None
 
 
 def needs_of(
@@ -71,15 +80,17 @@ def needs_of(
 
 
 def contradiction_need(pipeline: str, contradictions: int) -> Need:
-    """That records were skipped or processed twice, as the tasks' own records say."""
-    places = "once" if contradictions == 1 else f"{contradictions} times"
+    """That records were skipped or processed twice, as the tasks' own records say; of many, only so many are kept."""
+    at_least = "at least " if contradictions >= MAX_FINDINGS else ""
+    places = "once" if contradictions == 1 else f"{at_least}{contradictions} times"
     return Need(
         pipeline=pipeline,
         run_id=None,
         severity=Severity.WRONG,
         sentence=f"what its tasks recorded of their offsets contradicts itself {places}: "
         "records were skipped or processed twice",
-        next_step="see which on the page of its offset log, and audit that time",
+        next_step="see which in its offset log, and audit that time",
+        explained=Explained.OFFSETS,
     )
 
 
@@ -91,7 +102,8 @@ def broken_audit_need(pipeline: str, audits: int) -> Need:
         run_id=None,
         severity=Severity.WRONG,
         sentence=f"{many} proven outputs lost, duplicated or unexpected",
-        next_step="see which on the page of its audits, with the records and where they lie",
+        next_step="see which in its audits, with the records and where they lie",
+        explained=Explained.AUDITS,
     )
 
 

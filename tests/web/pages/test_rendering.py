@@ -13,7 +13,7 @@ from app.domain import access
 from app.domain.access import Role, Verb
 from app.domain.journals.transaction_state import TOPIC
 from app.domain.observing.snapshot import Phase
-from app.domain.runs.needs import Need, Severity
+from app.domain.runs.needs import Need, Severity, broken_audit_need, contradiction_need
 from app.domain.runs.run import DesiredRunState, Run, RunState
 from app.services.overview import PipelinePage
 from app.web.pages.frame import screen
@@ -133,6 +133,17 @@ def test_an_empty_server_says_what_to_do_first() -> None:
     view = samples.overview_view(is_empty=True)
     html = rendered("overview/_detail", {"view": view, "chart": chart_of([]), "unseen": []})
     assert "Register a cluster" in html
+
+
+@pytest.mark.parametrize(
+    ("need", "page"),
+    [(contradiction_need("flights", 2), "offsets"), (broken_audit_need("flights", 1), "audits")],
+)
+def test_need_leads_to_the_page_that_explains_it(need: Need, page: str) -> None:
+    view = samples.overview_view(needs=(need,))
+    text = rendered("overview/_detail", {"view": view, "chart": chart_of([]), "unseen": []})
+    assert f'<a href="/pipelines/flights/{page}">Look</a>' in text
+    assert f'<a href="/pipelines/flights/{page}">Look</a>' in pipeline_page(run(), needs=(need,))
 
 
 def needs_you(*, unseen: list[str], needs: tuple[Need, ...] = (), hangs: bool = False) -> str:
