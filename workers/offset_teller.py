@@ -23,12 +23,13 @@ class OffsetTeller:
         self._heard_ms: int | None = None
         self._stored_at = float("-inf")
         self._is_kept = False
+        self._tells_anew = False
         self._database_epoch: str | None = None
 
     @property
     def has_more(self) -> bool:
         """Whether another heartbeat would bring more to a server that keeps what it is told."""
-        return self._is_kept and self.recorder is not None and self.recorder.has_news
+        return self._tells_anew or (self._is_kept and self.recorder is not None and self.recorder.has_news)
 
     def report(self, *, is_over: bool) -> OffsetReport | None:
         """What the next heartbeat is to tell; None: nothing now. `is_over`: the attempt records nothing any more."""
@@ -38,9 +39,10 @@ class OffsetTeller:
         if not is_over and not recorder.has_news and self._clock() - self._stored_at < EVERY_S:
             return None
         # Read before the events: what is not among them had not happened by then.
-        heard_ms = self._heard_ms
+        heard_ms, database_epoch = self._heard_ms, self._database_epoch
         return OffsetReport(
             heard_ms=heard_ms,
+            database_epoch=database_epoch,
             is_over=is_over,
             inits=recorder.inits(),
             partitions=recorder.untold(self._limit),
@@ -50,6 +52,7 @@ class OffsetTeller:
         before, self._database_epoch = self._database_epoch, answer.database_epoch
         if self.recorder is not None and before not in (None, answer.database_epoch):
             self.recorder.server_forgot()
+        self._tells_anew = report is not None and report.database_epoch not in (None, answer.database_epoch)
         if answer.answered_ms is not None:
             self._heard_ms = max(answer.answered_ms, self._heard_ms or 0)
         if report is not None and self.recorder is not None:

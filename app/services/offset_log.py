@@ -36,15 +36,20 @@ class OffsetLog(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[FindingRecord, ...]
 
 
-async def keep(uow: UnitOfWork, heartbeat: TaskHeartbeat, *, now: datetime) -> None:
+async def keep(uow: UnitOfWork, heartbeat: TaskHeartbeat, *, database_epoch: str, now: datetime) -> bool:
     """Keep what a task tells of its offsets. Its lease was checked by whoever took the heartbeat.
+
+    False: not kept. It leaves out what the database of another epoch had, and would be taken for all that there was:
+    after an older one was restored the task tells it anew, when the answer has named the epoch of now.
 
     Durably, unlike the rest of a heartbeat: what is answered as stored is not told again, and an event that went back
     to what it was before it grew would look like records that were skipped.
     """
     heartbeat = storable(heartbeat)
-    if heartbeat.offsets is not None:
-        await uow.offset_log.add(report_of(heartbeat), heartbeat.offsets, now=now)
+    if heartbeat.offsets is None or heartbeat.offsets.database_epoch not in (None, database_epoch):
+        return False
+    await uow.offset_log.add(report_of(heartbeat), heartbeat.offsets, now=now)
+    return True
 
 
 async def verify(

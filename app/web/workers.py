@@ -172,7 +172,8 @@ async def heartbeat(request: Request, wiring: WiringDep, scope: Scope) -> Respon
     answer = replace(
         heard.answer,
         answered_ms=int(now.timestamp() * 1000),
-        offsets_stored=message.offsets is not None and await _offsets_kept(wiring, message, now=now, until=until),
+        offsets_stored=message.offsets is not None
+        and await _offsets_kept(wiring, message, heard.answer.database_epoch, now=now, until=until),
     )
     if heard.fencing and not await _recorded(wiring, heard.fencing, until=until):
         # The task repeats them with its next heartbeat.
@@ -197,14 +198,16 @@ async def _recorded(wiring: Wiring, cases: Sequence[Case], *, until: float) -> b
     return True
 
 
-async def _offsets_kept(wiring: Wiring, message: TaskHeartbeat, *, now: datetime, until: float) -> bool:
+async def _offsets_kept(
+    wiring: Wiring, message: TaskHeartbeat, database_epoch: str, *, now: datetime, until: float
+) -> bool:
     """Whether what a task told of its offsets is kept; in a unit of its own, since a task must not fall silent over it.
 
     What is not kept is told again.
     """
     try:
         async with asyncio.timeout_at(until), wiring.unit_of_work() as uow:
-            await offset_log.keep(uow, message, now=now)
+            is_kept = await offset_log.keep(uow, message, database_epoch=database_epoch, now=now)
             await uow.commit()
     except (TimeoutError, UnavailableError) as error:
         log.info("offsets that a task told are not kept yet, the task will repeat them: %s", error or "no time left")
@@ -212,7 +215,7 @@ async def _offsets_kept(wiring: Wiring, message: TaskHeartbeat, *, now: datetime
     except Exception:
         log.exception("offsets that a task told could not be kept: %s", message.offsets)
         return False
-    return True
+    return is_kept
 
 
 async def driver(request: Request, wiring: WiringDep, scope: Scope) -> Response:

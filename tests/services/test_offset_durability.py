@@ -13,6 +13,8 @@ from app.ports.unit_of_work import UnitOfWork
 from app.services import offset_log
 from tests.support.control_plane import task_heartbeat
 
+RUN = "00000000-0000-0000-0000-000000000001"
+
 
 async def test_offsets_wait_for_the_disk() -> None:
     done: list[str] = []
@@ -24,6 +26,13 @@ async def test_offsets_wait_for_the_disk() -> None:
         done.append("relaxed")
 
     uow = cast(UnitOfWork, SimpleNamespace(offset_log=SimpleNamespace(add=add), relax_durability=relax))
-    beat = replace(task_heartbeat("00000000-0000-0000-0000-000000000001"), offsets=OffsetReport())
-    await offset_log.keep(uow, beat, now=datetime(2026, 1, 1, tzinfo=UTC))
+    beat = replace(task_heartbeat(RUN), offsets=OffsetReport())
+    assert await offset_log.keep(uow, beat, database_epoch="this one", now=datetime(2026, 1, 1, tzinfo=UTC))
     assert done == ["added"]
+
+
+async def test_what_was_told_to_another_database_is_not_kept() -> None:
+    """What it leaves out is not here: an older database was restored."""
+    uow = cast(UnitOfWork, SimpleNamespace(offset_log=None))
+    beat = replace(task_heartbeat(RUN), offsets=OffsetReport(database_epoch="the one before"))
+    assert not await offset_log.keep(uow, beat, database_epoch="this one", now=datetime(2026, 1, 1, tzinfo=UTC))

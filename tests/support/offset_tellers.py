@@ -84,7 +84,7 @@ class Tasks:
         beat = msgspec.json.decode(msgspec.json.encode(beat), type=TaskHeartbeat)
         self.plane.pass_time(1)
         async with self.plane.uow() as uow:
-            await offset_log.keep(uow, beat, now=self.plane.now)
+            await offset_log.keep(uow, beat, database_epoch="this one", now=self.plane.now)
             await uow.commit()
 
     def see(self, *tasks: int) -> None:

@@ -33,11 +33,13 @@ class OffsetReport(msgspec.Struct, frozen=True, kw_only=True):
     """Of partitions that are not named here nothing has happened since the last report that was stored.
 
     heard_ms: the newest `answered_ms` that had come when this report was made; None: none yet.
+    database_epoch: of the database that answered so, and that has what is left out here; None: none yet, or not said.
     is_over: nothing is recorded after this; what is not told of it is only what `recorded` counts.
     inits: what the coordinator gave this attempt's producers, as far as they knew.
     """
 
     heard_ms: int | None = None
+    database_epoch: str | None = None
     is_over: bool = False
     inits: tuple[Init, ...] = ()
     partitions: tuple[PartitionOffsets, ...] = ()

@@ -126,6 +126,23 @@ def test_server_on_another_database_is_told_again_what_is_left() -> None:
     report = teller.report(is_over=False)
     assert report is not None
     assert (report.partitions[0].recorded, [event.index for event in report.partitions[0].events]) == (3, [2])
+    assert report.database_epoch == "restored"
+
+
+def test_last_word_to_a_database_that_was_replaced_meanwhile_is_said_again() -> None:
+    teller = OffsetTeller(events_per_heartbeat=100, clock=Clock())
+    teller.recorder = owner()
+    teller.answered(teller.report(is_over=False), STORED)
+    last = teller.report(is_over=True)
+    assert last is not None
+    assert last.database_epoch == STORED.database_epoch
+    teller.answered(last, msgspec.structs.replace(STORED, offsets_stored=False, database_epoch="restored"))
+    assert teller.has_more
+    again = teller.report(is_over=True)
+    assert again is not None
+    assert again.partitions[0].recorded == 2
+    teller.answered(again, msgspec.structs.replace(STORED, database_epoch="restored"))
+    assert not teller.has_more
 
 
 def test_question_of_the_loop_tells_no_offsets(worker_listener: WorkerListener) -> None:
