@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Annotated, Any, cast
@@ -15,6 +15,7 @@ from rich.text import Text
 
 from app.cli.client import Client, connect
 from app.cli.errors import CommandError, ExitCode
+from app.cli.listing import Limit, OfPipeline, show_list
 from app.cli.names import PipelineName
 from app.cli.output import AsJson, Watch, Why, ago, console, number, present, print_json, say, state, table
 from app.domain.audits import words
@@ -99,38 +100,31 @@ def audit(
 
 
 @app.command("list")
-def list_(
-    pipeline: Annotated[str | None, typer.Option("--pipeline", "-p", help="Only this pipeline's.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many, newest first.")] = 20,
-    as_json: AsJson = False,
-    watch_it: Watch = False,
-) -> None:
+def list_(pipeline: OfPipeline = None, limit: Limit = 20, as_json: AsJson = False, watch_it: Watch = False) -> None:
     """Audits, newest first."""
-    client = connect()
+    show_list(
+        "/audits",
+        ("AUDIT", "PIPELINE", "STATE", "WINDOW", "LOST#", "DUPLICATED#", "ASKED", "BY"),
+        _row,
+        empty="No audit yet: fenceline audit PIPELINE --id json:PATH",
+        pipeline=pipeline,
+        limit=limit,
+        as_json=as_json,
+        watch_it=watch_it,
+    )
 
-    def items() -> list[Any]:
-        return list(client.items("/audits", limit=limit, pipeline=pipeline))
 
-    def render() -> RenderableType:
-        return table(
-            ("AUDIT", "PIPELINE", "STATE", "WINDOW", "LOST#", "DUPLICATED#", "ASKED", "BY"),
-            (
-                (
-                    one["id"],
-                    one["pipeline"],
-                    state(one["verdict"] or one["state"]),
-                    _window_words(one["window"]),
-                    _found(one, "lost"),
-                    _found(one, "duplicated"),
-                    ago(datetime.fromisoformat(one["asked_at"])),
-                    one["asked_by"],
-                )
-                for one in items()
-            ),
-            empty="No audit yet: fenceline audit PIPELINE --id json:PATH",
-        )
-
-    present(items, render, as_json=as_json, watch_it=watch_it)
+def _row(item: Any) -> Sequence[RenderableType | str | None]:
+    return (
+        item["id"],
+        item["pipeline"],
+        state(item["verdict"] or item["state"]),
+        _window_words(item["window"]),
+        _found(item, "lost"),
+        _found(item, "duplicated"),
+        ago(datetime.fromisoformat(item["asked_at"])),
+        item["asked_by"],
+    )
 
 
 @app.command()

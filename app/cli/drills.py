@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -11,7 +12,8 @@ from rich.text import Text
 
 from app.cli.client import Client, as_record, connect
 from app.cli.errors import CommandError
-from app.cli.names import PipelineName, names_of
+from app.cli.listing import Limit, OfPipeline, show_list
+from app.cli.names import PipelineName
 from app.cli.output import AsJson, Watch, Why, Yes, ago, confirm_or_exit, present, print_json, say, state, table
 from app.domain.drills.drill import DEFAULT_S, LONGEST_S, SHORTEST_S, Drill, DrillKind, DrillVerdict
 
@@ -39,8 +41,17 @@ def freeze(
     as_json: AsJson = False,
 ) -> None:
     """Stop the Python workers of an instance for a while (SIGSTOP), thawed by a watchdog on their host."""
-    confirm_or_exit(f"Freeze instance {instance} of {pipeline} for {for_s:g} s?", is_confirmed=yes)
-    _begin(pipeline, DrillKind.FREEZE_INSTANCE, ordinal=instance, for_s=for_s, why=why, wait=wait, as_json=as_json)
+    _begin(
+        f"Freeze instance {instance} of {pipeline} for {for_s:g} s?",
+        pipeline,
+        DrillKind.FREEZE_INSTANCE,
+        ordinal=instance,
+        for_s=for_s,
+        why=why,
+        yes=yes,
+        wait=wait,
+        as_json=as_json,
+    )
 
 
 @app.command()
@@ -53,8 +64,17 @@ def kill(
     as_json: AsJson = False,
 ) -> None:
     """Kill the Python workers of an instance (SIGKILL); Spark begins their next attempts."""
-    confirm_or_exit(f"Kill the workers of instance {instance} of {pipeline}?", is_confirmed=yes)
-    _begin(pipeline, DrillKind.KILL_INSTANCE, ordinal=instance, for_s=DEFAULT_S, why=why, wait=wait, as_json=as_json)
+    _begin(
+        f"Kill the workers of instance {instance} of {pipeline}?",
+        pipeline,
+        DrillKind.KILL_INSTANCE,
+        ordinal=instance,
+        for_s=DEFAULT_S,
+        why=why,
+        yes=yes,
+        wait=wait,
+        as_json=as_json,
+    )
 
 
 @app.command()
@@ -67,8 +87,17 @@ def server(
     as_json: AsJson = False,
 ) -> None:
     """Take the server away for a while: it stops itself and comes back by itself; pipelines go on without it."""
-    confirm_or_exit(f"Take the server away for {for_s:g} s, from everybody?", is_confirmed=yes)
-    _begin(pipeline, DrillKind.FREEZE_SERVER, ordinal=None, for_s=for_s, why=why, wait=wait, as_json=as_json)
+    _begin(
+        f"Take the server away for {for_s:g} s, from everybody?",
+        pipeline,
+        DrillKind.FREEZE_SERVER,
+        ordinal=None,
+        for_s=for_s,
+        why=why,
+        yes=yes,
+        wait=wait,
+        as_json=as_json,
+    )
 
 
 @app.command()
@@ -94,47 +123,47 @@ def show(drill: DrillId, as_json: AsJson = False, watch_it: Watch = False) -> No
 
 
 @app.command("list")
-def list_(
-    pipeline: Annotated[
-        str | None,
-        typer.Option("--pipeline", "-p", help="Only this pipeline's.", autocompletion=names_of("pipelines")),
-    ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many, newest first.")] = 20,
-    as_json: AsJson = False,
-    watch_it: Watch = False,
-) -> None:
+def list_(pipeline: OfPipeline = None, limit: Limit = 20, as_json: AsJson = False, watch_it: Watch = False) -> None:
     """Drills, newest first."""
-    client = connect()
+    show_list(
+        "/drills",
+        ("DRILL", "PIPELINE", "KIND", "INSTANCE#", "STATE", "ORDERED", "BY", "WHAT CAME OF IT"),
+        _row,
+        empty="No drill yet: fenceline drill freeze PIPELINE",
+        pipeline=pipeline,
+        limit=limit,
+        as_json=as_json,
+        watch_it=watch_it,
+    )
 
-    def items() -> list[Any]:
-        return list(client.items("/drills", limit=limit, pipeline=pipeline))
 
-    def render() -> RenderableType:
-        found = [as_record(item, Drill) for item in items()]
-        return table(
-            ("DRILL", "PIPELINE", "KIND", "INSTANCE#", "STATE", "ORDERED", "BY", "WHAT CAME OF IT"),
-            (
-                (
-                    one.id,
-                    one.pipeline,
-                    one.kind.replace("_", " "),
-                    "–" if one.ordinal is None else str(one.ordinal),
-                    state(one.verdict or one.state),
-                    ago(one.ordered_at),
-                    one.ordered_by,
-                    one.sentence,
-                )
-                for one in found
-            ),
-            empty="No drill yet: fenceline drill freeze PIPELINE",
-        )
-
-    present(items, render, as_json=as_json, watch_it=watch_it)
+def _row(item: Any) -> Sequence[RenderableType | str | None]:
+    one = as_record(item, Drill)
+    return (
+        one.id,
+        one.pipeline,
+        one.kind.replace("_", " "),
+        None if one.ordinal is None else str(one.ordinal),
+        state(one.verdict or one.state),
+        ago(one.ordered_at),
+        one.ordered_by,
+        one.sentence,
+    )
 
 
 def _begin(
-    pipeline: str, kind: DrillKind, *, ordinal: int | None, for_s: float, why: str | None, wait: bool, as_json: bool
+    question: str,
+    pipeline: str,
+    kind: DrillKind,
+    *,
+    ordinal: int | None,
+    for_s: float,
+    why: str | None,
+    yes: bool,
+    wait: bool,
+    as_json: bool,
 ) -> None:
+    confirm_or_exit(question, is_confirmed=yes)
     client = connect()
     body = {"kind": kind, "ordinal": ordinal, "for_s": for_s, "why": why}
     item = client.post(f"/pipelines/{pipeline}/drills", body)

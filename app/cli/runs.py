@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -13,6 +13,7 @@ from rich.text import Text
 
 from app.cli.client import Client, as_record, connect
 from app.cli.errors import CommandError, ExitCode
+from app.cli.listing import Limit, OfPipeline, show_list
 from app.cli.names import PipelineName, names_of
 from app.cli.output import (
     AsJson,
@@ -50,39 +51,32 @@ ENDED = frozenset({"stopped", "failed"})
 
 
 @app.command("list")
-def list_(
-    pipeline: Annotated[str | None, typer.Option("--pipeline", "-p", help="Only this pipeline's.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many, newest first.")] = 20,
-    as_json: AsJson = False,
-    watch_it: Watch = False,
-) -> None:
+def list_(pipeline: OfPipeline = None, limit: Limit = 20, as_json: AsJson = False, watch_it: Watch = False) -> None:
     """Runs, newest first."""
-    client = connect()
+    show_list(
+        "/runs",
+        ("RUN", "PIPELINE", "STATE", "REVISION#", "STARTED", "BY", "ENDED", "WHY"),
+        _row,
+        empty="No run yet: fenceline runs start PIPELINE",
+        pipeline=pipeline,
+        limit=limit,
+        as_json=as_json,
+        watch_it=watch_it,
+    )
 
-    def items() -> list[Any]:
-        return list(client.items("/runs", limit=limit, pipeline=pipeline))
 
-    def render() -> RenderableType:
-        runs = [as_record(item, Run) for item in items()]
-        return table(
-            ("RUN", "PIPELINE", "STATE", "REVISION#", "STARTED", "BY", "ENDED", "WHY"),
-            (
-                (
-                    r.id,
-                    r.pipeline,
-                    state(r.state),
-                    str(r.revision),
-                    ago(r.started_at),
-                    r.started_by,
-                    ago(r.ended_at),
-                    r.end_reason,
-                )
-                for r in runs
-            ),
-            empty="No run yet: fenceline runs start PIPELINE",
-        )
-
-    present(items, render, as_json=as_json, watch_it=watch_it)
+def _row(item: Any) -> Sequence[RenderableType | str | None]:
+    run = as_record(item, Run)
+    return (
+        run.id,
+        run.pipeline,
+        state(run.state),
+        str(run.revision),
+        ago(run.started_at),
+        run.started_by,
+        ago(run.ended_at),
+        run.end_reason,
+    )
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""Follows the drill that is open: looks at its pipeline, notes what is new, judges it, and has its time audited.
+"""Follows the drills that are open: looks at their pipeline, notes what is new, judges it, and has their time audited.
 
 What is done to instances is done by their own processes; only a server that is to be taken away is frozen here, by the
 one server that holds this loop's lock.
@@ -54,12 +54,15 @@ class DrillWatch:
 
     async def turn(self) -> None:
         async with self._unit_of_work() as uow:
-            drill = await uow.drills.find_open()
-        self.period_s = self._idle_s if drill is None else LOOK_EVERY_S
-        if drill is None:
-            return
+            found = await uow.drills.list_open()
+        self.period_s = LOOK_EVERY_S if found else self._idle_s
+        # The one that is disturbed first: how exactly its standstill is measured hangs on when it is looked at.
+        for drill in sorted(found, key=lambda one: one.state is DrillState.AUDITING):
+            await self._follow(drill)
+
+    async def _follow(self, drill: Drill) -> None:
         if drill.state is DrillState.AUDITING:
-            await self._audit(drill)
+            await self._change(drill, self._audited)
             return
         drill = await self._change(drill, self._seen)
         now = self._clock.now()
@@ -98,16 +101,10 @@ class DrillWatch:
 
         await self._change(claimed, over)
 
-    async def _audit(self, drill: Drill) -> None:
-        word = await self._audits.ask(drill)
-
-        async def heard(_: UnitOfWork, drill: Drill, now: datetime) -> Drill:
-            if drill.state is not DrillState.AUDITING:
-                return drill
-            drill = replace(drill, audit_id=word.audit_id)
-            return judging.conclude(drill, word.figures, no_audit=word.no_audit, now=now) if word.is_through else drill
-
-        await self._change(drill, heard)
+    async def _audited(self, uow: UnitOfWork, drill: Drill, now: datetime) -> Drill:
+        word = await self._audits.ask(uow, drill)
+        drill = replace(drill, audit_id=word.audit_id)
+        return judging.conclude(drill, word.figures, no_audit=word.no_audit, now=now) if word.is_through else drill
 
     async def _change(self, drill: Drill, change: Callable[[UnitOfWork, Drill, datetime], Awaitable[Drill]]) -> Drill:
         """The drill after `change` of its locked row."""

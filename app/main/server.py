@@ -147,7 +147,7 @@ class Server:
         drills = DrillWatch(
             unit_of_work=self._database.unit_of_work,
             observations=self._observations,
-            audits=PlannedAudits(unit_of_work=self._database.unit_of_work, clock=self._clock),
+            audits=PlannedAudits(clock=self._clock),
             freeze_self=freeze_self,
             clock=self._clock,
             host=host,

@@ -10,14 +10,16 @@ from app.domain.page import Page
 
 class DrillRepository(Protocol):
     async def add(self, drill: Drill) -> None:
-        """Raises ConflictError while another one is open."""
+        """Raises ConflictError while another one disturbs its pipeline."""
         ...
 
     async def get(self, drill_id: str, *, for_update: bool = False) -> Drill:
         """Raises NotFoundError."""
         ...
 
-    async def find_open(self, *, for_update: bool = False) -> Drill | None: ...
+    async def list_open(self) -> tuple[Drill, ...]:
+        """Oldest first: any number of which an audit is awaited, and at most one that disturbs its pipeline."""
+        ...
 
     async def save(self, drill: Drill) -> None: ...
 

@@ -7,6 +7,7 @@ from typing import Protocol
 import msgspec
 
 from app.domain.drills.drill import AuditFigures, Drill
+from app.ports.unit_of_work import UnitOfWork
 
 
 class FreezeSelf(Protocol):
@@ -28,6 +29,9 @@ class AuditWord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DrillAudits(Protocol):
-    async def ask(self, drill: Drill) -> AuditWord:
-        """Begin the audit of the drill's time, or ask how the one that was begun (`drill.audit_id`) is."""
+    async def ask(self, uow: UnitOfWork, drill: Drill) -> AuditWord:
+        """Begin the audit of the drill's time, or ask how the one that was begun (`drill.audit_id`) is.
+
+        The caller holds the drill's row and commits: an audit that its drill does not know would be nobody's.
+        """
         ...

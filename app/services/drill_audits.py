@@ -10,28 +10,26 @@ from app.domain.drills.drill import AuditFigures, Drill
 from app.domain.errors import ConflictError, InvalidError
 from app.ports.clock import Clock
 from app.ports.drills import AuditWord
-from app.ports.unit_of_work import UnitOfWork, UnitOfWorkFactory
+from app.ports.unit_of_work import UnitOfWork
 from app.services.auditing.asking import Wish, ask_audit
 
 
 class PlannedAudits:
     """See app/ports/drills.py, DrillAudits. Which id records are told apart by is what the pipeline's plan says."""
 
-    def __init__(self, *, unit_of_work: UnitOfWorkFactory, clock: Clock) -> None:
-        self._unit_of_work = unit_of_work
+    def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
 
-    async def ask(self, drill: Drill) -> AuditWord:
+    async def ask(self, uow: UnitOfWork, drill: Drill) -> AuditWord:
         """While another audit of the pipeline lives, the drill's waits for its end."""
-        async with self._unit_of_work() as uow:
-            if drill.audit_id is not None:
-                return word_of(await uow.audits.get(drill.audit_id))
-            try:
-                return await self._begin(uow, drill)
-            except ConflictError:
-                return AuditWord()
-            except InvalidError as error:
-                return AuditWord(no_audit=error.message)
+        if drill.audit_id is not None:
+            return word_of(await uow.audits.get(drill.audit_id))
+        try:
+            return await self._begin(uow, drill)
+        except ConflictError:
+            return AuditWord()
+        except InvalidError as error:
+            return AuditWord(no_audit=error.message)
 
     async def _begin(self, uow: UnitOfWork, drill: Drill) -> AuditWord:
         if await uow.audit_plans.find(drill.pipeline) is None:
@@ -48,7 +46,6 @@ class PlannedAudits:
             why=f"drill {drill.id}",
             now=now,
         )
-        await uow.commit()
         return AuditWord(audit_id=audit.id)
 
 

@@ -10,8 +10,19 @@ import uuid
 from datetime import datetime, timedelta
 
 from app.domain.access import Principal, RunTokenScope, Verb, require
+from app.domain.audits.audit import AuditState
 from app.domain.clusters.survey import ABORT_SWEEP, GROUP_SESSION, longest_ms
-from app.domain.drills.drill import LONGEST_S, SHORTEST_S, ActStep, Drill, DrillKind, DrillState, Target, TargetState
+from app.domain.drills.drill import (
+    DISTURBS,
+    LONGEST_S,
+    SHORTEST_S,
+    ActStep,
+    Drill,
+    DrillKind,
+    DrillState,
+    Target,
+    TargetState,
+)
 from app.domain.drills.judging import hear, said, stop
 from app.domain.drills.planning import UNKNOWN, BrokerTimes, plan_of
 from app.domain.drills.timeline import EntryKind
@@ -22,6 +33,7 @@ from app.domain.runs.run import DesiredRunState, Run
 from app.domain.runs.task import TaskState, TaskStatus
 from app.ports.unit_of_work import UnitOfWork
 from app.services.access import command_log
+from app.services.auditing.asking import stop_audit
 from app.services.observing.surveys import Surveys
 from app.services.running.heartbeats import check_scope
 from app.wire.drill import DrillAnswer, DrillReport
@@ -47,8 +59,9 @@ async def begin_drill(
     """Order a drill of the pipeline's live run. Those who are meant claim it with their next heartbeat.
 
     ordinal: whose instance; None with the server. for_s: how long a freeze lasts; a kill has no duration.
-    Raises ConflictError while another drill is open, unless everything runs as it should, or where the definition that
-    runs does not allow drills; with the server, where any running pipeline's does not. Raises InvalidError.
+    Raises ConflictError while another drill disturbs anybody or the audit of this pipeline's last one waits, unless
+    everything runs as it should, or where the definition that runs does not allow drills; with the server, where any
+    running pipeline's does not. Raises InvalidError.
     """
     require(by, Verb.START_DRILL)
     _check(kind, ordinal, for_s)
@@ -56,7 +69,7 @@ async def begin_drill(
     if run is None:
         await uow.pipelines.get(pipeline)
         raise ConflictError(f"pipeline {pipeline} does not run: start it first, then drill it")
-    await _refuse_another(uow)
+    await _refuse_another(uow, pipeline)
     _refuse_unless_all_runs(run)
     runs = [run] if kind is not DrillKind.FREEZE_SERVER else await uow.runs.list_live()
     for one in runs:
@@ -122,7 +135,10 @@ async def broker_times(uow: UnitOfWork, surveys: Surveys, pipeline: str) -> Brok
 
 
 async def stop_drill(uow: UnitOfWork, drill_id: str, *, by: Principal, why: str | None, now: datetime) -> Drill:
-    """End it early: what waits is withdrawn, what is frozen is thawed by its watchdog within a second or two."""
+    """End it early: what waits is withdrawn, what is frozen is thawed by its watchdog within a second or two.
+
+    The audit that it waits for ends with it.
+    """
     require(by, Verb.STOP_DRILL)
     drill = await uow.drills.get(drill_id, for_update=True)
     if not drill.is_open:
@@ -141,6 +157,8 @@ async def stop_drill(uow: UnitOfWork, drill_id: str, *, by: Principal, why: str 
         outcome=f"drill {drill_id} was {drill.state}",
         details={"drill": drill_id},
     )
+    if drill.audit_id is not None and not (await uow.audits.get(drill.audit_id, for_update=True)).has_ended:
+        await stop_audit(uow, drill.audit_id, by=by, why=f"drill {drill_id} was stopped", now=now)
     notify(uow, stopped)
     return stopped
 
@@ -217,14 +235,29 @@ def _check(kind: DrillKind, ordinal: int | None, for_s: float) -> None:
         raise InvalidError(f"a drill of the kind {kind} {needs}", field="ordinal")
 
 
-async def _refuse_another(uow: UnitOfWork) -> None:
-    """Raise ConflictError while one is open; of two that are ordered at once the database refuses the second."""
-    other = await uow.drills.find_open()
+async def _refuse_another(uow: UnitOfWork, pipeline: str) -> None:
+    """Raise ConflictError while `blocking` names one; of two ordered at once the database refuses the second."""
+    other = await blocking(uow, pipeline)
     if other is not None:
         raise ConflictError(
             f"one drill at a time: {sentence_of(other)}, ordered by {other.ordered_by}, is {other.state}. "
             f"Wait for its end, or stop it: fenceline drill stop {other.id}"
         )
+
+
+async def blocking(uow: UnitOfWork, pipeline: str) -> Drill | None:
+    """The drill that a drill of this pipeline has to wait for: one that disturbs anybody, or whose audit waits here.
+
+    While its audit waits, the pipeline may still be processing its time, and would be disturbed in that once more.
+    """
+    for one in await uow.drills.list_open():
+        if one.state in DISTURBS:
+            return one
+        if one.pipeline == pipeline and (
+            one.audit_id is None or (await uow.audits.get(one.audit_id)).state is AuditState.PENDING
+        ):
+            return one
+    return None
 
 
 def _refuse_unless_all_runs(run: Run) -> None:

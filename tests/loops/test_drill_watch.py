@@ -12,6 +12,7 @@ from app.domain.drills.drill import AuditFigures, Drill, DrillKind, DrillState, 
 from app.domain.runs.task import PartitionProgress
 from app.loops.drill_watch import DrillWatch
 from app.ports.drills import AuditWord
+from app.ports.unit_of_work import UnitOfWork
 from app.services import drills
 from app.services.observing.observations import Observations
 from tests.services.test_drills import order, running, stop
@@ -31,7 +32,8 @@ class Audits:
     def __init__(self) -> None:
         self.asked: list[str | None] = []
 
-    async def ask(self, drill: Drill) -> AuditWord:
+    async def ask(self, uow: UnitOfWork, drill: Drill) -> AuditWord:
+        del uow
         self.asked.append(drill.audit_id)
         return AuditWord(audit_id="a1", figures=CLEAN if drill.audit_id else None)
 

@@ -1,4 +1,4 @@
-"""Drills: one row each, of which at most one is open."""
+"""Drills: one row each, of which at most one disturbs its pipeline."""
 
 from __future__ import annotations
 
@@ -41,10 +41,9 @@ class SqlDrills:
             raise NotFoundError(f"there is no drill {drill_id}; `fenceline drill list` shows those there are")
         return _drill(row)
 
-    async def find_open(self, *, for_update: bool = False) -> Drill | None:
-        statement = sa.select(_C.drill).where(_C.ended_at.is_(None))
-        row = await self._db.row(statement.with_for_update() if for_update else statement)
-        return None if row is None else _drill(row)
+    async def list_open(self) -> tuple[Drill, ...]:
+        statement = sa.select(_C.drill).where(_C.ended_at.is_(None)).order_by(_C.ordered_at, _C.id)
+        return tuple(_drill(row) for row in await self._db.rows(statement))
 
     async def save(self, drill: Drill) -> None:
         await self._db.execute(sa.update(drills).where(_C.id == drill.id).values(**_changeable(drill)))

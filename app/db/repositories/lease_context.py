@@ -43,7 +43,7 @@ LEASE_CONTEXT = sa.text(
         ORDER BY lease DESC, attempt DESC LIMIT 1
     ) AS newest ON true
     LEFT JOIN drills
-        ON drills.ended_at IS NULL AND drills.run_id = runs.id
+        ON drills.ended_at IS NULL AND drills.state IN ('ordered', 'underway') AND drills.run_id = runs.id
         AND (drills.drill->>'ordinal')::integer = instances.ordinal
         AND (drills.drill->>'lease')::integer = instances.lease
     LEFT JOIN task_attempts AS own

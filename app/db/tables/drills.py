@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from app.db.tables.columns import UUID, json, metadata, moment, one_of, text
-from app.domain.drills.drill import DrillKind, DrillState, DrillVerdict
+from app.domain.drills.drill import DISTURBS, DrillKind, DrillState, DrillVerdict
 
 drills = sa.Table(
     "drills",
@@ -27,4 +27,11 @@ drills = sa.Table(
     sa.Index("ix_drills_run", "run_id"),
 )
 # One at a time, whoever orders it and wherever: what two of them did could not be told apart.
-sa.Index("uq_drills_open", drills.c.ended_at.is_(None), unique=True, postgresql_where=drills.c.ended_at.is_(None))
+sa.Index(
+    "uq_drills_disturbing",
+    drills.c.ended_at.is_(None),
+    unique=True,
+    postgresql_where=drills.c.state.in_(sorted(DISTURBS)),
+)
+# Asked for once a second by each server.
+sa.Index("ix_drills_open", drills.c.ordered_at, postgresql_where=drills.c.ended_at.is_(None))

@@ -49,6 +49,10 @@ class DrillState(StrEnum):
     ENDED = "ended"
 
 
+DISTURBS = frozenset({DrillState.ORDERED, DrillState.UNDERWAY, DrillState.RECOVERING})
+"""What is seen in these is of this drill, or of nobody's: so only one at a time is in any of them."""
+
+
 class DrillVerdict(StrEnum):
     """SURVIVED takes an audit that found nothing. NOT_BEGUN: nothing was done to anybody."""
 
@@ -63,7 +67,7 @@ class TargetState(StrEnum):
     """
     ORDERED ─▶ CLAIMED ─▶ FROZEN ─▶ THAWED   of a freeze; a watchdog that reaches no server leaves out FROZEN
        └────────────────▶ KILLED ─▶ REFUSED  of a kill: granted; and the attempt was heard after it, so it lives
-       ORDERED, CLAIMED ─▶ REFUSED           the host would not do it
+       ORDERED, CLAIMED ─▶ REFUSED           the host would not do it, or the drill ended before it began
     """
 
     ORDERED = "ordered"

@@ -29,6 +29,7 @@ WELL_FOR = timedelta(seconds=3)
 FLOWS_NOW = timedelta(seconds=2)
 COMMITS_TO_MISS = 2.5
 """A pipeline that commits more seldom is given so many of its commit intervals."""
+_NEVER_BEGUN = "the drill ended before it began"
 GIVES_UP_AFTER = timedelta(seconds=90)
 """After the last bound that we know: who does not flow by then has not survived."""
 
@@ -204,13 +205,18 @@ def _is_well(drill: Drill, *, now: datetime) -> bool:
 def _ended(drill: Drill, verdict: DrillVerdict, sentence: str, *, now: datetime) -> Drill:
     was_done = drill.begun_at is not None and verdict is not DrillVerdict.NOT_BEGUN
     full = "; ".join([sentence, *_figures(drill)]) if was_done else sentence
+    for one in drill.targets:
+        if one.state is TargetState.ORDERED:
+            drill = drill.with_target(one.moved(TargetState.REFUSED, now=now, message=_NEVER_BEGUN))
     drill = drill.moved(DrillState.ENDED, ended_at=now, verdict=verdict, sentence=full)
     return said(drill, EntryKind.DRILL, f"ended: {sentence}", now=now)
 
 
 def _figures(drill: Drill) -> Iterable[str]:
     watched, longest = drill.watched, drill.watched.longest
-    if longest is None:
+    if watched.at is None:
+        yield "nobody has looked at what came of it"
+    elif longest is None:
         yield "how long records stood still is not known: no partition flowed before"
     elif watched.unseen_s and drill.kind is DrillKind.FREEZE_SERVER:
         yield f"{watched.committed_unseen:,} records were committed in the {watched.unseen_s:.1f} s that nobody looked"

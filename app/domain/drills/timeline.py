@@ -97,22 +97,22 @@ class PartitionWatched(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Watched(msgspec.Struct, frozen=True, kw_only=True):
-    """What the looks so far have shown.
+    """What the looks so far have shown; `at` is the last one's, None: nobody has looked.
 
+    rebalances: None while nobody has told the group's generation; committed: None while nobody has looked.
     unseen_s: for how long nobody looked; committed_unseen: how many records were committed meanwhile.
     """
 
     at: datetime | None = None
     generation: int | None = None
-    first_generation: int | None = None
-    rebalances: int = 0
+    rebalances: int | None = None
     partitions: dict[str, PartitionWatched] = {}
     epochs: dict[str, str] = {}
     tasks: dict[str, TaskLook] = {}
     fencings: tuple[str, ...] = ()
     unseen_s: float = 0.0
     committed_unseen: int = 0
-    committed: int = 0
+    committed: int | None = None
 
     @property
     def measured(self) -> dict[str, PartitionWatched]:
@@ -159,15 +159,14 @@ def follow(before: Watched, look: Look, *, commits_every_s: float = 0.0) -> tupl
             before,
             at=look.at,
             generation=generation,
-            first_generation=before.first_generation if before.first_generation is not None else generation,
-            rebalances=before.rebalances + rebalances,
+            rebalances=rebalances,
             partitions=partitions,
             epochs={**before.epochs, **look.epochs},
             tasks={**before.tasks, **look.tasks},
             fencings=(*before.fencings, *(one.id for one in new)),
             unseen_s=before.unseen_s + (pause_s if unseen else 0.0),
             committed_unseen=before.committed_unseen + (advanced if unseen else 0),
-            committed=before.committed + advanced,
+            committed=(before.committed or 0) + advanced,
         ),
         entries,
     )
@@ -187,7 +186,8 @@ def _first(look: Look, commits_every_s: float) -> Watched:
     return Watched(
         at=look.at,
         generation=look.generation,
-        first_generation=look.generation,
+        rebalances=None if look.generation is None else 0,
+        committed=0,
         partitions={
             name: PartitionWatched(
                 committed=one.committed,
@@ -248,15 +248,16 @@ def _follow_partitions(
     return partitions, advanced
 
 
-def _follow_group(before: Watched, look: Look, entries: list[Entry]) -> tuple[int | None, int]:
+def _follow_group(before: Watched, look: Look, entries: list[Entry]) -> tuple[int | None, int | None]:
+    """The generation that was told last, and how often it has changed; both None while nobody has told one."""
     if look.generation is None or look.generation == before.generation:
-        return before.generation, 0
+        return before.generation, before.rebalances
     if before.generation is None:
         return look.generation, 0
     members = "" if look.members is None else f", now with {look.members} member{'' if look.members == 1 else 's'}"
     sentence = f"the group rebalances: generation {before.generation} → {look.generation}{members}"
     entries.append(Entry(at=look.at, kind=EntryKind.GROUP, sentence=sentence))
-    return look.generation, max(1, look.generation - before.generation)
+    return look.generation, (before.rebalances or 0) + max(1, look.generation - before.generation)
 
 
 def _follow_epochs(before: Watched, look: Look, entries: list[Entry]) -> None:

@@ -31,7 +31,7 @@ def looking_at_list(pipeline: str, after: str | None = None) -> Look:
         del principal, now
         found = await drills.list_drills(uow, pipeline=pipeline, after=after, limit=_PAGE)
         run = await uow.runs.find_live(pipeline)
-        open_one = await uow.drills.find_open()
+        open_one = await drills.blocking(uow, pipeline)
         context = {
             "pipeline": pipeline,
             "run": run,
@@ -83,7 +83,7 @@ def standstill_of(drill: Drill) -> tuple[str, str, str]:
         return f"{watched.committed_unseen:,}", f"records committed in the {watched.unseen_s:.1f} s nobody looked", ""
     expected = "" if bound_s is None else f", expected at most {bound_s:g} s"
     if watched.longest is None:
-        return "–", ("not looked yet" if watched.at is None else "no partition flowed before") + expected, ""
+        return "–", ("nobody has looked" if watched.at is None else "no partition flowed before") + expected, ""
     name, longest_s = watched.longest
     tone = "bad" if bound_s is not None and longest_s > bound_s else ""
     if watched.unseen_s:

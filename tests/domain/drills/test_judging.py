@@ -225,6 +225,34 @@ def test_a_stop_while_somebody_is_frozen_waits_for_the_thaw() -> None:
     assert drill.sentence.startswith("stopped by anna")
 
 
+def test_a_process_that_never_began_is_not_waited_for_after_the_end() -> None:
+    drill = hear(a_drill(tasks=2), ActStep.CLAIMED, 1.0)
+    drill = hear(hear(drill, ActStep.FROZEN, 1.0), ActStep.THAWED, 3.0)
+    drill = judging.stop(drill, by="anna", now=at(3.0))
+    drill = judging.advance(drill, now=at(16.0), run_is_live=True)
+    assert drill.verdict is DrillVerdict.STOPPED
+    assert [(one.state, one.message) for one in drill.targets] == [
+        (TargetState.THAWED, ""),
+        (TargetState.REFUSED, "the drill ended before it began"),
+    ]
+
+
+def test_what_nobody_has_looked_at_is_not_said_to_be_none() -> None:
+    drill = judging.stop(a_drill(), by="anna", now=at(0.2))
+    assert (drill.watched.at, drill.watched.rebalances, drill.watched.committed) == (None, None, None)
+    seen = judging.see(a_drill(), look(1.0, committed=(10, 10)))
+    assert (seen.watched.rebalances, seen.watched.committed) == (0, 0)
+    seen = judging.see(judging.see(seen, look(1.5, committed=(15, 10))), look(2.0, committed=(20, 10), generation=7))
+    assert (seen.watched.rebalances, seen.watched.committed) == (2, 10)
+
+
+def test_rebalances_are_not_known_while_nobody_tells_the_generation() -> None:
+    silent = [replace(look(second), generation=None) for second in (0.0, 0.5)]
+    drill = judging.see(judging.see(a_drill(), silent[0]), silent[1])
+    assert drill.watched.rebalances is None
+    assert judging.see(drill, look(1.0)).watched.rebalances == 0
+
+
 def test_a_run_that_ends_meanwhile_ends_the_drill() -> None:
     drill = judging.advance(frozen_and_thawed(), now=at(16.5), run_is_live=True)
     drill = judging.advance(drill, now=at(17), run_is_live=False)

@@ -74,7 +74,7 @@ ANSWERS: list[tuple[type[BaseModel], type[msgspec.Struct], set[str]]] = [
     (drill_schemas.Entry, timeline.Entry, set()),
     (drill_schemas.PartitionWatched, timeline.PartitionWatched, {"is_told", "at_end_at"}),
     # What the next look is compared with is nobody else's business.
-    (drill_schemas.Watched, timeline.Watched, {"at", "first_generation", "epochs", "tasks", "fencings"}),
+    (drill_schemas.Watched, timeline.Watched, {"epochs", "tasks", "fencings"}),
     (audit_schemas.Result, audit_result.AuditResult, {"audit_id"}),
     (audit_schemas.AuditCounts, audit_result.AuditCounts, set()),
     (audit_schemas.Tally, audit_result.Tally, set()),

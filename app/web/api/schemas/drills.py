@@ -73,14 +73,19 @@ class PartitionWatched(Answer):
 
 
 class Watched(Answer):
-    """unseen_s: for how long nobody looked; committed_unseen: records that were committed meanwhile."""
+    """at: of the last look; null: nobody has looked yet, so that nothing here is known.
 
-    rebalances: int
+    rebalances: null while nobody has told the group's generation. committed: null while nobody has looked.
+    unseen_s: for how long nobody looked; committed_unseen: records that were committed meanwhile.
+    """
+
+    at: datetime | None
+    rebalances: int | None
     generation: int | None
     partitions: dict[str, PartitionWatched]
     unseen_s: float
     committed_unseen: int
-    committed: int
+    committed: int | None
 
 
 class AuditFigures(Answer):
