@@ -22,8 +22,15 @@ async def wiring(database: Database, tmp_path: Path) -> AsyncGenerator[Wiring]:
 
 
 async def running(database: Database, wiring: Wiring, *, allows_drills: bool = True) -> None:
+    await ControlPlane(database, now=wiring.clock.now()).running(instances=2, allows_drills=allows_drills)
+
+
+async def heard(database: Database, wiring: Wiring) -> None:
+    """Both tasks, just now: the clock of these pages is the real one, and a drill takes a word of the last seconds."""
     plane = ControlPlane(database, now=wiring.clock.now())
-    run = await plane.running(instances=2, allows_drills=allows_drills)
+    async with plane.uow() as uow:
+        run = await uow.runs.find_live("flights")
+    assert run is not None
     for ordinal in (0, 1):
         await plane.beat(task_heartbeat(run.id, ordinal=ordinal))
 
@@ -38,6 +45,7 @@ async def test_a_drill_is_ordered_watched_and_stopped_on_its_pages(database: Dat
         before = (await browser.get("/pipelines/flights/drills")).text
         assert "No drill yet" in before
         assert before.count("<form") >= 3
+        await heard(database, wiring)
         ordered = await browser.post("/pipelines/flights/drills", data=FREEZE)
         assert ordered.status_code == 303, ordered.text
         found = re.fullmatch(r"/drills/([0-9a-f-]{36})\?said=drill-ordered", ordered.headers["location"])
