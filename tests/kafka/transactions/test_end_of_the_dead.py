@@ -28,7 +28,7 @@ from tests.support.topics import unique_name
 from tests.support.waiting import wait_for
 
 _DEADLINE_S = 20.0
-_RACES = 10
+_RACES = 24
 _Init: Any = InitProducerIdRequest
 _End: Any = EndTxnRequest
 
@@ -162,8 +162,9 @@ async def test_end_before_kip_890_leaves_its_producer_alive(scene: Scene) -> Non
 async def test_new_attempt_that_comes_at_the_same_moment_is_never_fenced(scene: Scene) -> None:
     """Whichever is first: the new owner's init waits for the abort that the server began, or the server is too late."""
     topic = scene.topic()
-    seen: set[bool] = set()
-    for number in range(_RACES):
+    first_was_we: list[bool] = []
+    head_start = 0
+    for _ in range(_RACES):
         name, _ = scene.leave_open(topic, timeout_ms=900_000)
         dead = await known(scene, name)
         begun: list[Producer] = []
@@ -172,21 +173,22 @@ async def test_new_attempt_that_comes_at_the_same_moment_is_never_fenced(scene: 
             begun.append(scene.leave_open(topic, transactional_id=name)[1])
 
         thread = threading.Thread(target=attempt)
-        if number % 2:
-            thread.start()
-        # The dead one's server is asked from before the new owner's init until after its first output.
+        thread.start()
+        for _ in range(head_start):
+            await known(scene, name)
+        # From then on until after the new owner's first output.
         answers = [await end(scene, dead)]
-        if not number % 2:
-            thread.start()
         while thread.is_alive():
             answers.append(await end(scene, dead))
         answers.append(await end(scene, dead))
         thread.join()
         assert answers[-1] is NotEnded.MOVED_ON
-        seen.add(isinstance(answers[0], FencedProducer))
+        first_was_we.append(isinstance(answers[0], FencedProducer))
+        # Towards the moment of its init, from whichever side this round was.
+        head_start = 2 * head_start + 1 if first_was_we[-1] else head_start // 2
         begun[0].commit_transaction(20)
     assert len(scene.committed_values(TopicPartition(topic, 0))) == _RACES
-    assert True in seen
+    assert set(first_was_we) == {True, False}, first_was_we
 
 
 @pytest.mark.slow
