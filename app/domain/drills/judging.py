@@ -93,8 +93,8 @@ def conclude(drill: Drill, audit: AuditFigures | None, *, no_audit: str, now: da
         return _ended(drill, DrillVerdict.NOT_SURVIVED, "the pipeline did not flow again", now=now)
     if audit is not None and (audit.lost or audit.duplicated or audit.unexpected):
         counted = (
-            f"{audit.lost:,} ids are lost, {audit.duplicated:,} are there more often than they should be, and "
-            f"{audit.unexpected:,} come from nowhere"
+            f"ids lost: {audit.lost:,}, duplicated: {audit.duplicated:,}, without an input: {audit.unexpected:,}, "
+            f"of {audit.expected:,} expected records"
         )
         return _ended(drill, DrillVerdict.NOT_SURVIVED, counted, now=now)
     if audit is None or drill.no_audit:
