@@ -78,7 +78,8 @@ class GivenUp(msgspec.Struct, frozen=True, kw_only=True, tag="given_up"):
 
 
 class Positioned(msgspec.Struct, frozen=True, kw_only=True, tag="positioned"):
-    """Reading begins, or begins again after what was not committed, at `offset`.
+    """Reading begins, or begins again after what was not committed, at `offset`. Of a partition that is not the task's:
+    it begins there for others, as one task resolves `latest` for all.
 
     gone_from: with GONE_UNREAD, what had been committed; the offsets from there to `offset` are gone.
     """

@@ -47,7 +47,7 @@ class Tenure:
 class Reading:
     """What one attempt says, and does not say, of a partition.
 
-    undecided: checkpoints of unknown outcome: committed or not. gone: deleted unread.
+    undecided: checkpoints of unknown outcome: committed or not. gone: deleted unread, or before the group's beginning.
     unheard: where it may have committed more than has been heard: from what it had reached by then to where it is next
         heard to be, since in one life of a group committed offsets only grow.
     """
@@ -126,9 +126,12 @@ class _Reader:
     def _position(self, event: Positioned) -> None:
         self._heard_again(event.offset)
         tenure = self._tenure
-        if tenure is None or tenure.number != event.number:
-            return
         is_forgotten = event.found is Found.NOTHING_COMMITTED
+        if tenure is None or tenure.number != event.number:
+            if is_forgotten:
+                # The group begins there for whoever gets the partition: what lies before is nobody's to read.
+                self.reading.gone.append(Stretch(0, event.offset))
+            return
         if is_forgotten:
             self._forgotten += 1
             if tenure.began is not None:

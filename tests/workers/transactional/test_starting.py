@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from app.domain.offset_log.events import Found, Positioned
+from app.domain.offset_log.events import Found, Outcome, Positioned
 from app.domain.pipelines.pipeline import StartPosition
+from tests.support.offset_log import replayed
 from tests.support.tasks import RecordingControl
 from workers.transactional.group.membership import Committed, LogBounds, Membership
 from workers.transactional.group.ownership import Ownership, Partition
@@ -108,9 +109,14 @@ class BegunByAnother(NewGroup):
         self.ownership.assigned(NAMES[1:])
         self.recorder.assigned(NAMES[1:], generation=1)
 
+        self.restarted: set[Partition] = set()
+
     @property
     def stopped(self) -> frozenset[Partition]:
-        return self.ownership.owned
+        return self.ownership.owned - self.restarted
+
+    def restart(self, partitions: Iterable[Partition]) -> None:
+        self.restarted |= set(partitions)
 
 
 def test_beginning_that_another_task_resolved_is_recorded_as_one() -> None:
@@ -121,6 +127,43 @@ def test_beginning_that_another_task_resolved_is_recorded_as_one() -> None:
     group.offsets = dict.fromkeys(NAMES, 100)
     resolving.step()
     resolving.step()
+    (told,) = group.recorder.untold(100)
+    assert [(event.offset, event.found) for event in told.events if isinstance(event, Positioned)] == [
+        (100, Found.NOTHING_COMMITTED)
+    ]
+
+
+def test_what_is_begun_for_a_partition_of_nobody_is_no_gap_for_who_gets_it() -> None:
+    """The group had committed up to 50 there and has forgotten it; who gets it finds 100 committed."""
+    group = NewGroup()
+    group.ownership = Ownership()
+    group.recorder = OffsetRecorder(group.ownership)
+    group.ownership.assigned(NAMES[:1])
+    group.recorder.assigned(NAMES[:1], generation=7)
+    starting(group, Commits(group)).step()
+    earlier, later = attempt(generation=6, start=0, end=50), attempt(generation=8, start=100, end=120)
+    reports = [earlier.untold(100), group.recorder.untold(100), later.untold(100)]
+    assert replayed(reports)[NAMES[1]].contradictions == ()
+    assert replayed([reports[0], reports[2]])[NAMES[1]].contradictions, "without its word it is one"
+
+
+def attempt(*, generation: int, start: int, end: int) -> OffsetRecorder:
+    """One that finds `start` committed in the second partition, and commits `end`."""
+    ownership = Ownership()
+    recorder = OffsetRecorder(ownership)
+    ownership.assigned(NAMES[1:])
+    recorder.assigned(NAMES[1:], generation=generation)
+    recorder.begins(NAMES[1], start)
+    recorder.add({NAMES[1]: end}, records=end - start, span=(start, end - 1))
+    recorder.ended(Outcome.COMMITTED)
+    return recorder
+
+
+def test_partition_that_stopped_without_an_offset_and_has_one_by_now_was_begun_by_another() -> None:
+    """Its task had not looked before the other began the group."""
+    group = BegunByAnother()
+    group.offsets = dict.fromkeys(NAMES, 100)
+    starting(group, Commits(group)).step()
     (told,) = group.recorder.untold(100)
     assert [(event.offset, event.found) for event in told.events if isinstance(event, Positioned)] == [
         (100, Found.NOTHING_COMMITTED)

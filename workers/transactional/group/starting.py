@@ -136,9 +136,13 @@ class Starting:
         mine = self._membership.ownership.owned & ends.keys()
         for name in mine:
             self._membership.recorder.positioned(name, ends[name], Found.NOTHING_COMMITTED)
+        for_others = {name: end for name, end in ends.items() if name not in mine}
+        for name, end in for_others.items():
+            # Whoever gets it later finds it committed, and could not say that it begins there.
+            self._membership.recorder.begun_for_others(name, end)
         self._commit_starts(
             {name: ends[name] for name in mine},
-            for_others={name: end for name, end in ends.items() if name not in mine},
+            for_others=for_others,
             confirmed=self._note_beginning,
         )
         said = ", ".join(f"{topic}-{number} at {ends[topic, number]}" for topic, number in sorted(ends))
@@ -157,8 +161,11 @@ class Starting:
                 starts[partition] = start
                 found = Found.NOTHING_COMMITTED if offset is None else Found.GONE_UNREAD
                 self._membership.recorder.positioned(partition, start, found, gone_from=offset)
-            elif offset is not None and partition in self._await_beginning:
-                # Another task has begun the group here: nothing was committed before that.
+            elif offset is not None and (
+                partition in self._await_beginning or self._membership.stopped_at(partition) is None
+            ):
+                # Another task has begun the group here: nothing was committed before that, or the client would not
+                # have stopped without an offset.
                 self._membership.recorder.positioned(partition, offset, Found.NOTHING_COMMITTED)
         if starts:
             self._commit_starts(starts, for_others={}, confirmed=self._note_beginning)

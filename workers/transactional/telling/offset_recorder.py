@@ -103,6 +103,11 @@ class OffsetRecorder:
         number = self._ownership.number(name)
         self._record(name, Positioned(index=0, number=number, offset=offset, found=found, gone_from=gone_from))
 
+    def begun_for_others(self, name: Partition, offset: int) -> None:
+        """The group begins at `offset` in a partition of somebody else, or of nobody yet."""
+        number = self._ownership.number(name)
+        self._record(name, Positioned(index=0, number=number, offset=offset, found=Found.NOTHING_COMMITTED))
+
     def begins(self, name: Partition, committed: int) -> None:
         """The client reads by itself from what is committed, and has delivered something of it or is about to."""
         number = self._ownership.number(name)
