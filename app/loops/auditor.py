@@ -22,6 +22,7 @@ from app.domain.audits.decision import (
     TakeWord,
     decide,
 )
+from app.domain.audits.passing import NotPassed
 from app.domain.audits.plan import due_windows
 from app.domain.errors import ConflictError, FencelineError, NotFoundError, UnavailableError
 from app.ports.brokers import Brokers
@@ -140,27 +141,27 @@ class Auditor:
             await self._act(audit, action)
 
     async def _begin(self, audit: Audit) -> None:
-        """Start it, or say why it waits; it is skipped when it has waited for too long."""
+        """Start it, or say why it waits; it is skipped when it has waited for too long, or would wait in vain."""
         now = self._clock.now()
         asked_at = self._asked_at.get(audit.id)
         if asked_at is not None and now - asked_at < self._look_again_after:
             return
         self._asked_at[audit.id] = now
         try:
-            reason = await self._why_it_waits(audit)
+            waits = await self._why_it_waits(audit)
         except FencelineError as error:
-            reason = error.message
-        if reason is None:
+            waits = NotPassed(reason=error.message)
+        if waits is None:
             await self._submit(audit)
             return
         async with self._unit_of_work() as uow:
-            if now >= audit.wait_until:
-                await carrying_out.move_audit(uow, audit.id, AuditState.SKIPPED, reason=reason, now=now)
+            if waits.is_final or now >= audit.wait_until:
+                await carrying_out.move_audit(uow, audit.id, AuditState.SKIPPED, reason=waits.reason, now=now)
             else:
-                await carrying_out.say_why_it_waits(uow, audit.id, reason)
+                await carrying_out.say_why_it_waits(uow, audit.id, waits.reason)
             await uow.commit()
 
-    async def _why_it_waits(self, audit: Audit) -> str | None:
+    async def _why_it_waits(self, audit: Audit) -> NotPassed | None:
         async with self._unit_of_work() as uow:
             revision = await uow.pipelines.get_revision(audit.pipeline, audit.revision)
             cluster = await uow.clusters.get(revision.definition.cluster)

@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
 from app.domain.audits.result import Side
 from workers.audit.collecting import timestamp_of
 from workers.audit.reading import AuditReadError, committed_records, reader
-from workers.audit.resolving import Partition
+from workers.audit.resolving import Partition, TopicSettings
 from workers.audit.splits import Split, partition_name
 
 _ANSWER_S = 20.0
@@ -43,7 +43,7 @@ class ClusterBrokers:
         found = metadata.topics[topic]
         return () if found.error is not None else tuple(found.partitions)
 
-    def is_compacted(self, topic: str) -> bool | None:
+    def settings(self, topic: str) -> TopicSettings | None:
         resource = ConfigResource(ResourceType.TOPIC, topic)
         try:
             futures = cast(
@@ -54,7 +54,8 @@ class ClusterBrokers:
         except (KafkaException, TimeoutError):
             return None
         policy: Any = entries["cleanup.policy"].value
-        return "compact" in str(policy)
+        time: Any = entries["message.timestamp.type"].value
+        return TopicSettings(is_compacted="compact" in str(policy), has_append_time=str(time) == "LogAppendTime")
 
     def committed(self, group_id: str, partitions: Iterable[Partition]) -> Mapping[Partition, int | None]:
         # Not by the AdminClient: it ends the process while a coordinator moves. Uncommitted: what is pending is not

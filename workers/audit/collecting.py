@@ -28,7 +28,10 @@ from workers.transactional.records.failures import HEADER_PREFIX
 
 
 class SplitReport(msgspec.Struct, kw_only=True):
-    """What one split held. All but `records` are of the window alone. fates: how many inputs met each Fate."""
+    """What one split held; all but `records` and `untimed` of the window alone. fates: how many inputs met each Fate.
+
+    untimed: expected outputs that have no timestamp of their own.
+    """
 
     number: int
     records: int = 0
@@ -37,6 +40,7 @@ class SplitReport(msgspec.Struct, kw_only=True):
     fates: dict[str, int] = msgspec.field(default_factory=dict[str, int])
     expected: int = 0
     elsewhere: int = 0
+    untimed: int = 0
     unreadable: int = 0
     examples: list[Example] = msgspec.field(default_factory=list[Example])
     gaps: list[Gap] = msgspec.field(default_factory=list[Gap])
@@ -109,6 +113,7 @@ class Collector:
         add, report = self.pieces.add, self.report
         for message, word, is_window in self._rows(batches, EXPECTED):
             expected = expectations.of(message)
+            report.untimed += expected.untimed
             if is_window:
                 report.window_records += 1
                 report.fates[expected.fate.value] = report.fates.get(expected.fate.value, 0) + 1

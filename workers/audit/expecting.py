@@ -25,11 +25,15 @@ class Fate(Enum):
 
 
 class Expected(NamedTuple):
-    """ids: the sink's number and the id of each output; elsewhere: how many belong to a topic that is not read."""
+    """ids: the sink's number and the id of each output; elsewhere: how many belong to a topic that is not read.
+
+    untimed: how many of the outputs have no timestamp of their own, and so carry the time of writing.
+    """
 
     fate: Fate
     ids: list[tuple[int, bytes | None]]
     elsewhere: int
+    untimed: int = 0
 
 
 class Expectations:
@@ -58,14 +62,15 @@ class Expectations:
         if processed.failures:
             return self._failed(message)
         ids: list[tuple[int, bytes | None]] = []
-        elsewhere = 0
+        elsewhere = untimed = 0
         for output in processed.outputs:
+            untimed += output.timestamp_ms is None
             number = self._numbers.get(output.topic or self._sink_topic)
             if number is None:
                 elsewhere += 1
             else:
                 ids.append((number, self._id(output)))
-        return Expected(Fate.WRITTEN if processed.outputs else Fate.DROPPED, ids, elsewhere)
+        return Expected(Fate.WRITTEN if processed.outputs else Fate.DROPPED, ids, elsewhere, untimed)
 
     def _id(self, output: Output) -> bytes | None:
         return self._id_of(output.value, output.key, output.headers)

@@ -21,7 +21,7 @@ from app.domain.audits.result import (
     Side,
     Tally,
 )
-from app.domain.audits.specification import AuditSpecification
+from app.domain.audits.specification import AuditSpecification, Everything
 from workers.audit.collecting import SplitReport
 from workers.audit.comparing import BucketReport, Deviation, first_place
 from workers.audit.expecting import Fate
@@ -31,11 +31,12 @@ from workers.audit.splits import Plan, partition_name
 Describe = Callable[[Sequence[Deviation]], Sequence[Example]]
 """Reads the records of a few deviations again, for what the comparison did not keep of them: ids and timestamps."""
 
-_TAKES_FROM_SINK = frozenset(
-    {GapReason.DELETED, GapReason.COMPACTED, GapReason.OPEN_TRANSACTION, GapReason.NOT_ADMITTED}
-)
-_TAKES_FROM_SOURCE = frozenset({GapReason.DELETED, GapReason.COMPACTED, GapReason.NOT_ADMITTED})
+_R = GapReason
+_TAKES_FROM_SINK = frozenset({_R.DELETED, _R.COMPACTED, _R.OPEN_TRANSACTION, _R.NOT_ADMITTED, _R.TIME_OF_WRITING})
+_TAKES_FROM_SOURCE = frozenset({_R.DELETED, _R.COMPACTED, _R.NOT_ADMITTED, _R.TIME_OF_WRITING, _R.BEGINS, _R.MADE_ANEW})
 """What is open in the source, or not processed, has no outputs that it could explain."""
+_NOT_PROCESSED_MAYBE = frozenset({_R.NOT_BEGUN, _R.MADE_ANEW})
+"""What lies below the group's offset in the source, and may not have been processed all the same."""
 
 
 def judge(
@@ -56,7 +57,9 @@ def judge(
     found = _Found(specification.bounds.examples)
     for bucket in buckets:
         found.add(bucket)
-    gaps = (*specification.doubts, *plan.gaps, *read.gaps, *read.not_processed())
+    certain = (*specification.doubts, *plan.gaps, *read.gaps, *read.not_processed())
+    suspicions = (*plan.suspicions, *read.untimed(), *_all_lost(plan, read, found))
+    gaps = (*certain, *found.explained_by(suspicions, beside=certain))
     names = _concluded(gaps, repeated=found.repeated)
     tallies = found.tallies(names)
     examples = [*describe(found.first()), *read.examples()]
@@ -88,7 +91,7 @@ def _concluded(gaps: Iterable[Gap], *, repeated: int) -> dict[Finding, Finding]:
         }
     names: dict[Finding, Finding] = {}
     if any(
-        (side is Side.SINK and reason in _TAKES_FROM_SINK) or reason is GapReason.NOT_BEGUN for side, reason in reasons
+        (side is Side.SINK and reason in _TAKES_FROM_SINK) or reason in _NOT_PROCESSED_MAYBE for side, reason in reasons
     ):
         names[Finding.LOST] = Finding.MISSING
     if any(side is Side.SOURCE and reason in _TAKES_FROM_SOURCE for side, reason in reasons):
@@ -98,11 +101,30 @@ def _concluded(gaps: Iterable[Gap], *, repeated: int) -> dict[Finding, Finding]:
     return names
 
 
+def _all_lost(plan: Plan, read: _Read, found: _Found) -> Iterable[Gap]:
+    """Partitions of a topic that begins in what was read and of which nothing is there: they may be another log's."""
+    begun = {gap.topic for gap in plan.suspicions if gap.reason is GapReason.BEGINS}
+    for number, one in enumerate(plan.ranges):
+        expected = read.expected(number)
+        if one.side is Side.SOURCE and one.topic in begun and 0 < expected == found.lost_at(number):
+            name = partition_name(one.topic, one.partition)
+            yield Gap(
+                side=Side.SOURCE,
+                topic=one.topic,
+                partition=one.partition,
+                reason=GapReason.MADE_ANEW,
+                sentence=f"{one.topic} begins in what was read, and of {name} no output at all is there: if the topic "
+                "was made anew, the group's offset may be the old one's, and nothing of it has been processed.",
+            )
+
+
 class _Read:
     """The sum of what splits held."""
 
     def __init__(self, specification: AuditSpecification, plan: Plan) -> None:
         self._plan = plan
+        self._sink_topic = specification.sink_topic
+        self._is_by_time = not isinstance(specification.window, Everything)
         self._most = specification.bounds.examples
         self._reports: defaultdict[int, SplitReport] = defaultdict(lambda: SplitReport(number=-1))
         self._fates: Counter[str] = Counter()
@@ -116,6 +138,7 @@ class _Read:
         total.pending += report.pending
         total.expected += report.expected
         total.elsewhere += report.elsewhere
+        total.untimed += report.untimed
         total.unreadable += report.unreadable
         self._fates.update(report.fates)
         self._examples += report.examples
@@ -155,6 +178,27 @@ class _Read:
                 end=one.end,
                 sentence=f"The pipeline has committed {name} up to offset {committed}; {pending} later records of "
                 "the window were not judged.",
+            )
+
+    def expected(self, number: int) -> int:
+        """How many outputs the window of this partition asks for."""
+        return self._reports[number].expected
+
+    def untimed(self) -> Iterable[Gap]:
+        """What is open where the transform gives outputs no timestamp: no time bounds then where they lie."""
+        if not self._is_by_time or not any(report.untimed for report in self._reports.values()):
+            return
+        for side, what in (
+            (Side.SINK, "outputs lie outside of what was read"),
+            (Side.SOURCE, "outputs in the window are of inputs from before what was read"),
+        ):
+            yield Gap(
+                side=side,
+                topic=self._sink_topic,
+                partition=None,
+                reason=GapReason.TIME_OF_WRITING,
+                sentence="The transform makes outputs without a timestamp, which then carry the time of writing: where "
+                f"the pipeline was further behind than the padding, {what}. Audit with more padding.",
             )
 
     def counts(self, found: _Found) -> AuditCounts:
@@ -201,6 +245,18 @@ class _Found:
         for several in self._deviations.values():
             several.sort(key=first_place)
             del several[self._most :]
+
+    def explained_by(self, suspicions: Iterable[Gap], *, beside: Sequence[Gap]) -> Iterable[Gap]:
+        """Those that take the proof from something that was found; where nothing was, nothing is in doubt."""
+        proven = _concluded(beside, repeated=self.repeated)
+        for gap in suspicions:
+            names = _concluded((*beside, gap), repeated=self.repeated)
+            if any(self._ids[finding] and proven.get(finding) is not name for finding, name in names.items()):
+                yield gap
+
+    def lost_at(self, number: int) -> int:
+        """How many outputs are lost of the inputs of this partition."""
+        return self._partitions[Finding.LOST][number]
 
     def first(self) -> list[Deviation]:
         return [deviation for finding in Finding for deviation in self._deviations.get(finding, ())]

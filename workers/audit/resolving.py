@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from app.domain.audits.result import Gap, GapReason, RangeRead, Side
 from app.domain.audits.specification import AuditSpecification, Everything, OffsetWindow, TimeWindow
@@ -19,6 +19,16 @@ class UnresolvableError(Exception):
     """The window cannot become offsets: a topic or a partition is not there. The message names it."""
 
 
+class TopicSettings(NamedTuple):
+    """is_compacted: records go once a later one has their key. has_append_time: they carry the time of writing."""
+
+    is_compacted: bool = False
+    has_append_time: bool = False
+
+
+_USUAL = TopicSettings()
+
+
 class Brokers(Protocol):
     """What is asked of the cluster. Every call may raise AuditReadError."""
 
@@ -26,8 +36,8 @@ class Brokers(Protocol):
         """Those of the topic; none: it does not exist."""
         ...
 
-    def is_compacted(self, topic: str) -> bool | None:
-        """None: it may not be asked."""
+    def settings(self, topic: str) -> TopicSettings | None:
+        """None: they may not be asked."""
         ...
 
     def committed(self, group_id: str, partitions: Iterable[Partition]) -> Mapping[Partition, int | None]:
@@ -79,12 +89,15 @@ def resolve(
         source_ends, source_gaps = dict(brokers.last_stable(source)), []
     else:
         source_ends, source_gaps = _settled(Side.SOURCE, source, brokers, specification, clock=clock, sleep=sleep)
-    bounds = _Bounds(brokers, specification, source, sink, source_ends, sink_ends)
+    settings = {topic: brokers.settings(topic) for topic in (*specification.source_topics, *specification.sink_topics)}
+    appended = frozenset(topic for topic in specification.sink_topics if (settings[topic] or _USUAL).has_append_time)
+    bounds = _Bounds(brokers, specification, source, sink, source_ends, sink_ends, appended)
     ranges, gaps = bounds.ranges()
     held_back = [gap for gap in (*source_gaps, *sink_gaps) if _matters(gap, ranges)]
     return Plan(
         ranges=tuple(ranges),
-        gaps=(*gaps, *held_back, *_compacted(brokers, specification)),
+        gaps=(*gaps, *held_back, *_unlike(committed or {}, source_ends), *_settings_gaps(specification, settings)),
+        suspicions=() if is_everything else (*bounds.begins(ranges), *bounds.written_later(ranges)),
         # A partition without a committed offset: nothing of it has been processed.
         committed={partition_name(*at): offset or 0 for at, offset in (committed or {}).items()},
         tells_pending=not is_everything,
@@ -92,7 +105,11 @@ def resolve(
 
 
 class _Bounds:
-    """Where each partition's window and padding begin and end. `*_ends`: where reading ends at the latest."""
+    """Where each partition's window and padding begin and end. `*_ends`: where reading ends at the latest.
+
+    appended: the sinks whose records carry the time of writing. Of these what was written until long after the window
+    is read, since the pipeline may have been behind, and of the source what such outputs may be of.
+    """
 
     def __init__(
         self,
@@ -102,12 +119,14 @@ class _Bounds:
         sink: Sequence[Partition],
         source_ends: Mapping[Partition, int],
         sink_ends: Mapping[Partition, int],
+        appended: frozenset[str],
     ) -> None:
         self._brokers = brokers
         self._specification = specification
         self._source = source
         self._sink = sink
         self._ends = {**source_ends, **sink_ends}
+        self._appended = appended
         self._beginnings = brokers.beginnings([*source, *sink])
 
     def ranges(self) -> tuple[list[RangeRead], list[Gap]]:
@@ -125,23 +144,64 @@ class _Bounds:
         self, start_ms: int, end_ms: int, named: Mapping[Partition, tuple[int, int]]
     ) -> tuple[list[RangeRead], list[Gap]]:
         padding_ms = self._specification.padding_ms
+        behind_ms = max(padding_ms, _MOST_BEHIND_MS)
+        after_ms = 2 * padding_ms if not self._appended else padding_ms + behind_ms
+        timely = [at for at in self._sink if at[0] not in self._appended]
+        appended = [at for at in self._sink if at[0] in self._appended]
+        before_ms = start_ms - padding_ms
+        source = (before_ms - padding_ms, start_ms, end_ms, end_ms + after_ms)
         ranges = [
-            *self._timed(self._source, start_ms, end_ms, 2 * padding_ms, named, is_named=bool(named)),
-            *self._timed(self._sink, start_ms, end_ms, padding_ms, {}, is_named=False),
+            *self._timed(self._source, source, named, is_named=bool(named)),
+            *self._timed(timely, (before_ms, start_ms, end_ms, end_ms + padding_ms), {}, is_named=False),
+            *self._timed(appended, (before_ms, start_ms, end_ms, end_ms + behind_ms), {}, is_named=False),
         ]
         return ranges, self._deleted(ranges)
+
+    def begins(self, ranges: Iterable[RangeRead]) -> list[Gap]:
+        """Source topics of which all partitions begin in what is read: what was before them may have outputs."""
+        begun = {topic: True for topic, _ in self._source}
+        for one in ranges:
+            if one.side is Side.SOURCE:
+                begun[one.topic] &= one.read_start == 0
+        return [
+            Gap(
+                side=Side.SOURCE,
+                topic=topic,
+                partition=None,
+                reason=GapReason.BEGINS,
+                sentence=f"{topic} begins in what was read: if it was deleted and made anew there, outputs of what was "
+                "in it before have no input any more.",
+            )
+            for topic, has_begun in begun.items()
+            if has_begun
+        ]
+
+    def written_later(self, ranges: Iterable[RangeRead]) -> list[Gap]:
+        """What the time of writing leaves open: inputs from before, and outputs from behind what is read."""
+        gaps: dict[str, list[Gap]] = {topic: [] for topic in self._specification.sink_topics if topic in self._appended}
+        for topic, of_topic in gaps.items():
+            sentence = (
+                f"Records of {topic} carry the time of writing: where the pipeline was further behind than the padding "
+                "when the window began, outputs in it are of inputs from before what was read. Audit with more padding."
+            )
+            of_topic.append(_time_gap(Side.SOURCE, topic, sentence))
+            if any(one.topic == topic and one.read_end < self._ends[topic, one.partition] for one in ranges):
+                sentence = (
+                    f"Records of {topic} carry the time of writing, and what was written more than a day after the "
+                    "window was not read. Audit with more padding."
+                )
+                of_topic.append(_time_gap(Side.SINK, topic, sentence))
+        return [gap for of_topic in gaps.values() for gap in of_topic]
 
     def _timed(
         self,
         partitions: Sequence[Partition],
-        start_ms: int,
-        end_ms: int,
-        padding_ms: int,
+        times: tuple[int, int, int, int],
         named: Mapping[Partition, tuple[int, int]],
         *,
         is_named: bool,
     ) -> list[RangeRead]:
-        times = (start_ms - padding_ms, start_ms, end_ms, end_ms + padding_ms)
+        """times: from when on it is read, the window's begin and end, and until when it is read."""
         found = [self._brokers.at_time(partitions, max(0, at_ms)) for at_ms in times]
         ranges: list[RangeRead] = []
         for at in partitions:
@@ -200,6 +260,8 @@ class _Bounds:
         ]
 
 
+_MOST_BEHIND_MS = 24 * 3_600_000
+"""So long after the window is read what carries the time of writing; by then most pipelines have caught up."""
 _NEVER = 1 << 45
 """Later than any record; well within what the brokers take for a time."""
 
@@ -263,17 +325,40 @@ def _matters(gap: Gap, ranges: Iterable[RangeRead]) -> bool:
     )
 
 
-def _compacted(brokers: Brokers, specification: AuditSpecification) -> list[Gap]:
+def _unlike(committed: Mapping[Partition, int | None], source_ends: Mapping[Partition, int]) -> list[Gap]:
+    """Where the group's offset lies behind the log's end, it is another log's, and says nothing of this one."""
+    return [
+        Gap(
+            side=Side.SOURCE,
+            topic=at[0],
+            partition=at[1],
+            reason=GapReason.MADE_ANEW,
+            start=source_ends[at],
+            end=offset,
+            sentence=f"The group has committed {partition_name(*at)} up to offset {offset}, and it ends at "
+            f"{source_ends[at]}: the topic was made anew, or its log was cut, and what of it has been processed is not "
+            "to be known.",
+        )
+        for at, offset in committed.items()
+        if offset is not None and offset > source_ends[at]
+    ]
+
+
+def _settings_gaps(specification: AuditSpecification, settings: Mapping[str, TopicSettings | None]) -> list[Gap]:
     gaps: list[Gap] = []
     for side, topics in ((Side.SOURCE, specification.source_topics), (Side.SINK, specification.sink_topics)):
         for topic in topics:
-            is_compacted = brokers.is_compacted(topic)
-            if is_compacted is False:
+            found = settings[topic]
+            if found is not None and not found.is_compacted:
                 continue
             reason, sentence = (
-                (GapReason.COMPACTED, f"{topic} is compacted: records go once a later one has their key.")
-                if is_compacted
-                else (GapReason.NOT_ADMITTED, f"Whether {topic} is compacted may not be asked, so records may be gone.")
+                (GapReason.NOT_ADMITTED, f"Whether {topic} is compacted may not be asked, so records may be gone.")
+                if found is None
+                else (GapReason.COMPACTED, f"{topic} is compacted: records go once a later one has their key.")
             )
             gaps.append(Gap(side=side, topic=topic, partition=None, reason=reason, sentence=sentence))
     return gaps
+
+
+def _time_gap(side: Side, topic: str, sentence: str) -> Gap:
+    return Gap(side=side, topic=topic, partition=None, reason=GapReason.TIME_OF_WRITING, sentence=sentence)

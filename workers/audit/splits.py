@@ -14,12 +14,14 @@ NOT_LIMITED = 1 << 62
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The offsets of every partition, and what could not be had of them.
 
+    suspicions: what may explain something that is found; where nothing is, they are no gaps.
     committed: up to where the pipeline has processed each source partition, by topic and partition.
     tells_pending: whether input that is not processed yet belongs to the window all the same.
     """
 
     ranges: tuple[RangeRead, ...]
     gaps: tuple[Gap, ...] = ()
+    suspicions: tuple[Gap, ...] = ()
     committed: dict[str, int] = {}
     tells_pending: bool = True
 

@@ -133,7 +133,9 @@ class GapReason(StrEnum):
     DELETED: retention, or somebody, deleted the beginning; COMPACTED: the topic is compacted, records go at any time;
     OPEN_TRANSACTION: readers wait behind an open transaction; NOT_PROCESSED: the pipeline has not committed it yet;
     NOT_ADMITTED: whether there is a gap could not be asked; REVISION_CHANGED: revisions that expect different outputs
-    were in force; NOT_BEGUN: the pipeline began at the end of its topics, and what came in before is none of its.
+    were in force; NOT_BEGUN: the pipeline began at the end of its topics, and what came in before is none of its;
+    MADE_ANEW: the group's offset is another log's; BEGINS: a source topic begins in what was read, and may have been
+    made anew there; TIME_OF_WRITING: an output's timestamp says nothing of when its input came.
     """
 
     DELETED = "deleted"
@@ -143,6 +145,9 @@ class GapReason(StrEnum):
     NOT_ADMITTED = "not_admitted"
     REVISION_CHANGED = "revision_changed"
     NOT_BEGUN = "not_begun"
+    MADE_ANEW = "made_anew"
+    BEGINS = "begins"
+    TIME_OF_WRITING = "time_of_writing"
 
 
 class Gap(msgspec.Struct, frozen=True, kw_only=True):

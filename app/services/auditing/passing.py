@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from app.domain.audits.passing import not_passed
+from collections.abc import Mapping
+
+from app.domain.audits.passing import NotPassed, beyond, not_passed
 from app.domain.audits.specification import Everything, OffsetWindow, TimeWindow, Window
 from app.domain.partition_log.entries import EntryState, entries_of
 from app.domain.pipelines.pipeline import PipelineDefinition
-from app.ports.brokers import Brokers, Connection, TopicPartition
+from app.ports.brokers import Brokers, Connection, PartitionOffsets, TopicPartition
 
 _BATCHES = 200
 """How much of a log is looked through for whether only markers are left of it."""
@@ -14,11 +16,25 @@ _BATCHES = 200
 
 async def why_not_passed(
     brokers: Brokers, connection: Connection, definition: PipelineDefinition, window: Window
-) -> str | None:
-    """A clause on what the pipeline has still to process of the window; None: nothing, or the window has no end."""
-    ends = await _ends(brokers, connection, definition, window)
-    if not ends:
-        return None
+) -> NotPassed | None:
+    """What the pipeline has still to process of the window; None: nothing, or the window has no end."""
+    match window:
+        case Everything():
+            return None
+        case OffsetWindow():
+            ends = {TopicPartition(one.topic, one.partition): one.end for one in window.ranges}
+            log_ends = {
+                _pair(at): bounds.high_watermark
+                for at, bounds in (await _source_bounds(brokers, connection, definition)).items()
+            }
+            refused = beyond({_pair(at): end for at, end in ends.items()}, log_ends)
+            if refused is not None:
+                return refused
+        case TimeWindow():
+            bounds = await _source_bounds(brokers, connection, definition)
+            found = await brokers.offsets_at(connection, list(bounds), timestamp_ms=window.end_ms)
+            # Of a partition that held nothing before its end there is nothing to pass.
+            ends = {at: found[at] for at in bounds if found[at] > bounds[at].earliest}
     committed = await brokers.committed_offsets(connection, definition.group_id)
     behind = [at for at, end in ends.items() if committed.get(at, -1) < end]
     passed = [
@@ -27,31 +43,26 @@ async def why_not_passed(
         if at in committed and await _holds_no_records(brokers, connection, at, committed[at], ends[at])
     ]
     return not_passed(
-        {(at.topic, at.partition): offset for at, offset in committed.items()},
-        {(at.topic, at.partition): ends[at] for at in behind if at not in passed},
+        {_pair(at): offset for at, offset in committed.items()},
+        {_pair(at): ends[at] for at in behind if at not in passed},
     )
 
 
-async def _ends(
-    brokers: Brokers, connection: Connection, definition: PipelineDefinition, window: Window
-) -> dict[TopicPartition, int]:
-    """The first offset behind the window, of each source partition that holds anything before it."""
-    match window:
-        case Everything():
-            return {}
-        case OffsetWindow():
-            return {TopicPartition(one.topic, one.partition): one.end for one in window.ranges}
-        case TimeWindow():
-            facts = await brokers.facts(connection, topics=definition.source_topics)
-            partitions = [
-                TopicPartition(topic, number)
-                for topic in definition.source_topics
-                if topic in facts.topics
-                for number in range(facts.topics[topic].partitions)
-            ]
-            bounds = await brokers.offsets(connection, partitions)
-            ends = await brokers.offsets_at(connection, partitions, timestamp_ms=window.end_ms)
-            return {at: ends[at] for at in partitions if ends[at] > bounds[at].earliest}
+async def _source_bounds(
+    brokers: Brokers, connection: Connection, definition: PipelineDefinition
+) -> Mapping[TopicPartition, PartitionOffsets]:
+    facts = await brokers.facts(connection, topics=definition.source_topics)
+    partitions = [
+        TopicPartition(topic, number)
+        for topic in definition.source_topics
+        if topic in facts.topics
+        for number in range(facts.topics[topic].partitions)
+    ]
+    return await brokers.offsets(connection, partitions)
+
+
+def _pair(at: TopicPartition) -> tuple[str, int]:
+    return at.topic, at.partition
 
 
 async def _holds_no_records(brokers: Brokers, connection: Connection, at: TopicPartition, start: int, end: int) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from app.domain.audits.audit import AuditState
-from app.domain.audits.passing import not_passed
 from app.domain.audits.result import AuditCounts, Gap, GapReason, Side, Tally
 from app.domain.audits.telling import audit_sentence, figure, verdict_sentence
 from tests.support.audit_samples import audit, broken_result, result
@@ -86,15 +85,3 @@ def test_an_end_without_a_result_says_that_nothing_is_shown(state: AuditState) -
     sentence = audit_sentence(audit(state, reason="Java 17 was not found"))
     assert "nothing is shown" in sentence
     assert sentence.endswith(": Java 17 was not found.")
-
-
-def test_what_the_pipeline_has_still_to_process_is_named() -> None:
-    committed = {("in", 0): 10, ("in", 1): 7}
-    assert not_passed(committed, {("in", 0): 10, ("in", 1): 7}) is None
-    assert not_passed(committed, {("in", 0): 10, ("in", 1): 12}) == (
-        "the pipeline has not committed all of the window: in-1 (5 offsets) to go"
-    )
-    assert not_passed(committed, {("in", number): 20 for number in range(5)}) == (
-        "the pipeline has not committed all of the window: in-0 (10 offsets), in-1 (13 offsets), in-2 (no offset) "
-        "and 2 more to go"
-    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.domain.audits.audit import AuditState
+from app.domain.audits.specification import OffsetRange, OffsetWindow
 from app.domain.errors import ConflictError
 from app.domain.journals.record_batch import MarkerType
 from tests.support.auditing import Audited
@@ -49,6 +50,37 @@ async def test_it_is_skipped_when_the_pipeline_stays_behind(audited: Audited) ->
     assert skipped.state is AuditState.SKIPPED
     assert skipped.reason == "the pipeline has not committed all of the window: in-0 (no offset) to go"
     assert audited.spark.submitted == []
+
+
+def of_offsets(end: int, *, partition: int = 0) -> OffsetWindow:
+    return OffsetWindow(ranges=(OffsetRange(topic="in", partition=partition, start=0, end=end),))
+
+
+@pytest.mark.parametrize(
+    ("window", "reason"),
+    [
+        (of_offsets(21), "in-0 ends at offset 20, before the window does (21): audit up to what is there"),
+        (of_offsets(5, partition=1), "in-1 is no partition that the pipeline reads"),
+    ],
+    ids=["behind the end", "no partition"],
+)
+async def test_offsets_that_are_not_there_are_not_waited_for(
+    audited: Audited, window: OffsetWindow, reason: str
+) -> None:
+    asked = await audited.ask(window, tolerance_s=600)
+    await audited.turn()
+    skipped = await audited.look(asked.id)
+    assert (skipped.state, skipped.reason) == (AuditState.SKIPPED, reason)
+
+
+async def test_offsets_up_to_the_end_are_waited_for(audited: Audited) -> None:
+    asked = await audited.ask(of_offsets(20))
+    audited.brokers.log.plain(records=20)
+    await audited.turn()
+    assert (await audited.look(asked.id)).state is AuditState.PENDING
+    audited.brokers.committed = 20
+    await audited.turn()
+    assert len(audited.spark.submitted) == 1
 
 
 async def test_brokers_that_are_away_let_it_wait(audited: Audited) -> None:

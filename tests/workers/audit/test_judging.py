@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
 from app.domain.audits.result import (
@@ -19,6 +20,7 @@ from app.domain.audits.result import (
     Verdict,
     verdict,
 )
+from app.domain.audits.specification import Everything, TimeWindow, Window
 from tests.support.audits import VERSIONS, a_specification
 from workers.audit.collecting import SplitReport
 from workers.audit.comparing import BucketReport, Deviation
@@ -69,10 +71,13 @@ def result(
     tells_pending: bool = True,
     committed: dict[str, int] | None = None,
     doubts: tuple[Gap, ...] = (),
+    suspicions: tuple[Gap, ...] = (),
+    window: Window | None = None,
 ) -> AuditResult:
+    plan = Plan(ranges=RANGES, gaps=gaps, suspicions=suspicions, tells_pending=tells_pending, committed=committed or {})
     return judge(
-        a_specification("in", "out", doubts=doubts),
-        Plan(ranges=RANGES, gaps=gaps, tells_pending=tells_pending, committed=committed or {}),
+        a_specification("in", "out", doubts=doubts, window=window or Everything()),
+        plan,
         splits,
         buckets or [bucket()],
         describe=describe,
@@ -154,3 +159,54 @@ def test_input_that_is_not_processed_is_a_gap_of_a_window_and_the_end_of_everyth
     assert (said.counts.inputs, said.counts.pending) == (40, 50)
     assert [one.records for one in said.ranges] == [90, 7]
     assert said.counts.lost.ids == 2
+
+
+SUSPECTED = (gap(Side.SOURCE, GapReason.TIME_OF_WRITING), gap(Side.SINK, GapReason.TIME_OF_WRITING))
+
+
+def test_a_suspicion_takes_the_proof_from_what_it_may_explain() -> None:
+    source, sink = SUSPECTED
+    of_before = result(suspicions=(source,))
+    assert of_before.gaps == (source,)
+    assert (of_before.counts.unexpected, of_before.counts.unexplained.ids) == (Tally(), 4)
+    assert (of_before.counts.lost.ids, of_before.counts.duplicated.ids) == (2, 1)
+    of_behind = result(suspicions=(sink,))
+    assert (of_behind.counts.lost, of_behind.counts.missing.ids) == (Tally(), 2)
+    assert of_behind.counts.unexpected.ids == 4
+    both = result(suspicions=SUSPECTED)
+    assert (both.gaps, both.counts.lost, both.counts.unexpected) == (SUSPECTED, Tally(), Tally())
+
+
+def test_where_nothing_was_found_that_it_may_explain_a_suspicion_is_no_gap() -> None:
+    clean = result(buckets=[BucketReport()], suspicions=SUSPECTED)
+    assert clean.gaps == ()
+    only_lost = BucketReport(ids={"lost": 1}, records={"lost": 1})
+    assert result(buckets=[only_lost], suspicions=SUSPECTED[:1]).counts.lost.ids == 1
+    deleted = gap(Side.SOURCE, GapReason.DELETED)
+    assert result(deleted, suspicions=SUSPECTED[:1]).gaps == (deleted,), "it is explained already"
+
+
+WINDOW = TimeWindow(start_ms=0, end_ms=1)
+
+
+def test_outputs_without_a_timestamp_are_missing_and_not_lost_in_a_window_of_time() -> None:
+    splits = [SplitReport(number=0, expected=9, untimed=1)]
+    judged = result(splits=splits, window=WINDOW)
+    assert [one.reason for one in judged.gaps] == [GapReason.TIME_OF_WRITING] * 2
+    assert (judged.counts.missing.ids, judged.counts.unexplained.ids) == (2, 4)
+    assert result(splits=splits).gaps == (), "everything is not found by time"
+    assert result(splits=splits, buckets=[BucketReport()], window=WINDOW).gaps == ()
+
+
+def test_a_topic_that_begins_in_the_window_and_of_which_all_is_lost_may_be_another() -> None:
+    begins = msgspec.structs.replace(gap(Side.SOURCE, GapReason.BEGINS), topic="in", partition=None)
+    all_lost = BucketReport(ids={"lost": 3}, records={"lost": 3}, partitions={"lost": {0: 3}})
+
+    def judged(expected: int, *suspicions: Gap) -> AuditResult:
+        splits = [SplitReport(number=0, expected=expected)]
+        return result(splits=splits, buckets=[all_lost], suspicions=suspicions, window=WINDOW)
+
+    assert [one.reason for one in judged(3, begins).gaps] == [GapReason.MADE_ANEW]
+    assert judged(3, begins).counts.lost == Tally()
+    assert judged(4, begins).counts.lost.ids == 3, "some of it was processed"
+    assert judged(3).counts.lost.ids == 3, "it is older than the window"

@@ -10,7 +10,7 @@ import pytest
 from app.domain.audits.result import GapReason, RangeRead, Side
 from app.domain.audits.specification import AuditBounds, Everything, OffsetRange, OffsetWindow, TimeWindow, Window
 from tests.support.audits import a_specification
-from workers.audit.resolving import Partition, UnresolvableError, resolve
+from workers.audit.resolving import Partition, TopicSettings, UnresolvableError, resolve
 
 IN, OUT = ("in", 0), ("out", 0)
 
@@ -29,7 +29,7 @@ class FakeBrokers:
     def __init__(self, *, stabilises_after: int | None = None, **logs: Log) -> None:
         self.logs = {("in", 0): Log(), ("out", 0): Log(), **{(topic, 0): log for topic, log in logs.items()}}
         self.group: dict[Partition, int | None] = {}
-        self.compacted: dict[str, bool | None] = {}
+        self.topics: dict[str, TopicSettings | None] = {}
         self.asked: list[str] = []
         self._stabilises_after = stabilises_after
         self._looks = 0
@@ -37,8 +37,8 @@ class FakeBrokers:
     def partitions(self, topic: str) -> Sequence[int]:
         return [partition for name, partition in self.logs if name == topic]
 
-    def is_compacted(self, topic: str) -> bool | None:
-        return self.compacted.get(topic, False)
+    def settings(self, topic: str) -> TopicSettings | None:
+        return self.topics.get(topic, TopicSettings())
 
     def committed(self, group_id: str, partitions: Iterable[Partition]) -> Mapping[Partition, int | None]:
         self.asked.append("committed")
@@ -132,16 +132,64 @@ def test_what_begins_where_the_log_begins_may_have_begun_before() -> None:
     assert plan_of(FakeBrokers(out=Log(begin=20)), window).gaps == ()
 
 
+DAY = 24 * 360_000
+"""How many offsets are written in a day."""
+BY_APPEND = TopicSettings(has_append_time=True)
+
+
+def test_of_a_sink_with_the_time_of_writing_a_day_more_is_read_and_of_the_source_what_that_may_be_of() -> None:
+    brokers = FakeBrokers()
+    brokers.logs[IN] = brokers.logs[OUT] = Log(stable=2 * DAY, high=2 * DAY)
+    brokers.topics["out"] = BY_APPEND
+    plan = plan_of(brokers, TimeWindow(start_ms=300, end_ms=600))
+    assert spans(plan.ranges) == {Side.SOURCE: (20, 30, 60, 65 + DAY), Side.SINK: (25, 30, 60, 60 + DAY)}
+    assert [(gap.side, gap.reason) for gap in plan.suspicions] == [
+        (Side.SOURCE, GapReason.TIME_OF_WRITING),
+        (Side.SINK, GapReason.TIME_OF_WRITING),
+    ]
+
+
+def test_once_it_is_read_to_its_end_no_output_can_lie_behind_what_was_read() -> None:
+    brokers = FakeBrokers()
+    brokers.topics["out"] = BY_APPEND
+    plan = plan_of(brokers, TimeWindow(start_ms=300, end_ms=600))
+    assert spans(plan.ranges) == {Side.SOURCE: (20, 30, 60, 100), Side.SINK: (25, 30, 60, 100)}
+    assert [(gap.side, gap.reason) for gap in plan.suspicions] == [(Side.SOURCE, GapReason.TIME_OF_WRITING)]
+    assert plan.gaps == ()
+
+
+def test_a_source_topic_of_which_all_partitions_begin_in_what_is_read_is_suspected() -> None:
+    brokers = FakeBrokers()
+    reaching_back = TimeWindow(start_ms=80, end_ms=600)
+    assert [(gap.topic, gap.reason) for gap in plan_of(brokers, reaching_back).suspicions] == [("in", GapReason.BEGINS)]
+    assert plan_of(brokers, TimeWindow(start_ms=300, end_ms=600)).suspicions == ()
+    assert plan_of(brokers, Everything()).suspicions == (), "all of it begins there"
+    brokers.logs["in", 1] = Log(begin=5)
+    assert plan_of(brokers, reaching_back).suspicions == (), "one of its partitions is older"
+
+
+def test_a_group_that_has_committed_more_than_there_is_has_committed_another_log() -> None:
+    brokers = FakeBrokers()
+    brokers.group = {IN: 100}
+    assert plan_of(brokers, Everything(), group_id="group").gaps == ()
+    brokers.group = {IN: 101}
+    (gap,) = plan_of(brokers, Everything(), group_id="group").gaps
+    assert (gap.reason, gap.topic, gap.partition, gap.start, gap.end) == (GapReason.MADE_ANEW, "in", 0, 100, 101)
+
+
 def test_a_partition_without_a_committed_offset_has_not_been_processed() -> None:
     brokers = FakeBrokers()
     assert plan_of(brokers, Everything(), group_id="group").committed == {"in-0": 0}
     assert plan_of(brokers, Everything()).committed == {}
 
 
-@pytest.mark.parametrize(("is_compacted", "reason"), [(True, GapReason.COMPACTED), (None, GapReason.NOT_ADMITTED)])
-def test_a_compacted_topic_is_a_gap(is_compacted: bool | None, reason: GapReason) -> None:
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [(TopicSettings(is_compacted=True), GapReason.COMPACTED), (None, GapReason.NOT_ADMITTED)],
+)
+def test_a_compacted_topic_is_a_gap(settings: TopicSettings | None, reason: GapReason) -> None:
     brokers = FakeBrokers()
-    brokers.compacted["out"] = is_compacted
+    brokers.topics["out"] = settings
     assert [(gap.reason, gap.topic) for gap in plan_of(brokers, Everything()).gaps] == [(reason, "out")]
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.audits.result import RangeRead, Side
+from app.domain.audits.specification import AuditBounds
+from tests.support.audits import a_specification
 from workers.audit.splits import NOT_LIMITED, Plan, splits_of
+from workers.spark.audit_job import buckets_of
 
 
 def a_range(partition: int, start: int, end: int, side: Side = Side.SOURCE) -> RangeRead:
@@ -29,3 +33,15 @@ def test_splits_cover_each_range_once(sizes: list[tuple[int, int]], most: int) -
 def test_what_is_committed_bounds_the_source_alone() -> None:
     plan = Plan(ranges=(a_range(0, 0, 10), a_range(0, 0, 10, Side.SINK)), committed={"source-0": 7, "sink-0": 3})
     assert [split.committed for split in splits_of(plan, offsets_per_task=100)] == [7, NOT_LIMITED]
+
+
+def test_a_hundred_million_ids_are_cut_into_tasks_that_fit() -> None:
+    """As docs/audits.md says: what one task holds does not grow."""
+    million = 1_000_000
+    ranges = tuple(a_range(number, 0, million, side) for side in Side for number in range(100))
+    plan, specification = (
+        Plan(ranges=ranges),
+        msgspec.structs.replace(a_specification("in", "out"), bounds=AuditBounds()),
+    )
+    assert len(list(splits_of(plan, offsets_per_task=specification.bounds.offsets_per_task))) == 200
+    assert buckets_of(plan, specification) == 250
