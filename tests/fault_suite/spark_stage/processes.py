@@ -48,6 +48,12 @@ class SparkProcesses:
     def __init__(self, cluster: SparkCluster, state_dir: Path) -> None:
         self._cluster = cluster
         self._state_dir = state_dir
+        self._told_to_end: set[int] = set()
+
+    def tell_to_end(self, task: Task) -> None:
+        """SIGTERM. Its process may outlive its attempt by seconds, and is no task any more. NotDoneError."""
+        hit([task.worker], signal.SIGTERM)
+        self._told_to_end.add(task.worker)
 
     def tasks(self) -> list[Task]:
         """Those that have a daemon and an executor: an orphan is none any more."""
@@ -56,6 +62,7 @@ class SparkProcesses:
             for executor in self._cluster.executors()
             for daemon in _children(executor.pid)
             for worker in _children(daemon.pid)
+            if worker.pid not in self._told_to_end
         ]
 
     def end_tasks(self) -> None:

@@ -68,9 +68,11 @@ class SparkFaults:
 
     def _end_worker(self, fault: Fault, did: Did, _wait: Wait) -> None:
         task = self._task(fault)
-        how = signal.SIGKILL if fault.kind is Kind.WORKER_KILLED else signal.SIGTERM
-        hit([task.worker], how)
-        did(f"{task}: {how.name}")
+        if fault.kind is Kind.WORKER_KILLED:
+            hit([task.worker], signal.SIGKILL)
+        else:
+            self._processes.tell_to_end(task)
+        did(f"{task}: {fault.kind.removeprefix('worker ')}")
 
     def _freeze_worker(self, fault: Fault, did: Did, wait: Wait) -> None:
         with self._frozen(fault, did) as pid:
@@ -184,7 +186,7 @@ class SparkFaults:
                 did("a guest joins the group")
             elif point is Point.BETWEEN_INIT_AND_FIRST_FETCH:
                 task = chosen(fault.which, tasks)
-                send([task.worker], signal.SIGTERM)
+                self._processes.tell_to_end(task)
                 did(f"{task}: SIGTERM")
             pid = self._points.wait_until_frozen(point, _REACHED_S)
             did(f"pid {pid}: frozen {point}")

@@ -83,6 +83,16 @@ def test_a_task_has_a_daemon_and_an_executor_and_an_orphan_is_none(family: list[
     assert psutil.pid_exists(worker)
 
 
+def test_a_worker_that_was_told_to_end_is_no_task_any_more_though_it_lingers(family: list[int], tmp_path: Path) -> None:
+    executor, _, worker = family
+    processes = of([Executor(executor, "app-1", "0")], tmp_path)
+    (task,) = processes.tasks()
+    os.kill(worker, signal.SIGSTOP)
+    processes.tell_to_end(task)
+    assert psutil.pid_exists(worker)
+    assert processes.tasks() == []
+
+
 def test_the_driver_of_a_task_is_the_one_that_listens_where_its_executor_was_told(
     tmp_path: Path, free_port: int
 ) -> None:
