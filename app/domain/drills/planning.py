@@ -113,6 +113,20 @@ def _stands_still_s(
     return min(taken_s, max(for_s, session_s)) + margin_s
 
 
+def _bounded_by(
+    definition: PipelineDefinition, kind: DrillKind, *, for_s: float, others: int, times: BrokerTimes
+) -> str:
+    """What ends the longest standstill of an instance's drill, in words: the same cases as of `_stands_still_s`."""
+    session_s, abort_s = _session_s(definition, times), _abort_s(definition, times)
+    if session_s is None or kind is DrillKind.KILL_INSTANCE:
+        return _session_words(definition, session_s)
+    if for_s < session_s or not others:
+        return "the thaw"
+    if abort_s is None or not _new_owner_waits(definition) or abort_s <= session_s:
+        return _session_words(definition, session_s)
+    return "the brokers' abort of what was open" if abort_s <= for_s else "the thaw, which comes before the abort"
+
+
 def _expected(
     definition: PipelineDefinition,
     kind: DrillKind,
@@ -174,7 +188,9 @@ def _expected(
         expected.append(Expectation(sentence=_after_the_thaw(definition), within_s=for_s + RETURNS_WITHIN_S))
     expected.append(
         Expectation(
-            sentence="records of every partition flow again", within_s=bound_s, because="the longest of the above"
+            sentence="records of every partition flow again",
+            within_s=bound_s,
+            because=_bounded_by(definition, kind, for_s=for_s, others=others, times=times),
         )
     )
     return expected

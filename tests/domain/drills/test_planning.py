@@ -47,6 +47,22 @@ def test_how_long_records_may_stand_still(made: Plan, bound_s: float | None) -> 
     assert any(one.within_s == bound_s for one in made.expected)
 
 
+@pytest.mark.parametrize(
+    ("made", "because"),
+    [
+        (plan(KILL), "session timeout 6 s"),
+        (plan(FREEZE, for_s=3.0), "the thaw"),
+        (plan(FREEZE, for_s=15.0), "the thaw, which comes before the abort"),
+        (plan(FREEZE, for_s=60.0), "the brokers' abort of what was open"),
+        (plan(FREEZE, for_s=60.0, processing_guarantee=V1), "session timeout 6 s"),
+        (plan(FREEZE, for_s=60.0, others=0), "the thaw"),
+        (plan(FREEZE, for_s=60.0, group_protocol=GroupProtocol.CONSUMER), "the brokers' own session timeout"),
+    ],
+)
+def test_what_ends_the_standstill_is_named(made: Plan, because: str) -> None:
+    assert made.expected[-1].because == because
+
+
 def test_a_freeze_shorter_than_the_session_is_expected_to_go_unnoticed() -> None:
     assert "nobody but you notices" in plan(FREEZE, for_s=3.0).expected[0].sentence
     assert "new generation" in plan(FREEZE, for_s=7.0).expected[0].sentence
