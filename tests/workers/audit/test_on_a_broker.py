@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from app.domain.audits.result import Finding, GapReason, Tally, Verdict, verdict
+from app.domain.audits.result import Finding, GapReason, Side, Tally, Verdict, verdict
 from app.domain.audits.specification import OffsetRange, OffsetWindow, TimeWindow
 from app.domain.pipelines.pipeline import ErrorHandling, FailurePolicy, Filter, Route, StepOperator, Steps
 from app.embedded.kafka import KafkaCluster
@@ -142,6 +143,45 @@ def test_an_output_of_a_late_hour_is_late_and_one_without_padding_is_lost(
     assert ids_of(padded, Finding.LATE) == [str(number) for number in range(110, 120)]
     bare = audit_here(a_specification(source, sink, window=window, padding_ms=0), kafka.bootstrap_servers)
     assert bare.counts.lost == Tally(ids=10, records=10)
+
+
+def test_what_carries_the_time_of_writing_is_found_however_late_and_proves_no_stranger(
+    kafka: KafkaCluster, make_topic: MakeTopic, writer: Writer
+) -> None:
+    """Three hours behind, with five minutes of padding."""
+    source, sink = make_topic(), make_topic(message_timestamp_type="LogAppendTime")
+    now_ms = int(time.time() * 1000)
+    numbers = list(range(60))
+    writer.write(source, numbers, at_ms=lambda index: now_ms - 3 * HOUR_MS + index * MINUTE_MS)
+    writer.write(sink, [one for one in numbers if one != 35])
+    behind = TimeWindow(start_ms=now_ms - 3 * HOUR_MS + 30 * MINUTE_MS, end_ms=now_ms - 2 * HOUR_MS)
+    late = audit_here(a_specification(source, sink, window=behind), kafka.bootstrap_servers)
+    assert (late.counts.late, late.counts.lost) == (Tally(ids=29, records=29), Tally(ids=1, records=1))
+    assert ids_of(late, Finding.LOST) == ["35"], "all that was written since was read, so this one is proven"
+    catching_up = TimeWindow(start_ms=now_ms - HOUR_MS, end_ms=now_ms + HOUR_MS)
+    caught_up = audit_here(a_specification(source, sink, window=catching_up), kafka.bootstrap_servers)
+    assert (caught_up.counts.unexplained, caught_up.counts.unexpected) == (Tally(ids=59, records=59), Tally())
+    assert [(gap.side, gap.reason) for gap in caught_up.gaps] == [(Side.SOURCE, GapReason.TIME_OF_WRITING)]
+
+
+def test_offsets_of_a_topic_that_was_deleted_say_nothing_of_the_new_one(
+    kafka: KafkaCluster, make_topic: MakeTopic, writer: Writer
+) -> None:
+    """The old one's offset is 30, and all but a few outputs are of it."""
+    source, sink = make_topic(), make_topic()
+    group = commit(kafka.bootstrap_servers, source, 30)
+    writer.write(sink, list(range(30)), at_ms=NOON_MS, end="none")
+    writer.write(source, list(range(30, 40)), at_ms=NOON_MS + MINUTE_MS, end="none")
+    window = TimeWindow(start_ms=NOON_MS, end_ms=NOON_MS + HOUR_MS)
+    specification = a_specification(source, sink, group_id=group, window=window)
+    shorter = audit_here(specification, kafka.bootstrap_servers)
+    assert [gap.reason for gap in shorter.gaps] == [GapReason.MADE_ANEW]
+    writer.write(source, list(range(40, 70)), at_ms=NOON_MS + MINUTE_MS, end="none")
+    longer = audit_here(specification, kafka.bootstrap_servers)
+    assert {GapReason.MADE_ANEW, GapReason.BEGINS} <= {gap.reason for gap in longer.gaps}
+    for result in (shorter, longer):
+        assert verdict(result) is Verdict.NOT_SHOWN
+        assert result.counts.unexplained == Tally(ids=30, records=30)
 
 
 def test_a_transform_says_what_was_dropped_on_purpose_and_where_to_look(
