@@ -9,12 +9,10 @@ from typing import Protocol
 from app.domain.offset_log.check import Finding, PipelineCheck
 from app.domain.offset_log.heard import Heard
 from app.domain.offset_log.hearing import Init
+from app.domain.offset_log.keeping import Place
 from app.domain.offset_log.record import CheckRecord, FindingRecord
 from app.domain.offset_log.report import OffsetReport
 from app.domain.runs.task import TaskReport
-
-Place = tuple[str, str, int]
-"""Group, topic, partition."""
 
 
 class OffsetLogRepository(Protocol):
@@ -43,7 +41,7 @@ class OffsetLogRepository(Protocol):
         ...
 
     async def add_findings(self, pipeline: str, findings: Sequence[Finding], *, now: datetime) -> list[Finding]:
-        """Keep what contradicts; those that were not known before."""
+        """Keep what contradicts, up to a bound (app/domain/offset_log/keeping.py); those to tell of."""
         ...
 
     async def last_check(self, pipeline: str) -> CheckRecord | None: ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -26,16 +27,18 @@ from app.domain.offset_log.check import Finding, PipelineCheck
 from app.domain.offset_log.events import Checkpoint, Event, Teller
 from app.domain.offset_log.heard import Heard
 from app.domain.offset_log.hearing import Init
+from app.domain.offset_log.keeping import Known, Place, keeping
 from app.domain.offset_log.record import CheckRecord, FindingRecord
 from app.domain.offset_log.report import OffsetReport
+from app.domain.offset_log.verdict import Kind
 from app.domain.pipelines.pipeline import ProcessingGuarantee
 from app.domain.runs.task import TaskReport
 from app.domain.storable import moment_of_ms
-from app.ports.offset_log_repository import Place
 
 _ROWS_AT_ONCE = 1000
 """A statement takes 65,535 parameters."""
 _ATTEMPT = ("run_id", "ordinal", "task", "lease", "attempt")
+_EVENTS = msgspec.json.Decoder(tuple[Event, ...])
 _HEARD = sa.text(
     """
     WITH started AS (
@@ -71,13 +74,13 @@ _HEARD = sa.text(
     JOIN runs ON runs.id = told.run_id
     JOIN revisions ON revisions.pipeline_id = runs.pipeline_id AND revisions.number = instances.revision
     LEFT JOIN LATERAL (
-        SELECT json_agg(event ORDER BY index) AS events, max(first_at) AS newest_at
+        SELECT CAST(json_agg(event ORDER BY index) AS text) AS events, max(first_at) AS newest_at
         FROM offset_events AS kept
         WHERE (kept.run_id, kept.ordinal, kept.task, kept.lease, kept.attempt, kept.topic, kept.partition)
             = (told.run_id, told.ordinal, told.task, told.lease, told.attempt, told.topic, told.partition)
-          AND (CAST(:since AS timestamptz) IS NULL OR kept.last_at >= :since)
+          AND kept.last_at >= coalesce(CAST(:since AS timestamptz), '-infinity')
     ) AS found ON true
-    WHERE (CAST(:since AS timestamptz) IS NULL OR tellers.reported_at >= :since)
+    WHERE tellers.reported_at >= coalesce(CAST(:since AS timestamptz), '-infinity')
       AND (CAST(:topics AS text[]) IS NULL OR (told.topic, told.partition) IN (
            SELECT * FROM unnest(CAST(:topics AS text[]), CAST(:partitions AS integer[]))))
     """
@@ -181,7 +184,8 @@ class SqlOffsetLog:
                 "partitions": None if places is None else [partition for _, _, partition in places],
             },
         )
-        return [_heard(row) for row in rows]
+        # Of tasks that abort ten times a second it is seconds' work, and the server has others to answer.
+        return await asyncio.to_thread(lambda: [_heard(row) for row in rows])
 
     async def inits(self, pipeline: str) -> Mapping[str, Sequence[Init]]:
         ids = sa.select(transactional_ids.c.transactional_id).join(
@@ -243,11 +247,24 @@ class SqlOffsetLog:
     async def add_findings(self, pipeline: str, findings: Sequence[Finding], *, now: datetime) -> list[Finding]:
         if not findings:
             return []
-        found_in = await self._db.row(sa.select(pipelines.c.id).where(pipelines.c.name == pipeline))
+        # One at a time: of two servers that check at once each would think that there is room.
+        found_in = await self._db.row(
+            sa.select(pipelines.c.id).where(pipelines.c.name == pipeline).with_for_update(key_share=True)
+        )
         if found_in is None:
             return []
-        rows = {
-            (one.group, one.topic, one.partition, one.kind, one.start): {
+        first, instead = keeping(findings, await self._known(found_in.id))
+        table = offset_contradictions
+        for one in instead:
+            last = (
+                sa.select(table.c.id)
+                .where(table.c.pipeline_id == found_in.id, *_at(table, one))
+                .order_by(table.c.found_at.desc(), table.c.start.desc())
+                .limit(1)
+            )
+            await self._db.execute(sa.delete(table).where(table.c.id == last.scalar_subquery()))
+        rows = [
+            {
                 "pipeline_id": found_in.id,
                 "group_id": one.group,
                 "topic": one.topic,
@@ -257,19 +274,23 @@ class SqlOffsetLog:
                 "found_at": now,
                 "finding": msgspec.to_builtins(one),
             }
-            for one in findings
-        }
-        ordered = [rows[key] for key in sorted(rows)]
-        added: list[Finding] = []
-        for start in range(0, len(ordered), _ROWS_AT_ONCE):
-            statement = postgresql.insert(offset_contradictions).values(ordered[start : start + _ROWS_AT_ONCE])
-            new = await self._db.rows(
-                statement.on_conflict_do_nothing(constraint="uq_offset_contradictions_one").returning(
-                    offset_contradictions.c.finding
-                )
-            )
-            added += [msgspec.convert(row.finding, Finding) for row in new]
-        return added
+            for one in (*first, *instead)
+        ]
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            await self._db.execute(postgresql.insert(table).values(rows[start : start + _ROWS_AT_ONCE]))
+        return first
+
+    async def _known(self, pipeline_id: str) -> dict[Place, Known]:
+        table = offset_contradictions
+        rows = await self._db.rows(
+            sa.select(table.c.group_id, table.c.topic, table.c.partition, table.c.kind, table.c.start)
+            .where(table.c.pipeline_id == pipeline_id)
+            .order_by(table.c.found_at, table.c.start)
+        )
+        keys: dict[Place, list[tuple[Kind, int]]] = {}
+        for row in rows:
+            keys.setdefault((row.group_id, row.topic, row.partition), []).append((Kind(row.kind), row.start))
+        return {place: Known(frozenset(of_place), of_place[-1]) for place, of_place in keys.items()}
 
     async def last_check(self, pipeline: str) -> CheckRecord | None:
         row = await self._db.row(
@@ -304,6 +325,10 @@ class SqlOffsetLog:
         return {row.name: row.found for row in rows}
 
 
+def _at(table: sa.Table, one: Finding) -> tuple[sa.ColumnElement[bool], ...]:
+    return table.c.group_id == one.group, table.c.topic == one.topic, table.c.partition == one.partition
+
+
 def _heard(row: sa.Row[Any]) -> Heard:
     return Heard(
         group=row.group_id,
@@ -312,7 +337,7 @@ def _heard(row: sa.Row[Any]) -> Heard:
         teller=Teller(run=row.number, ordinal=row.ordinal, task=row.task, lease=row.lease, attempt=row.attempt),
         run_id=str(row.run_id),
         host=row.host,
-        events=tuple(msgspec.convert(event, Event) for event in row.events or ()),
+        events=() if row.events is None else _EVENTS.decode(row.events),
         recorded=row.recorded,
         is_open=row.is_open,
         is_over=row.is_over,
