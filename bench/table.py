@@ -101,6 +101,17 @@ ROWS = (
     Row("the same by a PySpark data source", "", "audit_readers", "source_s", "s"),
     Row("identity loop, bare", "", "identity_loop", "bare.records_per_second", "records/s"),
     Row("identity loop in a Spark task", "", "identity_loop", "spark.records_per_second", "records/s"),
+    *(
+        Row(f"loop that records its offsets, to one that does not: {of}", wanted, "offset_recorder", f"{key}.{at}", "")
+        for of, key, wanted in (
+            ("records/s", "records_per_second", "at least 0.98"),
+            ("its thread's processor time for a record", "thread_cpu_per_record", "at most 1.02"),
+        )
+        for of, at in ((of, "on_to_off"), (f"{of}, from (95 %)", "low"), (f"{of}, to (95 %)", "high"))
+    ),
+    Row("live check of an offset log, 100,000 events of two weeks", "", "offset_check", "two_weeks.check_ms", "ms"),
+    Row("the same, all of the last hour", "", "offset_check", "storm.check_ms", "ms"),
+    Row("the same: nobody else is answered for", "", "offset_check", "storm.longest_pause_ms", "ms"),
 )
 
 
