@@ -73,6 +73,8 @@ async def _record(uow: UnitOfWork, case: Case, commands: OwnCommands, *, now: da
     if before is None:
         # Another server wrote it and retention has removed it, all since our first look: it was too old to keep.
         return None
+    if before.is_foreign:
+        return None
     event = await _told(Case(case.key, merged(before.event.evidence, case.evidence)), commands)
     if event is None or event == before.event:
         return None

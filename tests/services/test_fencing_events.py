@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 import pytest
+import sqlalchemy as sa
 
 from app.domain.access import Principal, Role, Verb
 from app.domain.errors import InvalidError, NotFoundError
@@ -66,6 +67,32 @@ async def test_same_evidence_again_changes_nothing(plane: ControlPlane) -> None:
     plane.pass_time(10)
     assert await tell(plane, *cases(coordinator)) == 0
     assert await kept(plane) == [before]
+
+
+async def test_words_of_a_newer_release_are_told_as_far_as_they_can_be_and_never_changed(plane: ControlPlane) -> None:
+    """As while servers of two releases run: the newer one has widened what may stand there."""
+    coordinator = coordinator_at(plane.now)
+    coordinator.begin()
+    coordinator.init(after_ms=300)
+    await tell(plane, *cases(coordinator))
+    async with plane.uow() as uow:
+        for statement in (
+            "ALTER TABLE fencing_events DROP CONSTRAINT ck_fencing_events_cause",
+            "ALTER TABLE fencing_counts DROP CONSTRAINT IF EXISTS ck_fencing_counts_cause",
+            "UPDATE fencing_events SET cause = 'by_magic', verdict = verdict || '{\"cause\": \"by_magic\"}'",
+            "UPDATE fencing_counts SET cause = 'by_magic'",
+        ):
+            await uow.connection.execute(sa.text(statement.replace(":", "\\:")))
+        await uow.commit()
+    (before,) = await kept(plane)
+    assert before.is_foreign
+    assert before.event.verdict.cause is Cause.UNEXPLAINED
+    assert before.event.verdict.sentence.endswith("(a newer release of Fenceline has written this, as by_magic)")
+    assert await tell(plane, *cases(coordinator), refusal((7, 0), at=plane.now)) == 0
+    assert await kept(plane) == [before]
+    async with plane.uow() as uow:
+        assert await uow.fencing.count_by_cause(EVERYTHING) == {Cause.UNEXPLAINED: 1}
+        assert await uow.fencing.told() == {(CLUSTER, Cause.UNEXPLAINED): 1}
 
 
 async def test_clean_restart_becomes_a_refused_zombie_and_says_what_it_was(plane: ControlPlane) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
@@ -15,7 +16,7 @@ from app.db.repositories.runs import as_uuid, cursor_id, cursor_moment
 from app.db.tables.fencing import fencing_counts, fencing_events
 from app.domain.errors import NotFoundError
 from app.domain.fencing_events.evidence import Evidence
-from app.domain.fencing_events.fencing_event import Cause, FencingEvent, FencingKey, FencingKind, Verdict
+from app.domain.fencing_events.fencing_event import Cause, Confidence, FencingEvent, FencingKey, FencingKind, Verdict
 from app.domain.fencing_events.record import Correction, FencingFilter, FencingPlace, FencingRecord, kept_id
 from app.domain.page import Page, decode_cursor, encode_cursor
 from app.domain.storable import moment_of_ms
@@ -51,7 +52,7 @@ class SqlFencing:
         if not keys:
             return {}
         rows = await self._db.rows(sa.select(_T).where(_LOSS.in_([msgspec.structs.astuple(key) for key in keys])))
-        return {_key(row): _evidence(row) for row in rows}
+        return {_key(row): _record(row).event.evidence for row in rows}
 
     async def find(self, key: FencingKey, *, for_update: bool = False) -> FencingRecord | None:
         statement = sa.select(_T).where(sa.tuple_(*(sa.literal(one) for one in msgspec.structs.astuple(key))) == _LOSS)
@@ -108,7 +109,10 @@ class SqlFencing:
 
     async def count_by_cause(self, wanted: FencingFilter) -> dict[Cause, int]:
         counted = sa.select(_T.c.cause, sa.func.count().label("events")).where(*_matching(wanted)).group_by(_T.c.cause)
-        return {Cause(row.cause): row.events for row in await self._db.rows(counted)}
+        counts: Counter[Cause] = Counter()
+        for row in await self._db.rows(counted):
+            counts[_cause(row.cause)] += row.events
+        return dict(counts)
 
     async def add_told(self, told: Mapping[tuple[str, Cause], int]) -> None:
         rows = [
@@ -124,7 +128,10 @@ class SqlFencing:
 
     async def told(self) -> dict[tuple[str, Cause], int]:
         rows = await self._db.rows(sa.select(fencing_counts))
-        return {(row.kafka_cluster_id, Cause(row.cause)): row.told for row in rows}
+        told: Counter[tuple[str, Cause]] = Counter()
+        for row in rows:
+            told[row.kafka_cluster_id, _cause(row.cause)] += row.told
+        return dict(told)
 
     async def place_of_producer(self, key: FencingKey) -> FencingPlace:
         row = await self._db.row(
@@ -198,16 +205,33 @@ def _place(row: sa.Row[Any]) -> FencingPlace:
     )
 
 
-def _evidence(row: sa.Row[Any]) -> tuple[Evidence, ...]:
-    return msgspec.convert(row.evidence, tuple[Evidence, ...])
+def _cause(word: str) -> Cause:
+    """While servers of two releases run, the newer one may write a cause that is not known here."""
+    return Cause(word) if word in set(Cause) else Cause.UNEXPLAINED
 
 
 def _record(row: sa.Row[Any]) -> FencingRecord:
+    evidence: tuple[Evidence, ...] = ()
+    corrections: tuple[Correction, ...] = ()
+    is_foreign = False
+    try:
+        verdict = msgspec.convert(row.verdict, Verdict)
+        evidence = msgspec.convert(row.evidence, tuple[Evidence, ...])
+        corrections = msgspec.convert(row.corrections, tuple[Correction, ...])
+    except msgspec.ValidationError:
+        is_foreign = True
+        verdict = Verdict(
+            cause=_cause(row.cause),
+            confidence=Confidence.OPEN,
+            at_ms=int(row.at.timestamp() * 1000),
+            sentence=f"{row.verdict['sentence']} (a newer release of Fenceline has written this, as {row.cause})",
+        )
     return FencingRecord(
         id=row.id,
-        event=FencingEvent(key=_key(row), verdict=msgspec.convert(row.verdict, Verdict), evidence=_evidence(row)),
+        event=FencingEvent(key=_key(row), verdict=verdict, evidence=evidence),
         place=msgspec.structs.replace(_place(row), partitions=tuple(row.partitions)),
-        corrections=msgspec.convert(row.corrections, tuple[Correction, ...]),
+        corrections=corrections,
         told_at=row.told_at,
         changed_at=row.changed_at,
+        is_foreign=is_foreign,
     )

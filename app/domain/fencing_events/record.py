@@ -45,7 +45,11 @@ class FencingPlace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FencingRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """corrections: oldest first, the newest MAX_CORRECTIONS of them."""
+    """corrections: oldest first, the newest MAX_CORRECTIONS of them.
+
+    is_foreign: written by a newer release in words that this one does not know; it is told as far as it can be, without
+    its evidence, and never changed here.
+    """
 
     id: str
     event: FencingEvent
@@ -53,6 +57,7 @@ class FencingRecord(msgspec.Struct, frozen=True, kw_only=True):
     corrections: tuple[Correction, ...]
     told_at: datetime
     changed_at: datetime
+    is_foreign: bool = False
 
 
 class GroupLosses(msgspec.Struct, frozen=True, kw_only=True):
