@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import AsyncGenerator, Generator
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,11 @@ import pytest
 from app.db.database import Database
 from app.domain.audits.audit import Audit, AuditState
 from app.domain.audits.decision import SeenDriver
-from app.domain.audits.result import Tally, Verdict
+from app.domain.audits.plan import begin_of_plan, time_window
+from app.domain.audits.result import GapReason, Tally, Verdict
 from app.domain.audits.specification import Everything, JsonField, OffsetRange, OffsetWindow
+from app.domain.pipelines.pipeline import Filter, StepOperator, Steps
+from app.domain.runs.instance import InstanceState
 from app.domain.runs.observation import ProcessWord
 from app.embedded.java import find_java
 from app.embedded.kafka import KafkaCluster
@@ -22,7 +26,7 @@ from app.kafka.admin import KafkaBrokers
 from app.loops.auditor import Auditor
 from app.ports.brokers import TopicPartition
 from app.ports.clock import SystemClock
-from app.services.auditing import asking
+from app.services.auditing import asking, planning
 from app.services.auditing.asking import Wish
 from app.spark.audit_launcher import SubmitAuditLauncher
 from app.spark.spark_submit import SparkSubmit
@@ -32,6 +36,7 @@ from tests.support.control_plane import ANNA, ControlPlane
 from tests.support.waiting import wait_for_async
 
 HOST = "this-host"
+HOUR_S = 3_600
 
 
 @pytest.fixture
@@ -81,13 +86,21 @@ class Servers:
 
 
 async def audit_until_over(auditor: Auditor, plane: ControlPlane, audit_id: str) -> Audit:
+    seen: list[Audit] = []
+
     async def over() -> Audit | None:
         await auditor.turn()
         async with plane.uow() as uow:
-            audit = await uow.audits.get(audit_id)
-        return audit if audit.has_ended else None
+            seen[:] = [await uow.audits.get(audit_id)]
+        return seen[0] if seen[0].has_ended else None
 
-    ended = await wait_for_async(over, 120, "the audit to be over")
+    def so_far() -> str:
+        audit = seen[0]
+        log = Path(audit.log_path or "")
+        tail = log.read_text("utf-8", "replace")[-2_000:] if log.is_file() else "nothing"
+        return f"the audit to be over, which is {audit.state} ({audit.reason}); its driver's log ends: {tail}"
+
+    ended = await wait_for_async(over, 120, so_far)
     assert ended is not None
     return ended
 
@@ -157,3 +170,73 @@ async def test_a_driver_is_found_by_its_folder_and_killed(
     failed = await audit_until_over(servers.auditor(), plane, asked.id)
     assert failed.state is AuditState.FAILED
     assert "its process is gone without a word" in (failed.reason or "")
+
+
+@pytest.mark.slow
+async def test_an_hourly_audit_over_a_rolling_change_of_the_filter_is_not_shown(
+    kafka: KafkaCluster,
+    database: Database,
+    brokers: KafkaBrokers,
+    make_topic: MakeTopic,
+    writer: Writer,
+    tmp_path: Path,
+    worker_cache: Path,
+) -> None:
+    """What only the newer revision keeps the older one dropped, rightly; judged by the newer alone that is lost."""
+    source, sink = make_topic(), make_topic()
+    now = SystemClock().now()
+    end = begin_of_plan(now, HOUR_S)
+    begin = end - timedelta(seconds=HOUR_S)
+    plane = ControlPlane(database, now=begin)
+    await plane.registered(brokers, kafka.bootstrap_servers, name="test")
+    await plane.pipeline("flights", source_topics=(source,), sink_topic=sink, group_id=source, transform=keeps(10))
+    run = await plane.run("flights")
+    await plane.submit(run.id)
+    await plane.claim(run.id)
+    async with plane.uow() as uow:
+        await planning.change_plan(
+            uow,
+            pipeline="flights",
+            id_place=JsonField(path="id"),
+            source_id_place=None,
+            padding_s=0,
+            every_s=HOUR_S,
+            tolerance_s=600,
+            by=ANNA,
+            why=None,
+            now=begin,
+        )
+        await uow.commit()
+    plane.now = begin + timedelta(minutes=30)
+    await plane.revise("flights", transform=keeps(5))
+    async with plane.uow() as uow:
+        await uow.runs.set_target(run.id, revision=2, bounce_requested_at=None)
+        await uow.commit()
+    await plane.move(run.id, 0, InstanceState.STOPPED)
+    lease = await plane.lease(run.id)
+    await plane.submit(run.id, lease=lease)
+    await plane.claim(run.id, lease=lease)
+    for revision, at, least in ((1, begin, 10), (2, plane.now, 5)):
+        at_ms = int(at.timestamp() * 1000) + 1
+        for size in range(20):
+            id_, fields = f"{revision}-{size}", {"size": size}
+            writer.write(source, [id_], at_ms=at_ms, fields=fields, end="none")
+            if size >= least:
+                writer.write(sink, [id_], at_ms=at_ms, fields=fields, end="none")
+    await brokers.alter_offsets({"bootstrap.servers": kafka.bootstrap_servers}, source, {TopicPartition(source, 0): 40})
+    servers = Servers(plane=plane, brokers=brokers, state_dir=tmp_path / "state", cache_dir=worker_cache)
+    auditor = servers.auditor()
+    await auditor.turn()
+    async with plane.uow() as uow:
+        (asked,) = (await uow.audits.list(pipeline="flights", after=None, limit=9)).items
+    done = await audit_until_over(auditor, plane, asked.id)
+    assert done.state is AuditState.DONE, done.reason
+    assert (done.is_scheduled, done.revision, done.window) == (True, 2, time_window(begin, end))
+    assert done.result is not None
+    assert done.verdict is Verdict.NOT_SHOWN
+    assert [gap.reason for gap in done.result.gaps] == [GapReason.REVISION_CHANGED]
+    assert (done.result.counts.missing, done.result.counts.lost) == (Tally(ids=5, records=5), Tally())
+
+
+def keeps(least: int) -> Steps:
+    return Steps(steps=(Filter(field="size", operator=StepOperator.GE, value=least),))
