@@ -17,8 +17,8 @@ from app.domain.clusters.cluster import Cluster
 from app.domain.errors import NotFoundError
 from app.domain.pipelines.pipeline import PipelineDefinition
 from app.domain.runs.instance import Instance
-from app.domain.runs.task import TaskReport
-from app.domain.stuck.dead_tasks import DeadEnd, DeadProducer, GoneBy, dead_producer, why_attempt_gone, why_gone
+from app.domain.runs.task import GoneBy, TaskReport
+from app.domain.stuck.dead_tasks import DeadEnd, DeadProducer, dead_producer, why_attempt_gone, why_gone
 from app.ports.clock import Clock
 from app.ports.spark import SparkLauncher
 from app.ports.transactions import TransactionBrokers

@@ -14,8 +14,15 @@ from __future__ import annotations
 import msgspec
 
 from app.domain.offset_log.report import OffsetReport
-from app.domain.runs.task import Counters, DesiredTaskState, EventKind, OutcomeKind, PartitionProgress, TaskState
-from app.domain.stuck.dead_tasks import GoneBy
+from app.domain.runs.task import (
+    Counters,
+    DesiredTaskState,
+    EventKind,
+    GoneBy,
+    OutcomeKind,
+    PartitionProgress,
+    TaskState,
+)
 from app.wire import protocol
 from app.wire.drill import DrillOrder
 

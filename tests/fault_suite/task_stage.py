@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -25,6 +26,8 @@ _FEWEST, _MOST = 2, 3
 _PARTITIONS = 4
 """One more than tasks: whoever joins takes one from somebody."""
 _WITHIN_S = 90.0
+_LED_WITHIN_S = 20.0
+"""Longer than the session of a member that is dead."""
 _OF_WHO_STAYS = (Point.IN_REVOKE, Point.BETWEEN_REVOKE_AND_ASSIGN)
 _KINDS = (
     Kind.WORKER_KILLED,
@@ -145,16 +148,16 @@ class TaskStage(PipelineStage):
             pid = self.workers.send(task, signal.SIGSTOP)
             did(f"{self.workers.name_of(pid)}: frozen")
         else:
-            self._points.ask(fault.point)
             if fault.point in _OF_WHO_STAYS:
-                joined = self.workers.add()
-                did(f"{self.workers.name(joined)}: joins")
-            elif fault.point is Point.BETWEEN_INIT_AND_FIRST_FETCH:
-                task = fault.of(self.workers.tasks)
-                # Who has just ended by itself is started again, and comes there too.
-                with suppress(NotDoneError):
-                    did(f"{self.workers.name_of(self.workers.send(task, signal.SIGTERM))}: SIGTERM")
-            pid = self._points.wait_until_frozen(fault.point, _WITHIN_S)
+                pid, joined = self._lead_into_revoke(fault.point, did)
+            else:
+                self._points.ask(fault.point)
+                if fault.point is Point.BETWEEN_INIT_AND_FIRST_FETCH:
+                    task = fault.of(self.workers.tasks)
+                    # Who has just ended by itself is started again, and comes there too.
+                    with suppress(NotDoneError):
+                        did(f"{self.workers.name_of(self.workers.send(task, signal.SIGTERM))}: SIGTERM")
+                pid = self._points.wait_until_frozen(fault.point, _WITHIN_S)
             did(f"{self.workers.name_of(pid)}: frozen {fault.point}")
         if fault.kind is Kind.WORKER_REPLACED:
             frozen = self.workers.task_of(pid)
@@ -168,3 +171,25 @@ class TaskStage(PipelineStage):
             self.workers.retire(joined)
         if not was_frozen:
             raise NotDoneError(f"process {pid} did not stand still for {fault.lasts_s:g} s")
+
+    def _lead_into_revoke(self, point: Point, did: Did) -> tuple[int, int]:
+        """A worker that stands still there, and the task that has led it there by joining.
+
+        Whoever joins takes from the members that have most. Where those are dead and not given up yet, nobody who
+        lives gives anything up: then it leaves, and joins again when they are gone.
+        """
+        until = time.monotonic() + _WITHIN_S
+        while True:
+            self._points.ask(point)
+            joined = self.workers.add()
+            did(f"{self.workers.name(joined)}: joins")
+            try:
+                return self._points.wait_until_frozen(point, _LED_WITHIN_S), joined
+            except AssertionError:
+                if not self._points.withdraw(point):
+                    return self._points.wait_until_frozen(point, _WITHIN_S), joined
+                if time.monotonic() >= until:
+                    raise
+            did(f"{self.workers.name(joined)}: leaves, since nobody had to give anything up")
+            self.workers.retire(joined)
+            self.workers.current(joined).wait_for_exit()

@@ -28,6 +28,17 @@ class TaskState(StrEnum):
     FAILED = "failed"
 
 
+class GoneBy(StrEnum):
+    """Whose end has ended an attempt in an application that lives, by the word of Spark, which manages both.
+
+    WORKER: its Python process, whose pipe to its executor has closed. EXECUTOR: the executor it belonged to has exited.
+    An executor that was only not heard, or is cut off, is neither.
+    """
+
+    WORKER = "worker"
+    EXECUTOR = "executor"
+
+
 class EventKind(StrEnum):
     ASSIGNED = "assigned"
     REVOKED = "revoked"

@@ -14,7 +14,7 @@ import msgspec
 
 from app.domain.runs.instance import ENDED, Instance, InstanceState
 from app.domain.runs.observation import MasterWord, Observation, ProcessWord
-from app.domain.runs.task import TaskReport, TaskState
+from app.domain.runs.task import GoneBy, TaskReport, TaskState
 from app.domain.stuck.facts import ONGOING, KnownTransaction
 
 SETTLES_AFTER = timedelta(seconds=2)
@@ -60,17 +60,6 @@ class DeadEnd(StrEnum):
     @property
     def is_final(self) -> bool:
         return self not in (DeadEnd.REFUSED, DeadEnd.UNANSWERED)
-
-
-class GoneBy(StrEnum):
-    """Whose end has ended an attempt in an application that lives, by the word of Spark, which manages both.
-
-    WORKER: its Python process, whose pipe to its executor has closed. EXECUTOR: the executor it belonged to has exited.
-    An executor that was only not heard, or is cut off, is neither.
-    """
-
-    WORKER = "worker"
-    EXECUTOR = "executor"
 
 
 def why_attempt_gone(by: GoneBy, *, since: datetime, now: datetime) -> str | None:

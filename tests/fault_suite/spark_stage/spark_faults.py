@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
 
@@ -19,6 +20,8 @@ from tests.support.pipelines import TestPipeline
 from tests.support.waiting import wait_for
 
 _REACHED_S = 120.0
+_LED_WITHIN_S = 20.0
+"""Longer than the session of a member that is dead."""
 _GONE_S = 10.0
 # Who stays gets there when somebody joins.
 _OF_WHO_STAYS = (Point.IN_REVOKE, Point.BETWEEN_REVOKE_AND_ASSIGN)
@@ -182,15 +185,38 @@ class SparkFaults:
             tasks = self._processes.wait_for_tasks(2 if point in _OF_WHO_STAYS else 1)
             self._points.ask(point, by_itself=by_itself)
             if point in _OF_WHO_STAYS:
-                stack.enter_context(Guest(self._pipeline))
-                did("a guest joins the group")
-            elif point is Point.BETWEEN_INIT_AND_FIRST_FETCH:
+                pid = self._lead_into_revoke(point, did, stack)
+                did(f"pid {pid}: frozen {point}")
+                yield pid
+                return
+            if point is Point.BETWEEN_INIT_AND_FIRST_FETCH:
                 task = chosen(fault.which, tasks)
                 self._processes.tell_to_end(task)
                 did(f"{task}: SIGTERM")
             pid = self._points.wait_until_frozen(point, _REACHED_S)
             did(f"pid {pid}: frozen {point}")
             yield pid
+
+    def _lead_into_revoke(self, point: Point, did: Did, stack: ExitStack) -> int:
+        """A worker that stands still there. The guest that has led it there stays until the stack is closed.
+
+        It takes from the members that have most. Where those are dead and not given up yet, nobody who lives gives
+        anything up: then it leaves, and comes again when they are gone.
+        """
+        until = time.monotonic() + _REACHED_S
+        while True:
+            with ExitStack() as visit:
+                visit.enter_context(Guest(self._pipeline))
+                did("a guest joins the group")
+                try:
+                    pid = self._points.wait_until_frozen(point, _LED_WITHIN_S)
+                except AssertionError:
+                    if time.monotonic() >= until:
+                        raise
+                    did("the guest leaves, since nobody had to give anything up")
+                else:
+                    stack.push(visit.pop_all())
+                    return pid
 
     def _task_of(self, pid: int) -> Task:
         found = [task for task in self._processes.tasks() if task.worker == pid]
