@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from app.domain.clusters.cluster import Cluster
-from app.domain.runs.task import TaskReport, TaskState
+from app.domain.runs.task import TaskReport
 from app.domain.stuck.dead_tasks import DeadEnd, DeadProducer
 from app.loops import dead_tasks
 from app.loops.dead_tasks import LOOKED_AFTER_FOR, DeadTasks
@@ -20,22 +20,7 @@ from app.ports.transactions import TransactionBrokers
 from app.ports.unit_of_work import UnitOfWorkFactory
 from app.services.stuck.dead_tasks import Ended
 from app.wire.heartbeat import DriverHeartbeat, GoneAttempt, GoneBy
-
-REPORT = TaskReport(
-    run_id="r",
-    ordinal=0,
-    lease=1,
-    task=2,
-    attempt=3,
-    sequence=9,
-    sent_at_ms=1,
-    host="w1",
-    pid=4711,
-    state=TaskState.RUNNING,
-    transactional_id="tx",
-    producer_id=7,
-    producer_epoch=4,
-)
+from tests.support.reports import REPORT
 
 
 class Scene:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-
 import pytest
 from msgspec.structs import replace
 
@@ -12,7 +10,6 @@ from app.domain.drills.drill import (
     TRANSITIONS,
     ActStep,
     AuditFigures,
-    Drill,
     DrillKind,
     DrillState,
     DrillVerdict,
@@ -20,108 +17,8 @@ from app.domain.drills.drill import (
     Target,
     TargetState,
 )
-from app.domain.drills.planning import plan_of
-from app.domain.drills.timeline import FencingLook, Look, PartitionLook, TaskLook
-from tests.support.definitions import a_definition
-
-START = datetime(2026, 1, 1, tzinfo=UTC)
-CLEAN = AuditFigures(audit_id="a1", read=500, expected=400, lost=0, duplicated=0)
-
-
-def at(seconds: float) -> datetime:
-    return START + timedelta(seconds=seconds)
-
-
-def a_drill(kind: DrillKind = DrillKind.FREEZE_INSTANCE, *, for_s: float = 15.0, tasks: int = 1) -> Drill:
-    of_server = kind is DrillKind.FREEZE_SERVER
-    plan = plan_of(a_definition(instances=2), kind, for_s=for_s, cluster="demo", others=1, own=tasks)
-    targets = tuple(Target(task=task, attempt=0, host="w1", pid=40 + task, since=START) for task in range(tasks))
-    return Drill(
-        id="d1",
-        pipeline="flights",
-        run_id="r1",
-        kind=kind,
-        ordinal=None if of_server else 0,
-        lease=None if of_server else 1,
-        plan=replace(plan, tasks=2),
-        state=DrillState.ORDERED,
-        targets=() if of_server else targets,
-        ordered_at=START,
-        ordered_by="otto",
-        why=None,
-    )
-
-
-def look(
-    seconds: float,
-    *,
-    committed: tuple[int, int] = (0, 0),
-    committed_at: tuple[float, float] | None = None,
-    generation: int = 5,
-    epoch: str = "7:1",
-    attempt: int = 0,
-    state: str = "running",
-    fencings: tuple[FencingLook, ...] = (),
-) -> Look:
-    """Two partitions, of which the first is the drilled task's."""
-    when = committed_at or (seconds, seconds)
-    return Look(
-        at=at(seconds),
-        generation=generation,
-        members=2,
-        partitions={
-            f"in-{number}": PartitionLook(committed=committed[number], committed_at=at(when[number]))
-            for number in (0, 1)
-        },
-        epochs={"fl.t.flights.0.0": epoch},
-        tasks={
-            "0/0": TaskLook(attempt=attempt, lease=1, state=state, is_running=state == "running"),
-            "1/0": TaskLook(attempt=0, lease=1, state="running", is_running=True),
-        },
-        fencings=fencings,
-    )
-
-
-def hear(drill: Drill, step: ActStep, seconds: float, *, task: int = 0, message: str = "") -> Drill:
-    target = drill.target_of(task, 0)
-    assert target is not None
-    return judging.hear(drill, target, step, now=at(seconds), message=message)
-
-
-def frozen_and_thawed() -> Drill:
-    """A freeze from second 1 to 16; its partition stands still from second 1 and flows again at 8.5."""
-    drill = judging.see(a_drill(), look(0.0, committed=(10, 10)))
-    drill = judging.see(drill, look(1.0, committed=(20, 20)))
-    drill = hear(hear(drill, ActStep.CLAIMED, 1.0), ActStep.FROZEN, 1.1)
-    for second in range(2, 9):
-        seen = look(second, committed=(20, 10 * second), committed_at=(1.0, second), state="silent", generation=5)
-        drill = judging.see(drill, seen)
-    drill = judging.see(drill, look(9, committed=(90, 90), committed_at=(8.5, 9), state="silent", generation=6))
-    for second in range(10, 16):
-        drill = judging.see(drill, look(second, committed=(10 * second, 10 * second), state="silent", generation=6))
-    drill = hear(drill, ActStep.THAWED, 16.1)
-    return judging.see(drill, look(16.5, committed=(165, 165), generation=7, epoch="7:3"))
-
-
-def until_well(drill: Drill, *, begin: float = 17.0, flows: bool = True) -> Drill:
-    for half in range(16):
-        second = begin + half / 2
-        drill = judging.see(
-            drill,
-            look(
-                second,
-                committed=(int(10 * second) if flows else 165, int(10 * second)),
-                committed_at=(second if flows else 16.5, second),
-                generation=7,
-                epoch="7:3",
-            ),
-        )
-        drill = judging.advance(drill, now=at(second), run_is_live=True)
-    return drill
-
-
-def sentences(drill: Drill) -> list[str]:
-    return [entry.sentence for entry in drill.entries]
+from app.domain.drills.timeline import FencingLook, Look
+from tests.domain.drills.told import CLEAN, a_drill, at, frozen_and_thawed, hear, look, sentences, until_well
 
 
 def test_a_freeze_that_is_survived_is_told_from_its_beginning_to_its_end() -> None:
@@ -261,60 +158,6 @@ def test_a_run_that_ends_meanwhile_ends_the_drill() -> None:
     drill = judging.advance(frozen_and_thawed(), now=at(16.5), run_is_live=True)
     drill = judging.advance(drill, now=at(17), run_is_live=False)
     assert drill.verdict is DrillVerdict.STOPPED
-
-
-def test_a_kill_is_over_with_its_claim_and_the_next_attempt_is_told() -> None:
-    drill = judging.see(a_drill(DrillKind.KILL_INSTANCE), look(0.0))
-    drill = hear(drill, ActStep.CLAIMED, 1.0)
-    assert drill.targets[0].state is TargetState.KILLED
-    fenced = FencingLook(id="f1", at=at(3), sentence="taken over by attempt 1")
-    drill = judging.see(drill, look(2.0, epoch="7:2", attempt=1, fencings=(fenced,)))
-    drill = judging.see(drill, look(2.5, epoch="7:2", attempt=1, fencings=(fenced,)))
-    assert judging.advance(drill, now=at(2.0), run_is_live=True).state is DrillState.RECOVERING
-    told = sentences(drill)
-    assert "task 0/0 begins attempt 1 (lease 1): running" in told
-    assert [entry.fencing_id for entry in drill.entries if entry.fencing_id] == ["f1"]
-
-
-def killed(*, commits_every_s: float = 0.1) -> Drill:
-    """A kill that was granted in second 1."""
-    drill = a_drill(DrillKind.KILL_INSTANCE)
-    drill = replace(drill, plan=replace(drill.plan, commits_every_s=commits_every_s))
-    return hear(judging.see(drill, look(0.0)), ActStep.CLAIMED, 1.0)
-
-
-def looked_at(drill: Drill, begin: float, end: float, *, attempt: int, state: str = "running") -> Drill:
-    """Two looks a second, in which both partitions are committed."""
-    for half in range(int(2 * begin), int(2 * end) + 1):
-        second = half / 2
-        seen = look(second, committed=(half, half), attempt=attempt, state=state)
-        drill = judging.advance(judging.see(drill, seen), now=at(second), run_is_live=True)
-    return drill
-
-
-def test_whoever_was_granted_a_kill_and_lives_on_was_not_killed() -> None:
-    drill = looked_at(killed(), 1.5, 9.0, attempt=0)
-    assert drill.state is DrillState.RECOVERING, "nothing is well while the one that should be dead is the newest"
-    drill = looked_at(drill, 9.5, 9.5, attempt=0)
-    assert drill.verdict is DrillVerdict.NOT_BEGUN
-    assert drill.sentence == "nobody was drilled: it was granted, and lives on all the same"
-    assert drill.targets[0].state is TargetState.REFUSED
-
-
-def test_a_kill_is_over_when_the_next_attempt_runs() -> None:
-    drill = looked_at(killed(), 1.5, 12.0, attempt=0, state="silent")
-    assert drill.state is DrillState.RECOVERING
-    drill = looked_at(drill, 12.5, 16.0, attempt=1)
-    assert drill.state is DrillState.AUDITING
-    assert drill.recovered_at == at(12.5)
-
-
-def test_a_pipeline_that_commits_seldom_flows_all_the_same() -> None:
-    drill = looked_at(killed(commits_every_s=5.0), 1.5, 2.0, attempt=1)
-    for half in range(5, 20):
-        seen = look(half / 2, committed=(4, 4), committed_at=(2.0, 2.0), attempt=1)
-        drill = judging.advance(judging.see(drill, seen), now=at(half / 2), run_is_live=True)
-    assert drill.state is DrillState.AUDITING
 
 
 def test_what_has_nothing_to_read_does_not_stand_still() -> None:

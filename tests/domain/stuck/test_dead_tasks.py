@@ -20,23 +20,9 @@ from tests.support.reconciliation import (
     NOW,
     ended,
 )
+from tests.support.reports import REPORT
 
 S = InstanceState
-REPORT = TaskReport(
-    run_id="r",
-    ordinal=0,
-    lease=1,
-    task=2,
-    attempt=3,
-    sequence=9,
-    sent_at_ms=1,
-    host="w1",
-    pid=4711,
-    state=TaskState.RUNNING,
-    transactional_id="tx",
-    producer_id=7,
-    producer_epoch=4,
-)
 KNOWN = KnownTransaction("tx", 1, "Ongoing", 7, 4, 10_000, 0, frozenset({("out", 0)}))
 
 
