@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import pytest
 
 from app.embedded.kafka import KafkaCluster
+from tests.support.living_clients import living_clients
 from tests.support.offset_log import Recorders
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import TaskProcess
@@ -36,6 +37,14 @@ def make_pipeline(kafka: KafkaCluster) -> Generator[MakePipeline]:
 
     yield make
     delete_topics(kafka.bootstrap_servers, [topic for pipeline in made for topic in (pipeline.source, pipeline.sink)])
+
+
+@pytest.fixture(autouse=True)
+def no_client_is_left(kafka: KafkaCluster) -> Generator[None]:
+    """An attempt leaves no client behind, however it ended: each would keep its threads and its connections."""
+    before = living_clients()
+    yield
+    assert living_clients() <= before
 
 
 @pytest.fixture

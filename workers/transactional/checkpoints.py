@@ -7,7 +7,14 @@ from collections.abc import Callable, Mapping
 
 from app.domain.offset_log.events import Outcome
 from workers.transactional.checkpoint import Checkpoint, CheckpointState
-from workers.transactional.errors import AbortableError, FatalError, FencedError, LoopError, ProducerLostError
+from workers.transactional.errors import (
+    AbortableError,
+    FatalError,
+    FencedError,
+    LoopError,
+    ProducerLostError,
+    error_of,
+)
 from workers.transactional.group.membership import Membership
 from workers.transactional.group.ownership import Partition
 from workers.transactional.producing.producers import TaskProducer
@@ -138,11 +145,10 @@ class Checkpoints:
             return
         bound_s = self._bounds.on_revoke_s(since_poll_s=self._clock() - self._polled_at)
         deadline = self._clock() + bound_s
-        try:
-            self._commit(checkpoint, bound_s)
-        except AbortableError:
+        error = error_of(lambda: self._commit(checkpoint, bound_s), AbortableError)
+        if error is not None:
             self._abort(checkpoint, max(SLICE_S, deadline - self._clock()))
-            raise
+            raise error
 
     def abort(self) -> None:
         """Abort what is open, if anything is.

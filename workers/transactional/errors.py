@@ -8,11 +8,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from enum import StrEnum
+from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
+
+E = TypeVar("E", bound=BaseException)
 
 
 class Severity(StrEnum):
@@ -191,6 +194,21 @@ _TYPES: dict[Severity, type[LoopError]] = {
 def translated(error: KafkaError, doing: str) -> LoopError:
     """The error of ours that stands for `error`; `doing` completes "could not …"."""
     return _TYPES[severity(error)](f"could not {doing}: {error.name()}: {error.str()}", code=error.code())
+
+
+def error_of(action: Callable[[], object], kind: type[E]) -> E | None:
+    """What `action` raised, if it is of this kind: to be answered when no exception is being handled any more.
+
+    What confluent-kafka raises while another exception is being handled (in `except`, in `finally`, in an `__exit__`)
+    keeps that one for ever, unseen by the garbage collector: its KafkaError, laid out like an exception, is given it as
+    context and never lets go of it (2.16.1; tests/workers/transactional/test_errors.py). With it stay the frames of its
+    traceback, and in them the clients: a producer that was discarded, with its threads and connections.
+    """
+    try:
+        action()
+    except kind as error:
+        return error
+    return None
 
 
 @contextmanager

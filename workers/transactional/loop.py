@@ -12,7 +12,7 @@ from app.wire.heartbeat import DesiredTaskState, EventKind, TaskState
 from workers.transactional.checkpoint import Checkpoint, CheckpointState
 from workers.transactional.checkpoints import Checkpoints
 from workers.transactional.control import Control
-from workers.transactional.errors import FencedError, LoopError, TaskFailedError
+from workers.transactional.errors import FencedError, LoopError, TaskFailedError, error_of
 from workers.transactional.garbage import Collector
 from workers.transactional.group.membership import Hold, Membership
 from workers.transactional.group.ownership import Partition
@@ -104,24 +104,27 @@ class TaskLoop:
             SupersededError: another attempt owns the id.
             TaskFailedError, PipelineStopError: this attempt cannot go on.
         """
-        try:
-            self._settling.require_producer()
-            while self._checkpoints.producer is None and not self._is_drain_wanted():
-                self._recovery.guarded(self._settle)
-                self._checkpoints.publish_if_due()
-                # Nobody's member yet: there is nothing to poll for.
-                self._sleep(min(self._settling.wait_s, _LONGEST_POLL_S))
-            if not self._is_drain_wanted():
-                self._subscribe(topics)
-            while not self._is_drain_wanted():
-                self._recovery.guarded(self._turn)
-            self._progress.enter(TaskState.DRAINING, now=self._clock(), opened_at=self._checkpoints.opened_at)
-            self._drain()
-        finally:
-            # Before the consumer is closed: its last revoke callback would commit what is open, half a batch included.
-            self._may_have_left_open = self._settling.is_undecided
-            self._settling.give_up()
-            self._end_what_is_open()
+        error = error_of(lambda: self._turn_until_drained(topics), BaseException)
+        # Before the consumer is closed: its last revoke callback would commit what is open, half a batch included.
+        self._may_have_left_open = self._settling.is_undecided
+        self._settling.give_up()
+        self._end_what_is_open()
+        if error is not None:
+            raise error
+
+    def _turn_until_drained(self, topics: Sequence[str]) -> None:
+        self._settling.require_producer()
+        while self._checkpoints.producer is None and not self._is_drain_wanted():
+            self._recovery.guarded(self._settle)
+            self._checkpoints.publish_if_due()
+            # Nobody's member yet: there is nothing to poll for.
+            self._sleep(min(self._settling.wait_s, _LONGEST_POLL_S))
+        if not self._is_drain_wanted():
+            self._subscribe(topics)
+        while not self._is_drain_wanted():
+            self._recovery.guarded(self._turn)
+        self._progress.enter(TaskState.DRAINING, now=self._clock(), opened_at=self._checkpoints.opened_at)
+        self._drain()
 
     def _subscribe(self, topics: Sequence[str]) -> None:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 from app.wire.heartbeat import EventKind, TaskState
 from workers.transactional.checkpoint import Checkpoint
@@ -19,6 +20,7 @@ from workers.transactional.errors import (
     ProducerLostError,
     RefusedError,
     TaskFailedError,
+    error_of,
 )
 from workers.transactional.group.membership import Announce
 from workers.transactional.records.batching import BatchSize
@@ -62,14 +64,13 @@ class Recovery:
         Raises:
             TaskFailedError, PipelineStopError: this attempt cannot go on.
         """
-        try:
-            action()
-        except LoopError as error:
-            try:
-                self._recover(error)
-            except FencedError as fenced:
-                # Learned from the abort. Whoever is fenced has nothing to abort any more, so this ends here.
-                self._recover(fenced)
+        error = error_of(action, LoopError)
+        if error is None:
+            return
+        fenced = error_of(partial(self._recover, error), FencedError)
+        if fenced is not None:
+            # Learned from the abort. Whoever is fenced has nothing to abort any more, so this ends here.
+            self._recover(fenced)
 
     def replace_producer(self, *, outcome_unknown: bool = False, is_fenced: bool = False) -> None:
         """Let go of the producer with whatever is open in it; its successor's init decides that."""
@@ -109,9 +110,7 @@ class Recovery:
         if self._checkpoints.current is None:
             return
         self._announce(EventKind.ABORTED, str(error), error=error.name, producer=self._identity(timeout_s=0))
-        try:
-            self._checkpoints.abort()
-        except ProducerLostError:
+        if error_of(self._checkpoints.abort, ProducerLostError) is not None:
             self.replace_producer()
 
     def _heed_refusal(self, error: RefusedError, checkpoint: Checkpoint) -> None:

@@ -18,7 +18,7 @@ from workers.transactional.client_config import (
     transactional_producer_config,
 )
 from workers.transactional.control import Control, TaskEnd, TaskResult, TaskSpecification
-from workers.transactional.errors import SupersededError, TaskFailedError
+from workers.transactional.errors import SupersededError, TaskFailedError, error_of
 from workers.transactional.garbage import quiet_garbage_collector
 from workers.transactional.group.confirmed import Confirmed
 from workers.transactional.group.membership import Membership
@@ -59,24 +59,24 @@ def run_task(specification: TaskSpecification, control: Control, *, transform: T
     progress = Progress(control, tally)
     with quiet_garbage_collector():
         attempt = Attempt(specification, control, transform=transform, tally=tally, progress=progress)
-        try:
-            attempt.loop.run(specification.definition.source_topics)
-            end, message = TaskEnd.DRAINED, ""
-        except SupersededError as superseded:
-            end, message = TaskEnd.SUPERSEDED, str(superseded)
-            control.event(EventKind.SUPERSEDED, message)
-        except Exception as error:
+        error = error_of(lambda: attempt.loop.run(specification.definition.source_topics), BaseException)
+        is_superseded = isinstance(error, SupersededError)
+        if is_superseded:
+            control.event(EventKind.SUPERSEDED, str(error))
+        elif error is not None:
             # What was done since the last snapshot counts too; whoever hears of the error adds what it means.
             progress.last_error, progress.obstacle = str(error), None
             progress.enter(TaskState.FAILED, now=time.monotonic())
-            raise
-        finally:
-            attempt.source_topics.close()
-            has_left = attempt.commits.close()
-            progress.leave()
-        if end is TaskEnd.DRAINED:
+        attempt.source_topics.close()
+        has_left = attempt.commits.close()
+        progress.leave()
+        if is_superseded:
+            end, message, state = TaskEnd.SUPERSEDED, str(error), TaskState.SUPERSEDED
+        elif error is not None:
+            raise error
+        else:
+            end, state = TaskEnd.DRAINED, TaskState.DRAINED
             message = _drained(may_be_open=attempt.loop.may_have_left_open, has_left=has_left)
-        state = TaskState.DRAINED if end is TaskEnd.DRAINED else TaskState.SUPERSEDED
         progress.enter(state, now=time.monotonic())
     return TaskResult(end=end, message=message, counters=tally.counters())
 

@@ -18,8 +18,8 @@ from workers.transactional.errors import (
     OutcomeUnknownError,
     ProducerLostError,
     RetriableError,
+    error_of,
     kafka_call,
-    translated,
 )
 from workers.transactional.producing.overdue import ends_within
 from workers.transactional.producing.producers import QueueingProducer
@@ -74,16 +74,17 @@ class TransactionalProducer(QueueingProducer):
             self.live.begin_transaction()
 
     def write_messages(self, messages: Sequence[Message], *, topic: str, keep_partition: bool) -> None:
-        try:
-            super().write_messages(messages, topic=topic, keep_partition=keep_partition)
-        except FatalError as error:
-            raise self._reason_of(error) from error
+        write = super().write_messages
+        self._write(lambda: write(messages, topic=topic, keep_partition=keep_partition))
 
     def write_outputs(self, outputs: Sequence[Output], *, topic: str) -> None:
-        try:
-            super().write_outputs(outputs, topic=topic)
-        except FatalError as error:
-            raise self._reason_of(error) from error
+        write = super().write_outputs
+        self._write(lambda: write(outputs, topic=topic))
+
+    def _write(self, write: Callable[[], None]) -> None:
+        error = error_of(write, FatalError)
+        if error is not None:
+            raise self._reason_of(error)
 
     def _reason_of(self, error: FatalError) -> LoopError:
         """What broke the transaction in which `produce` failed.
@@ -92,11 +93,11 @@ class TransactionalProducer(QueueingProducer):
         """
         if error.code not in _REASON_IS_ELSEWHERE:
             return error
-        try:
+        return error_of(self._begin_to_hear, LoopError) or error
+
+    def _begin_to_hear(self) -> None:
+        with kafka_call("hand records to the producer"):
             self.live.begin_transaction()
-        except KafkaException as exception:
-            return translated(exception.args[0], "hand records to the producer")
-        return error
 
     def send_offsets(self, offsets: list[TopicPartition], consumer: Consumer, *, patience: Patience) -> None:
         """Add the input offsets, with group metadata read here and now (rule 2).
@@ -108,12 +109,12 @@ class TransactionalProducer(QueueingProducer):
             ProducerLostError: the client did not come back; it may be stuck in this call for ever.
         """
         deadline = time.monotonic() + patience.bound_s
-        try:
-            self._send_offsets(offsets, consumer, patience)
-        except AbortableError as error:
-            if error.code != KafkaError.REBALANCE_IN_PROGRESS:
-                raise
-            self._send_offsets(offsets, consumer, patience.until(deadline))
+        error = error_of(lambda: self._send_offsets(offsets, consumer, patience), AbortableError)
+        if error is None:
+            return
+        if error.code != KafkaError.REBALANCE_IN_PROGRESS:
+            raise error
+        self._send_offsets(offsets, consumer, patience.until(deadline))
 
     def _send_offsets(self, offsets: list[TopicPartition], consumer: Consumer, patience: Patience) -> None:
         metadata, live = consumer.consumer_group_metadata(), self.live
@@ -174,13 +175,13 @@ class TransactionalProducer(QueueingProducer):
                 self.live.abort_transaction(timeout_s)
 
         self._abort_is_open = True
-        try:
-            in_slices(abort_once, patience)
-            self._abort_is_open = False
-        finally:
-            # Those of before the abort's end are all waiting by now; the next ones are of after it.
-            self._serve_callbacks(0)
-            self._keeper.is_of_now = False
+        error = error_of(lambda: in_slices(abort_once, patience), LoopError)
+        # Those of before the abort's end are all waiting by now; the next ones are of after it.
+        self._serve_callbacks(0)
+        self._keeper.is_of_now = False
+        if error is not None:
+            raise error
+        self._abort_is_open = False
 
     @property
     def may_have_bumped(self) -> bool:

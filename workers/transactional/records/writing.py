@@ -76,9 +76,13 @@ def _enqueue(
     """
     done = 0
     with kafka_call("hand records to the producer"):
-        while done < len(records):
+        while True:
             try:
                 for _ in produce(records[done:] if done else records):
                     done += 1
             except BufferError:
-                producer.poll(_FULL_QUEUE_WAIT_S)
+                pass
+            else:
+                return
+            # Not while the BufferError is being handled: see `error_of`.
+            producer.poll(_FULL_QUEUE_WAIT_S)
