@@ -96,10 +96,12 @@ class _Counted:
     examples: list[str] = field(default_factory=list[str])
     first: Where | None = None
 
-    def add(self, example: object, where: Where) -> None:
+    def add(self, example: object, where: Where, *, explains_others: bool = False) -> None:
         self.first = self.first or where
         self.count += 1
-        if len(self.examples) < _EXAMPLES:
+        if explains_others:
+            self.examples.insert(0, str(example))
+        elif len(self.examples) < _EXAMPLES:
             self.examples.append(str(example))
 
     def told(self) -> Wrong:
@@ -303,7 +305,8 @@ class Judge:
             if number not in owners:
                 torn.add(f"outputs without their offsets: {segment}", Where(writer=segment.writer))
         for producer_id, found in known_by.contradictions():
-            torn.add(found, Where(writer=Writer(producer_id, _NONE)))
+            # The order by which a producer's transactions are told apart is shifted from there on.
+            torn.add(found, Where(writer=Writer(producer_id, _NONE)), explains_others=True)
         return torn.told(), went_back.told()
 
     def _why_torn(

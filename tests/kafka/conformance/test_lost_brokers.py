@@ -81,7 +81,9 @@ def test_what_one_broker_has_acknowledged_is_lost_with_it(kafka_cluster3: KafkaC
     careless, careful = Writer({**settings, "acks": 1}), Writer(settings)
     # The first of them may get away: each of the others has asked for what comes next, and is paused only now.
     acknowledged = [f"by acks=1, number {number}" for number in range(10)]
+    # Both have found the leader before: who looks for it later may ask the paused ones first, 10 s each.
     careful.send(topic, "before")
+    careless.send(topic, "before, by acks=1")
     leader = leader_of(bench, topic, 0)
     others = [kafka_cluster3.broker(number) for number in (1, 2, 3) if number != leader]
     for other in others:
