@@ -12,11 +12,14 @@ from app.domain.journals.transaction_state import TransactionState, TransactionS
 from app.domain.journals.wire_message import Undecodable
 from tests.fault_suite.decided import UnreadableLogError, offset_after
 
+_BUMPS_AT_COMMIT = 2
+
 
 class Coordinated(NamedTuple):
-    """sink: its partitions of the sink. has_offsets: whether a partition of the groups' journal is among the others.
-    is_complete: every one of its markers is written."""
+    """producer_epoch: under which it was written. sink: its partitions of the sink. has_offsets: whether a partition of
+    the groups' journal is among the others. is_complete: every one of its markers is written."""
 
+    producer_epoch: int
     sink: frozenset[int]
     has_offsets: bool
     is_complete: bool = True
@@ -64,4 +67,6 @@ class CoordinatorJournal:
 
     def _coordinated(self, state: TransactionState) -> Coordinated:
         partitions = {one.topic: one.partitions for one in state.partitions or ()}
-        return Coordinated(frozenset(partitions.get(self._sink, ())), group_records.TOPIC in partitions)
+        # Where the client speaks KIP-890, the commit itself has raised it.
+        writer_epoch = state.producer_epoch - (state.client_transaction_version >= _BUMPS_AT_COMMIT)
+        return Coordinated(writer_epoch, frozenset(partitions.get(self._sink, ())), group_records.TOPIC in partitions)

@@ -12,6 +12,8 @@ from tests.fault_suite.task_stage import TaskStage
 
 FAULTS = 40
 MINUTES = 12
+AROUND_CHARS = 20_000
+"""Of each kind of what is wrong: where nothing but the output is left of a run, it must say what there is to know."""
 REPLAY = f"make faults SEED={{seed}} MINUTES={MINUTES} ARGS='--faults {FAULTS}'"
 
 
@@ -24,6 +26,7 @@ def test_forty_faults_lose_duplicate_tear_and_reorder_nothing(seed: int, capsys:
     with capsys.disabled():
         sys.stdout.write(f"\n{ledger.line_of(entry)}\n")
     finish(entry, folder)
-    assert entry.is_exact, f"{entry.failure}; see {folder}; replay it: {REPLAY.format(seed=seed)}"
+    around = "\n".join(path.read_text(encoding="utf-8")[:AROUND_CHARS] for path in sorted(folder.glob("around/*.txt")))
+    assert entry.is_exact, f"{entry.failure}; see {folder}; replay it: {REPLAY.format(seed=seed)}\n{around}"
     assert entry.faults == FAULTS
     assert entry.records > 0

@@ -97,7 +97,21 @@ def test_outputs_that_were_committed_when_their_offsets_were_refused_are_torn() 
     world.transaction(FIRST, ids(0, 1, 3), {0: 4})
     verdict = world.verdict()
     assert wrong(verdict) == {"torn"}
-    assert verdict.torn.examples[:1] == ("1 commits of offsets in 2 transactions of producer 1 that have them",)
+    assert verdict.torn.examples[0] == f"1 commits of offsets in 2 transactions of {FIRST} that have them"
+
+
+def test_a_transaction_that_lacks_its_offsets_shifts_those_of_its_own_epoch_only() -> None:
+    """The sink's partitions of the next one under that epoch are not those that are expected; a later epoch's are."""
+    world = World()
+    world.transaction(SECOND, ids(1, 0, 4), {1: 4})
+    world.transaction(FIRST, [], {0: 0})
+    world.journal = world.journal[:-2]
+    world.transaction(FIRST, ids(0, 0, 2), {0: 2})
+    world.transaction(Writer(1, 1), ids(0, 2, 4), {0: 4})
+    examples = world.verdict().torn.examples
+    assert len(examples) == 2
+    assert examples[0] == f"1 commits of offsets in 2 transactions of {FIRST} that have them"
+    assert examples[1].startswith("outputs in partitions that are not those of its transaction, which are []: ")
 
 
 def test_what_is_held_back_behind_an_open_transaction_is_neither_lost_nor_torn() -> None:
