@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import uvicorn
 from sse_starlette.sse import AppStatus
 
+from app.web.http_protocol import LONGEST_HEAD, ProblemProtocol
+
 if TYPE_CHECKING:
     from collections.abc import Generator
 
@@ -76,6 +78,8 @@ class Listener:
     ) -> None:
         config = uvicorn.Config(
             app,
+            http=ProblemProtocol,
+            h11_max_incomplete_event_size=LONGEST_HEAD,
             lifespan="off",
             proxy_headers=False,  # the perimeter reads them, from trusted proxies only
             server_header=False,
