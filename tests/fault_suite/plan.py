@@ -54,6 +54,7 @@ class Kind(StrEnum):
     SERVER_KILLED = "server killed"
     SERVER_PAUSED = "server paused"
     SERVER_RESTARTED = "server restarted"
+    SERVER_SUPERSEDED = "server superseded while paused"
     POSTGRES_KILLED = "postgres killed"
     POSTGRES_PAUSED = "postgres paused"
     POSTGRES_RESTARTED = "postgres restarted"
@@ -109,6 +110,8 @@ LASTS_S: dict[Kind, tuple[Range, ...]] = {
     Kind.SERVER_KILLED: ((0, 3), (5, 10)),
     Kind.SERVER_PAUSED: ((1, 3), (5, 10), (15, 20)),
     Kind.SERVER_RESTARTED: ((0, 3),),
+    # Once the other one is ready: past the heartbeat timeout, or past what it waits until somebody is lost.
+    Kind.SERVER_SUPERSEDED: ((5, 8), (12, 15)),
     Kind.POSTGRES_KILLED: ((0, 3), (5, 10)),
     Kind.POSTGRES_PAUSED: ((1, 3), (5, 10), (15, 20)),
     Kind.POSTGRES_RESTARTED: _AT_ONCE,

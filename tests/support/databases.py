@@ -27,6 +27,16 @@ def drop_database(server_url: str, url: str) -> None:
     _execute(server_url, sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
+def end_sessions(server_url: str, url: str) -> int:
+    """End every session of the database at `url`; how many there were. What they had locked is free."""
+    plain = make_url(server_url).set(drivername="postgresql").render_as_string(hide_password=False)
+    with psycopg.connect(plain, autocommit=True) as connection:
+        ended = connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (make_url(url).database,)
+        )
+        return len(ended.fetchall())
+
+
 def _execute(server_url: str, statement: sql.Composed) -> None:
     plain = make_url(server_url).set(drivername="postgresql").render_as_string(hide_password=False)
     with psycopg.connect(plain, autocommit=True) as connection:

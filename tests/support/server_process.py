@@ -26,6 +26,7 @@ class ServerProcess:
     """`fenceline serve` with its own state folder. Drivers that it starts outlive it; `end_drivers` ends them.
 
     program: what is started with `serve` and its options; the command `fenceline` of this very environment.
+    log_name: of a file beside the state folder.
     """
 
     state_dir: Path
@@ -33,6 +34,7 @@ class ServerProcess:
     database_url: str
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
     program: Sequence[str] = field(default_factory=lambda: FENCELINE)
+    log_name: str = "server.log"
 
     def __post_init__(self) -> None:
         self._users_port, self._workers_port = free_ports(2)
@@ -43,7 +45,7 @@ class ServerProcess:
                 *self.program,
                 *("serve", "--users-port", str(self._users_port), "--workers-port", str(self._workers_port)),
             ],
-            log_path=self.state_dir.with_name("server.log"),
+            log_path=self.state_dir.with_name(self.log_name),
             env={
                 **inherited,
                 "FENCELINE_DATABASE_URL": self.database_url,

@@ -36,6 +36,7 @@ class ControlFaults:
             Kind.SERVER_KILLED: self._take_server_away,
             Kind.SERVER_PAUSED: self._take_server_away,
             Kind.SERVER_RESTARTED: self._take_server_away,
+            Kind.SERVER_SUPERSEDED: self._supersede_server,
             Kind.POSTGRES_KILLED: self._take_postgres_away,
             Kind.POSTGRES_PAUSED: self._take_postgres_away,
             Kind.POSTGRES_RESTARTED: self._take_postgres_away,
@@ -66,6 +67,24 @@ class ControlFaults:
             server.terminate()
         wait(fault.lasts_s)
         server.start()
+
+    def _supersede_server(self, fault: Fault, did: Did, wait: Wait) -> None:
+        """Another one gets its locks while it stands still; it wakes up and believes that it has them."""
+        server, another = self._plane.server, self._plane.another_server()
+        server.process.pause(whole_tree=False)
+        try:
+            did(f"server, pid {server.process.pid}, stands still")
+            did(f"{self._plane.end_sessions()} of its sessions are ended")
+            another.start()
+            did(f"server, pid {another.process.pid}, beside it")
+            wait(fault.lasts_s)
+            server.process.resume()
+            server.wait_until_ready(_STARTED_S)
+            did("both run")
+            wait(fault.lasts_s)
+        finally:
+            server.process.resume()
+            another.terminate()
 
     def _take_postgres_away(self, fault: Fault, did: Did, wait: Wait) -> None:
         postgres = self._plane.postgres

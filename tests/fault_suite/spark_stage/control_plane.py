@@ -13,7 +13,7 @@ from sqlalchemy import make_url
 from app.domain.pipelines.pipeline import PipelineDefinition
 from app.embedded.postgres import EmbeddedPostgres
 from app.embedded.spark import SparkCluster
-from tests.support.databases import create_database, drop_database
+from tests.support.databases import create_database, drop_database, end_sessions
 from tests.support.server_process import ServerProcess
 
 _READY_S = 90.0
@@ -114,6 +114,20 @@ class ControlPlane:
         drop_database(self.postgres.url, self.server.database_url)
         create_database(self.postgres.url, template=self._copy, name=make_url(self.server.database_url).database)
         self.server.start()
+
+    def end_sessions(self) -> int:
+        """As Postgres does by itself with a host that answers no more: locks are free, nobody has been told."""
+        return end_sessions(self.postgres.url, self.server.database_url)
+
+    def another_server(self) -> ServerProcess:
+        """One more on the same database, with a folder of its own; not started."""
+        return ServerProcess(
+            state_dir=self._folder / "another-state",
+            cache_dir=self._folder / "cache",
+            database_url=self.server.database_url,
+            settings=self._settings,
+            log_name="another-server.log",
+        )
 
     def settle(self) -> None:
         """Nobody is stopped, everybody runs."""
