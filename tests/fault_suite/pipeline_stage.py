@@ -57,3 +57,9 @@ class PipelineStage(ABC):
             sink=definition.sink_topic,
             group=definition.group_id,
         )
+
+    def explanations(self) -> list[str]:
+        """What of a failure is the brokers' own doing, as they say."""
+        skipped = self.cluster.skipped_markers()
+        told = f"the brokers left out markers of {skipped} transactions: partitions had no leader just then"
+        return [told] if skipped else []

@@ -165,6 +165,9 @@ class Scene:
         if act is not None:
             did(act)
 
+    def explanations(self) -> list[str]:
+        return []
+
     def settle(self) -> None:
         self._clock.now_s += self._settles_at_s
 

@@ -54,3 +54,27 @@ def test_a_client_that_is_over_ends_the_attempt() -> None:
 def test_what_passes_is_told_beside_the_records() -> None:
     record, passing = Message(value=b"x"), told(KafkaError._TRANSPORT)
     assert membership(record, passing).consume(10, 0.1) == ([record], [passing.error()])
+
+
+GIVEN_UP = (
+    'Failed to fetch committed offsets for 0 partition(s) in group "g": Broker: Not coordinator',
+    'Failed to fetch committed offsets for partitions in group "g": Local: Broker transport failure',
+)
+
+
+@pytest.mark.parametrize("said", GIVEN_UP)
+def test_a_client_that_asks_no_more_where_its_partitions_begin_ends_the_attempt(said: str) -> None:
+    """A run of faults found it: two partitions silent, and two that the client never told the group it had given up."""
+    with pytest.raises(FatalError, match="committed offsets"):
+        membership(Message(error=KafkaError(KafkaError.NOT_COORDINATOR, said))).consume(10, 0.1)
+
+
+def test_offsets_that_are_only_undecided_are_asked_for_again() -> None:
+    undecided = Message(error=KafkaError(KafkaError.UNSTABLE_OFFSET_COMMIT, GIVEN_UP[0]))
+    assert membership(undecided).consume(10, 0.1) == ([], [undecided.error()])
+
+
+def test_what_is_said_of_one_partition_is_told_and_no_end() -> None:
+    """Such as a topic that one may not read."""
+    of_one = Message(topic="in", partition=1, error=KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, GIVEN_UP[0]))
+    assert membership(of_one).consume(10, 0.1) == ([], [of_one.error()])

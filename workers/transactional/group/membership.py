@@ -27,6 +27,8 @@ _UNREADABLE = (
     KafkaError._BAD_COMPRESSION,  # noqa: SLF001
     KafkaError._NOT_IMPLEMENTED,  # noqa: SLF001
 )
+_NO_OFFSETS = "Failed to fetch committed offsets for"
+"""How librdkafka says that it has given up asking where assigned partitions begin; the code may be any."""
 
 
 class Hold(StrEnum):
@@ -115,7 +117,9 @@ class Membership:
         Raises:
             FatalError: a batch is not what was written. Nothing that came with it may be used: after a wrong checksum
                 librdkafka goes on inside the batch, and takes what the records hold for further batches. Or the client
-                is over: from then on it gives neither records nor errors, and would be waited for without end.
+                is over: from then on it gives neither records nor errors, and would be waited for without end. Or it
+                has given up asking where partitions begin: these deliver nothing any more, no later ones begin, and it
+                never tells the group that it has given any up.
         """
         if self._has_read and self.recorder.is_on:
             # Whatever became of what the last poll brought: the next records follow on this.
@@ -134,8 +138,10 @@ class Membership:
                 doing = f"read {message.topic()}-{message.partition()}, where a batch is not what was written"
                 raise FatalError(f"could not {doing}: {error.name()}: {error.str()}", code=error.code())
             # The error of a message never says of itself that it is fatal: only its code does.
-            if error.code() == KafkaError._FATAL:  # noqa: SLF001 - librdkafka's public name begins so
-                raise translated(error, "read from the source topics")
+            is_over = error.code() == KafkaError._FATAL  # noqa: SLF001 - librdkafka's public name begins so
+            if is_over or _has_given_up(message, error):
+                doing = "read from the source topics"
+                raise FatalError(f"could not {doing}: {error.name()}: {error.str()}", code=error.code())
             if error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001 - librdkafka's public name begins so
                 at = message.offset()
                 self._stopped[message.topic() or "", message.partition() or 0] = (
@@ -310,6 +316,21 @@ class Membership:
         if partitions:
             names = tuple(f"{topic}-{number}" for topic, number in sorted(_keys(partitions)))
             self._announce(kind, f"{', '.join(names)} {what}", partitions=names, generation=self.generation())
+
+
+def _has_given_up(message: Message, error: KafkaError) -> bool:
+    """Whether the client will never ask again for the committed offsets that it could not get.
+
+    So it does when an answer is an error as a whole and the assignment has changed since the question (2.16.0,
+    rdkafka_assignment.c: the partitions stay among those that are asked for, and while there are any, no others are).
+    To unassign and assign them again is no way out: outside of a callback the client would take that for the answer to
+    one that is still queued. Offsets that are only undecided are asked for again.
+    """
+    return (
+        message.topic() is None
+        and (error.str() or "").startswith(_NO_OFFSETS)
+        and error.code() != KafkaError.UNSTABLE_OFFSET_COMMIT
+    )
 
 
 def generation_of(group_metadata: object) -> int | None:

@@ -76,13 +76,13 @@ def _enqueue(
     """
     done = 0
     with kafka_call("hand records to the producer"):
-        while True:
+        while done < len(records):
+            is_full = False
             try:
                 for _ in produce(records[done:] if done else records):
                     done += 1
             except BufferError:
-                pass
-            else:
-                return
-            # Not while the BufferError is being handled: see `error_of`.
-            producer.poll(_FULL_QUEUE_WAIT_S)
+                is_full = True
+            if is_full:
+                # Not while the BufferError is being handled: see `error_of`.
+                producer.poll(_FULL_QUEUE_WAIT_S)
