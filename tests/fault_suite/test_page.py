@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tests.fault_suite.ledger import LEDGER, Entry, KindFigures, read
-from tests.fault_suite.page import PAGE, page
+from tests.fault_suite.page import EXPLAINED, PAGE, page
 from tests.fault_suite.plan import Kind
 
 RUN = Entry(
@@ -93,3 +93,10 @@ def test_every_kind_of_fault_says_what_bounds_its_standstill() -> None:
     bounds = {row[0]: row[3] for row in rows_of(page([every])) if row[0] in set(Kind)}
     assert set(bounds) == set(Kind)
     assert {kind for kind, bound in bounds.items() if bound == "not known"} == set()
+
+
+def test_a_failed_run_is_explained_or_said_not_to_be() -> None:
+    assert "failed runs" not in page([RUN])
+    assert "seed 7: not understood yet." in page([msgspec.structs.replace(RUN, duplicated=1)])
+    for date, why in EXPLAINED.items():
+        assert f"{date}, seed 7: {why}" in page([msgspec.structs.replace(RUN, duplicated=1, date=date)])
