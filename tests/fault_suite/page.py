@@ -84,10 +84,10 @@ _BOUNDS: dict[Kind, str] = {
 EXPLAINED = {
     "2026-11-22T20:35:52+00:00": (
         "two things. Partitions were silent because a consumer had given up asking where they begin (librdkafka); its "
-        "attempt ends now, and is started again. And records came out twice because the single broker, killed and "
-        "back, noted transactions as aborted without their markers while its partitions had no leader (Kafka); that "
-        'takes the loss of all replicas at once. Both are in [loop.md](loop.md), under "What the client does" and '
-        '"What brokers do".'
+        "attempt ends now, and is started again. And records came out twice because the single broker, killed or "
+        "rolled, noted transactions as complete without their markers while its partitions had no leader (Kafka); that "
+        "takes the loss of all replicas at once, and is not done to a single broker any more. Both are in "
+        '[loop.md](loop.md), under "What the client does" and "What brokers do".'
     )
 }
 """By date, written by whoever has found out."""
