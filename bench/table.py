@@ -109,6 +109,13 @@ ROWS = (
         )
         for of, at in ((of, "on_to_off"), (f"{of}, from (95 %)", "low"), (f"{of}, to (95 %)", "high"))
     ),
+    Row(
+        "loop that records its offsets: in the recorder, of its thread's processor time",
+        "2 %",
+        "offset_recorder",
+        "in_the_recorder.percent",
+        "%",
+    ),
     Row("live check of an offset log, 100,000 events of two weeks", "", "offset_check", "two_weeks.check_ms", "ms"),
     Row("the same, all of the last hour", "", "offset_check", "storm.check_ms", "ms"),
     Row("the same: nobody else is answered for", "", "offset_check", "storm.longest_pause_ms", "ms"),

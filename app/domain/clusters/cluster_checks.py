@@ -72,8 +72,9 @@ def _durability(topic: str, found: TopicFacts) -> str | None:
     replicas, least = found.replication_factor, found.min_insync_replicas
     if replicas == 1:
         return (
-            f"`{topic}` has one replica: records that are acknowledged are gone when its broker's disk is. "
-            "Give it 3 replicas and min.insync.replicas=2 where that matters"
+            f"`{topic}` has one replica: acknowledged records are gone when its broker's disk is; and when that broker "
+            "is restarted within a transaction, aborted records may be shown as committed (Kafka 4.3). Give it 3 "
+            "replicas and min.insync.replicas=2 where that matters"
         )
     if least == 1:
         return (
