@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Browser, Page
 
 from app.embedded.demo.server import DemoServer
 from app.embedded.demo.stage import sweep
@@ -30,7 +30,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def site(kafka: KafkaCluster, postgres_server_url: str, tmp_path_factory: pytest.TempPathFactory) -> Generator[Site]:
+def browser() -> Generator[Browser]:
+    """One for all: Playwright cannot be started twice in a thread."""
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def site(
+    kafka: KafkaCluster, postgres_server_url: str, browser: Browser, tmp_path_factory: pytest.TempPathFactory
+) -> Generator[Site]:
     """A first start: nobody has logged in yet, one cluster is registered, and there is no pipeline."""
     mark = unique_name("mark")
     database = create_database(postgres_server_url)
@@ -42,14 +51,13 @@ def site(kafka: KafkaCluster, postgres_server_url: str, tmp_path_factory: pytest
     shots = os.environ.get("FENCELINE_TEST_SCREENSHOTS")
     try:
         server.register_cluster("demo", kafka.bootstrap_servers)
-        with chromium() as browser:
-            yield Site(
-                server=server,
-                browser=browser,
-                bootstrap_servers=kafka.bootstrap_servers,
-                cluster="demo",
-                shots=None if shots is None else Path(shots).absolute(),
-            )
+        yield Site(
+            server=server,
+            browser=browser,
+            bootstrap_servers=kafka.bootstrap_servers,
+            cluster="demo",
+            shots=None if shots is None else Path(shots).absolute(),
+        )
     finally:
         server.stop()
         sweep(_MARK, mark)

@@ -28,7 +28,7 @@ from app.web.pages.frame.timeline import Point, Track, timeline_of
 from app.web.pages.frame.tracks import mark_of
 from app.web.pages.groups import row_of
 from tests.domain.stuck.answers import ID, asked, held, known
-from tests.support.browser import NARROW, WIDE, assert_fits, chromium
+from tests.support.browser import NARROW, WIDE, assert_fits
 from tests.support.observing import cluster
 from tests.web.pages import samples
 from tests.web.pages.samples import NOW, run
@@ -169,12 +169,6 @@ WIDEST_NAME = """
 () => Math.max(0, ...[...document.querySelectorAll(".table-wrap th[scope=row]")].map(
   (head) => head.offsetWidth / head.closest(".table-wrap").clientWidth))
 """
-
-
-@pytest.fixture(scope="module")
-def browser() -> Generator[Browser]:
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture

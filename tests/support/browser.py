@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -37,6 +37,33 @@ def chromium() -> Generator[Browser]:
         browser.close()
 
 
+@contextmanager
+def visitor_of(
+    browser: Browser,
+    url: str,
+    *,
+    storage: Any = None,
+    has_javascript: bool = True,
+    viewport: dict[str, int] | None = None,
+) -> Generator[BrowserContext]:
+    """A browser profile of its own. A script error or a refused resource in it fails the test."""
+    context = browser.new_context(
+        base_url=url,
+        storage_state=storage,
+        java_script_enabled=has_javascript,
+        viewport=cast(Any, viewport or WIDE),
+    )
+    context.set_default_timeout(20_000)
+    wrong: list[str] = []
+    context.on("weberror", lambda error: wrong.append(f"script error: {error.error}"))
+    context.on("console", lambda message: wrong.append(message.text) if "Content Security" in message.text else None)
+    try:
+        yield context
+    finally:
+        context.close()
+    assert not wrong, wrong
+
+
 @dataclass
 class Site:
     """A running server with a cluster registered, and the browser that looks at it."""
@@ -51,28 +78,11 @@ class Site:
     def url(self) -> str:
         return self.server.users_url
 
-    @contextmanager
     def visitor(
         self, *, storage: Any = None, has_javascript: bool = True, viewport: dict[str, int] | None = None
-    ) -> Generator[BrowserContext]:
-        """A browser profile of its own. A script error or a refused resource in it fails the test."""
-        context = self.browser.new_context(
-            base_url=self.url,
-            storage_state=storage,
-            java_script_enabled=has_javascript,
-            viewport=cast(Any, viewport or WIDE),
-        )
-        context.set_default_timeout(20_000)
-        wrong: list[str] = []
-        context.on("weberror", lambda error: wrong.append(f"script error: {error.error}"))
-        context.on(
-            "console", lambda message: wrong.append(message.text) if "Content Security" in message.text else None
-        )
-        try:
-            yield context
-        finally:
-            context.close()
-        assert not wrong, wrong
+    ) -> AbstractContextManager[BrowserContext]:
+        """`visitor_of` this server."""
+        return visitor_of(self.browser, self.url, storage=storage, has_javascript=has_javascript, viewport=viewport)
 
     def picture(self, page: Page, name: str, *, height: int | None = None) -> None:
         """Keep a picture of the window for the README where FENCELINE_TEST_SCREENSHOTS names a folder."""

@@ -98,7 +98,7 @@ def frozen_and_thawed() -> Drill:
     return judging.see(drill, look(16.5, committed=(165, 165), generation=7, epoch="7:3"))
 
 
-def until_well(drill: Drill, *, begin: float = 17.0, flows: bool = True) -> Drill:
+def until_well(drill: Drill, *, begin: float = 17.0, flows: bool = True, attempt: int = 0) -> Drill:
     for half in range(16):
         second = begin + half / 2
         drill = judging.see(
@@ -109,6 +109,7 @@ def until_well(drill: Drill, *, begin: float = 17.0, flows: bool = True) -> Dril
                 committed_at=(second if flows else 16.5, second),
                 generation=7,
                 epoch="7:3",
+                attempt=attempt,
             ),
         )
         drill = judging.advance(drill, now=at(second), run_is_live=True)

@@ -5,92 +5,42 @@ The examples are drawn by the run's seed (`pytest --seed N` repeats them).
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Generator
 from pathlib import Path
 
-import httpx
 import pytest
 
-from app.domain.access import Role
 from app.embedded.kafka import KafkaCluster
-from app.web.application import create_users_app
-from app.web.listeners import Listener, address_of, bind
 from tests.support.databases import create_database, drop_database
+from tests.support.live_application import LiveApplication, live_application
 from tests.support.topics import create_topic, unique_name
-from tests.support.waiting import wait_for
-from tests.support.wiring import settings_for_test, token_of, wired
 
 EXAMPLES = 10
 SEEDED = "seeded"
 
 
-class Live:
-    """The application on a real socket, in a thread of its own; without loops, so that a run stays as it is."""
-
-    def __init__(self) -> None:
-        self.url = ""
-        self.token = ""
-        self.error: BaseException | None = None
-        self._stop: Listener | None = None
-
-    def serve(self, database_url: str, folder: Path) -> None:
-        async def main() -> None:
-            settings = settings_for_test(folder, python_transforms=True)
-            async with wired(database_url, settings) as wiring:
-                self.token = await token_of(wiring, Role.ADMINISTRATOR)
-                bound = bind("127.0.0.1", 0, setting="users_port")
-                listener = Listener(create_users_app(wiring), bound, certificate=None, key=None, log_level="warning")
-                host, port = address_of(bound)
-                self._stop = listener
-                self.url = f"http://{host}:{port}"
-                await listener.serve()
-
-        try:
-            asyncio.run(main())
-        except BaseException as error:
-            self.error = error
-            raise
-
-    def stop(self) -> None:
-        if self._stop is not None:
-            self._stop.stop()
-
-    def client(self) -> httpx.Client:
-        return httpx.Client(
-            base_url=self.url, headers={"Authorization": f"Bearer {self.token}"}, timeout=30, trust_env=False
-        )
-
-
 @pytest.fixture
 def live(
     migrated_url: str, postgres_server_url: str, kafka: KafkaCluster, tmp_path_factory: pytest.TempPathFactory
-) -> Generator[Live]:
+) -> Generator[LiveApplication]:
     """The application with a cluster, a pipeline of three revisions, and a run of it.
 
     One for each test: what may be asked for also ends runs, revokes tokens and deletes pipelines.
     """
     database_url = create_database(postgres_server_url, template=migrated_url)
-    made = Live()
-    thread = threading.Thread(target=made.serve, args=(database_url, tmp_path_factory.mktemp("live")), daemon=True)
-    thread.start()
-    wait_for(lambda: made.url or made.error, deadline_s=30, describe="the application on a socket")
-    assert made.error is None
     try:
-        _seed(made, kafka.bootstrap_servers)
-        yield made
+        with live_application(database_url, tmp_path_factory.mktemp("live"), python_transforms=True) as made:
+            _seed(made, kafka.bootstrap_servers)
+            yield made
     finally:
-        made.stop()
-        thread.join(timeout=20)
         drop_database(postgres_server_url, database_url)
 
 
-def _seed(live: Live, bootstrap_servers: str) -> None:
+def _seed(live: LiveApplication, bootstrap_servers: str) -> None:
     source, sink = unique_name("api"), unique_name("api")
     for topic in (source, sink):
         create_topic(bootstrap_servers, topic, partitions=2)
@@ -107,7 +57,9 @@ def _seed(live: Live, bootstrap_servers: str) -> None:
             assert response.is_success, f"{method} {path}: {response.text}"
 
 
-def _check(live: Live, seed: int, folder: Path, *arguments: str, parameters: dict[str, str] | None = None) -> None:
+def _check(
+    live: LiveApplication, seed: int, folder: Path, *arguments: str, parameters: dict[str, str] | None = None
+) -> None:
     """Run schemathesis with all of its checks over every operation. Raises AssertionError with what it found."""
     configuration = folder / "schemathesis.toml"
     lines = [f"{name} = {json.dumps(value)}" for name, value in (parameters or {}).items()]
@@ -132,7 +84,7 @@ def _check(live: Live, seed: int, folder: Path, *arguments: str, parameters: dic
     assert ended.returncode == 0, f"schemathesis with --seed {seed}:\n{ended.stdout[-12_000:]}{ended.stderr[-2_000:]}"
 
 
-def test_every_operation_says_in_words_what_it_does_under_a_name_of_its_own(live: Live) -> None:
+def test_every_operation_says_in_words_what_it_does_under_a_name_of_its_own(live: LiveApplication) -> None:
     with live.client() as client:
         described = client.get("/api/v1/openapi.json").json()
     operations = [operation for path in described["paths"].values() for operation in path.values()]
@@ -150,12 +102,12 @@ def test_every_operation_says_in_words_what_it_does_under_a_name_of_its_own(live
 
 
 @pytest.mark.slow
-def test_any_request_is_answered_as_described(live: Live, seed: int, tmp_path: Path) -> None:
+def test_any_request_is_answered_as_described(live: LiveApplication, seed: int, tmp_path: Path) -> None:
     _check(live, seed, tmp_path, "--phases", "examples,coverage,fuzzing")
 
 
 @pytest.mark.slow
-def test_what_is_there_is_answered_as_described(live: Live, seed: int, tmp_path: Path) -> None:
+def test_what_is_there_is_answered_as_described(live: LiveApplication, seed: int, tmp_path: Path) -> None:
     """Questions only, about what was seeded: so their answers have something in them."""
     with live.client() as client:
         run_id = client.get(f"/api/v1/pipelines/{SEEDED}").json()["current_run"]["id"]
