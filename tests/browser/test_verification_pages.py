@@ -9,16 +9,16 @@ from functools import partial
 from typing import Any, NamedTuple, cast
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from app.db.database import Database
 from app.domain.drills.drill import Drill
 from app.web.dependencies import Wiring
 from tests.support.audit_states import add_audits
 from tests.support.browser import NARROW, WIDE, assert_accessible, assert_fits, visitor_of
-from tests.support.control_plane import ControlPlane
+from tests.support.control_plane import ControlPlane, task_heartbeat
 from tests.support.databases import create_database, drop_database
-from tests.support.drill_states import add_drills
+from tests.support.drill_states import DRILLED, add_drill, add_drills, disturbing, end_drill
 from tests.support.live_application import LiveApplication, live_application
 from tests.support.offset_log_states import add_offset_logs
 
