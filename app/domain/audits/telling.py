@@ -30,8 +30,10 @@ def audit_sentence(audit: Audit) -> str:
     match audit.state:
         case AuditState.PENDING:
             return f"It waits{reason}."
-        case AuditState.SUBMITTING | AuditState.RUNNING:
-            return "It works."
+        case AuditState.SUBMITTING:
+            return "Its Spark application is being started."
+        case AuditState.RUNNING:
+            return "It is running."
         case AuditState.STOPPING:
             return f"It is being stopped{reason}."
         case AuditState.SKIPPED:
