@@ -23,6 +23,11 @@ from tests.support.live_application import LiveApplication, live_application
 from tests.support.offset_log_states import add_offset_logs
 
 _MOST_TABS = 80
+_PUSHED_TABLES = """
+() => [...document.querySelectorAll(".table-wrap")]
+  .filter((wrap) => wrap.scrollWidth > wrap.clientWidth)
+  .map((wrap) => wrap.querySelector("table").id)
+"""
 
 
 class Verified(NamedTuple):
@@ -80,6 +85,7 @@ def look_at(page: Page, address: str, *, what: str) -> None:
     assert response is not None
     assert response.ok, f"{what}: {response.status}"
     assert_accessible(page, what=what)
+    assert page.evaluate(_PUSHED_TABLES) == [], f"{what}: columns are out of sight"
     page.set_viewport_size(cast(Any, NARROW))
     assert_fits(page, what=f"{what} on a phone")
 
