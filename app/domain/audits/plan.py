@@ -16,6 +16,7 @@ DEFAULT_TOLERANCE_S = 1_800
 LONGEST_WINDOW = timedelta(days=31)
 MAX_PADDING_S = 86_400
 MAX_TOLERANCE_S = 7 * 86_400
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EVERY_S = range(60, 7 * 86_400 + 1)
 
 
@@ -90,7 +91,12 @@ def plan_problems(*, padding_s: int, every_s: int | None, tolerance_s: int) -> l
 
 
 def time_window(begin: datetime, end: datetime) -> TimeWindow:
-    return TimeWindow(start_ms=round(begin.timestamp() * 1000), end_ms=round(end.timestamp() * 1000))
+    """Whole milliseconds, never later than what is given: a window up to now is over."""
+    return TimeWindow(start_ms=_whole_ms(begin), end_ms=_whole_ms(end))
+
+
+def _whole_ms(at: datetime) -> int:
+    return (at - _EPOCH) // timedelta(milliseconds=1)
 
 
 def window_problems(window: Window, *, now: datetime) -> list[Problem]:

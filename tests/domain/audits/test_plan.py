@@ -64,6 +64,12 @@ def test_sound_windows_have_no_problems() -> None:
     assert window_problems(Everything(), now=NOON) == []
 
 
+@pytest.mark.parametrize("microsecond", [0, 1, 499, 501, 999, 999_999])
+def test_a_window_up_to_now_is_over(microsecond: int) -> None:
+    now = NOON.replace(microsecond=microsecond)
+    assert window_problems(time_window(now - HOUR, now), now=now) == []
+
+
 def test_each_number_of_a_plan_is_refused_at_its_own_field() -> None:
     problems = plan_problems(padding_s=-1, every_s=59, tolerance_s=10**9)
     assert [problem.field for problem in problems] == ["padding_s", "every_s", "tolerance_s"]
