@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib.metadata
 import secrets
 import signal
-from collections.abc import Generator, Sequence
+import threading
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from types import FrameType
 from typing import Annotated
 
 import confluent_kafka
@@ -96,22 +98,32 @@ def _chosen(only: Sequence[str]) -> list[Check]:
 
 def _run(place: Place, checks: Sequence[Check], results: list[Result], *, is_shown: bool) -> bool:
     """Add to `results` one after another; False where it was told to stop. What it made is deleted either way."""
-    with _terminated_as_interrupted(), _progress(checks, results, is_shown=is_shown) as progress:
+    with _terminated_as_interrupted() as is_told, _progress(checks, results, is_shown=is_shown) as progress:
         try:
             for result in results_of(place, checks):
                 results.append(result)
                 progress()
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemError):
+            # An interrupt that meets a callback of the client gets lost in there, and comes out as a SystemError.
+            if not is_told():
+                raise
             return False
     return True
 
 
 @contextmanager
-def _terminated_as_interrupted() -> Generator[None]:
-    """SIGTERM ends it as Ctrl-C does, which background jobs begin with ignored: nothing stays on the cluster."""
-    before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGINT, signal.SIGTERM)}
+def _terminated_as_interrupted() -> Generator[Callable[[], bool]]:
+    """SIGTERM ends it as Ctrl-C does, which background jobs begin with ignored: nothing stays on the cluster. Yields
+    whether one of them has come."""
+    told = threading.Event()
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        told.set()
+        signal.default_int_handler(number, frame)
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        yield told.is_set
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
