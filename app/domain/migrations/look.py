@@ -1,0 +1,168 @@
+"""What is known of a pipeline that migrates at one moment: what its rows, its tasks and the brokers' journals say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+import msgspec
+
+from app.domain.migrations.mode import Mode
+from app.domain.runs.instance import InstanceState
+
+
+class Incarnation(msgspec.Struct, frozen=True, order=True):
+    """One life of a transactional id: what an InitProducerId has given to one producer, and to no other."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+    @property
+    def words(self) -> str:
+        return f"{self.transactional_id} at producer {self.producer_id}, epoch {self.producer_epoch}"
+
+
+class IdNow(msgspec.Struct, frozen=True, kw_only=True):
+    """A transactional id as its journal has it. was_aborted: the newest record is the coordinator's end of an abort."""
+
+    producer_id: int
+    producer_epoch: int
+    is_open: bool = False
+    was_aborted: bool = False
+
+    def is_at(self, held: Incarnation) -> bool:
+        return (self.producer_id, self.producer_epoch) == (held.producer_id, held.producer_epoch)
+
+    def was_ended_after(self, held: Incarnation) -> bool:
+        """Whether the coordinator has ended this very incarnation, by its timeout, and nobody has come after it."""
+        return self.was_aborted and (self.producer_id, self.producer_epoch) == (
+            held.producer_id,
+            held.producer_epoch + 1,
+        )
+
+
+class InstanceNow(msgspec.Struct, frozen=True, kw_only=True):
+    """The current lease of an ordinal. mode None: its revision is of none that a migration knows.
+
+    target: the mode in which its next lease will begin; where it is another one, that is on its way.
+    """
+
+    ordinal: int
+    lease: int
+    mode: Mode | None
+    target: Mode | None
+    state: InstanceState
+
+    @property
+    def modes(self) -> frozenset[Mode | None]:
+        return frozenset({self.mode, self.target})
+
+
+class TaskNow(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest attempt of a task of a current lease. is_live: it runs, and was heard lately.
+
+    holds: its producers now; those that it has given up since are not in it.
+    """
+
+    ordinal: int
+    lease: int
+    task: int
+    attempt: int
+    host: str
+    pid: int
+    mode: Mode | None
+    is_live: bool
+    heard_at: datetime
+    holds: tuple[Incarnation, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return f"task {self.ordinal}.{self.task}"
+
+
+class Stray(msgspec.Struct, frozen=True, kw_only=True):
+    """An attempt of a lease that is over, and that was heard all the same."""
+
+    ordinal: int
+    lease: int
+    task: int
+    attempt: int
+    mode: Mode | None
+    host: str
+    pid: int
+    heard_at: datetime
+
+
+class AuditNow(msgspec.Struct, frozen=True, kw_only=True):
+    """The audit of the migration's time. problem: why it could not count everything, or at all; else empty."""
+
+    audit_id: str
+    is_through: bool
+    lost: int = 0
+    duplicated: int = 0
+    expected: int = 0
+    problem: str = ""
+
+
+class PreflightFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What only the preflight asks.
+
+    versions: (major, minor) of each broker, None where it did not tell. features: a sentence about the cluster's.
+    rights_refused: what the coordinators refused to tell about an id; None: they were not reached.
+    hanging: transactions that hang, each a sentence; hanging_unknown: why there may be more.
+    owned_by_others: ids of ours that another pipeline owns. abort_sweep_ms: the longest of any broker.
+    """
+
+    versions: Mapping[str, tuple[int, int] | None]
+    brokers_problem: str = ""
+    features: str = ""
+    rights_refused: tuple[str, ...] | None
+    hanging: tuple[str, ...] = ()
+    hanging_unknown: str = ""
+    owned_by_others: tuple[str, ...] = ()
+    transaction_timeout_ms: int
+    abort_sweep_ms: int | None
+
+
+class Look(msgspec.Struct, frozen=True, kw_only=True):
+    """One moment.
+
+    read_at: everything that `__transaction_state` held then is in `ids`; None: it has not been read.
+    ids: those of them that the journal has. partitions: the id of each input partition, by its name.
+    task_ids: those of tasks in V2. instances: of all ordinals that the run shall have, as far as they were leased.
+    ordinals, tasks_per_instance: how many there shall be.
+    changed_at: when a lease of the run ended last; what was read or heard before it may be of that lease.
+    group_state: in Kafka's words; None: nobody says. strangers: members that are not ours, as their coordinator says.
+    held_back: partitions of the sink whose readers of committed data do not get to the log's end; None: not asked.
+    preflight: what only that asks; None in every other stage.
+    """
+
+    at: datetime
+    read_at: datetime | None
+    ids: Mapping[str, IdNow]
+    partitions: Mapping[str, str]
+    task_ids: tuple[str, ...]
+    instances: tuple[InstanceNow, ...]
+    tasks: tuple[TaskNow, ...]
+    ordinals: int
+    tasks_per_instance: int
+    changed_at: datetime | None = None
+    run_is_live: bool = True
+    group_state: str | None = None
+    strangers: tuple[str, ...] = ()
+    strays: tuple[Stray, ...] = ()
+    held_back: tuple[str, ...] | None = None
+    audit: AuditNow | None = None
+    preflight: PreflightFacts | None = None
+
+    def instance(self, ordinal: int) -> InstanceNow | None:
+        return next((one for one in self.instances if one.ordinal == ordinal), None)
+
+    def holder_of(self, held: Incarnation) -> TaskNow | None:
+        """The live task that says that this incarnation is its own."""
+        return next((task for task in self.tasks if task.is_live and held in task.holds), None)
+
+    def now_of(self, transactional_id: str) -> Incarnation | None:
+        now = self.ids.get(transactional_id)
+        return None if now is None else Incarnation(transactional_id, now.producer_id, now.producer_epoch)
