@@ -21,6 +21,7 @@ from app.db.repositories.hanging import SqlHanging
 from app.db.repositories.identity import SqlIdentity
 from app.db.repositories.instances import SqlInstances
 from app.db.repositories.mappings import SqlMappings
+from app.db.repositories.migrations import SqlMigrations
 from app.db.repositories.offset_log import SqlOffsetLog
 from app.db.repositories.pipelines import SqlPipelines
 from app.db.repositories.retention import SqlRetention
@@ -54,6 +55,7 @@ class SqlUnitOfWork:
         self.drills = SqlDrills(self._db)
         self.audits = SqlAudits(self._db)
         self.audit_plans = SqlAuditPlans(self._db)
+        self.migrations = SqlMigrations(self._db)
         self.webhooks = SqlWebhooks(self._db)
         self.deliveries = SqlDeliveries(self._db)
         self.raised_alerts = SqlRaisedAlerts(self._db)

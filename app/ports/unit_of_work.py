@@ -10,6 +10,7 @@ from app.ports.audit_repository import AuditPlanRepository, AuditRepository
 from app.ports.drill_repository import DrillRepository
 from app.ports.fencing_repository import FencingRepository
 from app.ports.hanging_repository import HangingRepository
+from app.ports.migration_repository import MigrationRepository
 from app.ports.offset_log_repository import OffsetLogRepository
 from app.ports.repositories import (
     AccessRepository,
@@ -62,6 +63,8 @@ class UnitOfWork(Protocol):
     def audits(self) -> AuditRepository: ...
     @property
     def audit_plans(self) -> AuditPlanRepository: ...
+    @property
+    def migrations(self) -> MigrationRepository: ...
     @property
     def webhooks(self) -> WebhookRepository: ...
     @property

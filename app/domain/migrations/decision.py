@@ -175,22 +175,14 @@ def _before(remedy: StepKind, migration: Migration, look: Look, gates: Gates) ->
 
 
 def _next_step(clause: str, kind: StepKind, migration: Migration, look: Look) -> Step | None:
-    number = max((one.number for one in migration.steps), default=0) + 1
     if kind is StepKind.FENCE:
-        ids = ids_to_fence(clause, migration, look)
-        return Step(number=number, stage=migration.stage, kind=kind, began_at=look.at, ids=ids)
+        return migration.next_step(kind, began_at=look.at, ids=ids_to_fence(clause, migration, look))
     waiting = to_bounce(migration, look)
     if not waiting:
         return None
     one = waiting[0]
-    return Step(
-        number=number,
-        stage=migration.stage,
-        kind=kind,
-        began_at=look.at,
-        ordinal=one.ordinal,
-        lease=one.lease,
-        to=TARGETS[migration.stage],
+    return migration.next_step(
+        kind, began_at=look.at, ordinal=one.ordinal, lease=one.lease, to=TARGETS[migration.stage]
     )
 
 

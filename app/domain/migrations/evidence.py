@@ -45,10 +45,6 @@ def group_is_stable(_: Migration, look: Look) -> Finding:
     return open_("it is stable") if look.group_state == STABLE else closed(f"the group is {look.group_state}")
 
 
-def no_strangers(_: Migration, look: Look) -> Finding:
-    return closed_unless([f"{one} is a member, and none of ours" for one in look.strangers], "all members are ours")
-
-
 def no_instance_in(unwanted: Mode, look: Look) -> Finding:
     missing = [
         f"instance {one.ordinal} (lease {one.lease}) is {unwanted}, or on its way there"

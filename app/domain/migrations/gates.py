@@ -106,6 +106,9 @@ STAGE_GATES: StageGates = {
 }
 """By stage and the mode that the migration ends in."""
 
+WAIVABLE = frozenset(clause.name for gate in STAGE_GATES.values() for clause in gate if clause.is_waivable)
+"""Clauses that somebody may answer for, with a reason."""
+
 BEFORE_BOUNCE: Sequence[Clause] = (ALL_RUN, GROUP_STABLE)
 """An instance is taken away only while all others are there."""
 

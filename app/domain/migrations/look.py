@@ -105,6 +105,24 @@ class AuditNow(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
+class Held(msgspec.Struct, frozen=True, kw_only=True):
+    """The highest epoch of each id that a lease was heard to hold, also of such as it gave up in between."""
+
+    ordinal: int
+    lease: int
+    mode: Mode | None
+    ids: tuple[Incarnation, ...]
+
+    def with_heard(self, heard: tuple[Incarnation, ...]) -> Held:
+        """With the newer of what is known and what is heard; a new producer id is newer than any epoch of another."""
+        ids = {one.transactional_id: one for one in self.ids}
+        for one in heard:
+            known = ids.get(one.transactional_id)
+            if known is None or known.producer_id != one.producer_id or known.producer_epoch < one.producer_epoch:
+                ids[one.transactional_id] = one
+        return msgspec.structs.replace(self, ids=tuple(sorted(ids.values())))
+
+
 class PreflightFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What only the preflight asks.
 
@@ -112,6 +130,7 @@ class PreflightFacts(msgspec.Struct, frozen=True, kw_only=True):
     rights_refused: what the coordinators refused to tell about an id; None: they were not reached.
     hanging: transactions that hang, each a sentence; hanging_unknown: why there may be more.
     owned_by_others: ids of ours that another pipeline owns. abort_sweep_ms: the longest of any broker.
+    strangers: members of the group that are not ours, as their coordinator names them; None: it was not reached.
     """
 
     versions: Mapping[str, tuple[int, int] | None]
@@ -123,6 +142,7 @@ class PreflightFacts(msgspec.Struct, frozen=True, kw_only=True):
     owned_by_others: tuple[str, ...] = ()
     transaction_timeout_ms: int
     abort_sweep_ms: int | None
+    strangers: tuple[str, ...] | None = ()
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,7 +153,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     task_ids: those of tasks in V2. instances: of all ordinals that the run shall have, as far as they were leased.
     ordinals, tasks_per_instance: how many there shall be.
     changed_at: when a lease of the run ended last; what was read or heard before it may be of that lease.
-    group_state: in Kafka's words; None: nobody says. strangers: members that are not ours, as their coordinator says.
+    group_state: in Kafka's words; None: nobody says. heard: what each lease was last heard to hold.
     held_back: partitions of the sink whose readers of committed data do not get to the log's end; None: not asked.
     preflight: what only that asks; None in every other stage.
     """
@@ -150,7 +170,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     changed_at: datetime | None = None
     run_is_live: bool = True
     group_state: str | None = None
-    strangers: tuple[str, ...] = ()
+    heard: tuple[Held, ...] = ()
     strays: tuple[Stray, ...] = ()
     held_back: tuple[str, ...] | None = None
     audit: AuditNow | None = None
@@ -162,6 +182,10 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     def holder_of(self, held: Incarnation) -> TaskNow | None:
         """The live task that says that this incarnation is its own."""
         return next((task for task in self.tasks if task.is_live and held in task.holds), None)
+
+    def teller_of(self, held: Incarnation) -> TaskNow | None:
+        """The task that has said so, live or not."""
+        return next((task for task in self.tasks if held in task.holds), None)
 
     def now_of(self, transactional_id: str) -> Incarnation | None:
         now = self.ids.get(transactional_id)

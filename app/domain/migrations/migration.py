@@ -18,11 +18,12 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from app.domain.migrations.look import Incarnation
+from app.domain.migrations.look import Held, Incarnation
 from app.domain.migrations.mode import Mode
 
 
@@ -127,15 +128,6 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
         return f"fence {self.ids[0]}" if len(self.ids) == 1 else f"fence {len(self.ids)} ids"
 
 
-class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """The highest epoch of each id that a lease was heard to hold, also of such as it gave up in between."""
-
-    ordinal: int
-    lease: int
-    mode: Mode | None
-    ids: tuple[Incarnation, ...]
-
-
 class Fenced(msgspec.Struct, frozen=True, kw_only=True):
     """What our own fence of an id was answered: whoever was before it is refused from then on."""
 
@@ -211,6 +203,11 @@ class Migration(msgspec.Struct, frozen=True, kw_only=True):
         if stage not in NEXT_STAGES[self.stage]:
             raise IllegalMigrationTransitionError(f"a migration cannot go from {self.stage} to {stage}")
         return replace(self, stage=stage, stage_since=now)
+
+    def next_step(self, kind: StepKind, *, began_at: datetime, **fields: Any) -> Step:
+        """A step of this stage, under the next number."""
+        number = max((one.number for one in self.steps), default=0) + 1
+        return Step(number=number, stage=self.stage, kind=kind, began_at=began_at, **fields)
 
     def with_step(self, step: Step) -> Migration:
         """With this step in the place of the one of its number, or after the last."""

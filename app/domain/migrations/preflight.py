@@ -98,6 +98,12 @@ def _modes(migration: Migration, look: Look) -> Finding:
     return closed_unless(missing, ", ".join(f"instance {one.ordinal} is {one.mode}" for one in look.instances))
 
 
+def _no_strangers(_: Migration, __: Look, facts: PreflightFacts) -> Finding:
+    if facts.strangers is None:
+        return unknown("the group's coordinator has not answered")
+    return closed_unless([f"{one} is a member, and none of ours" for one in facts.strangers], "all members are ours")
+
+
 def _offsets(migration: Migration, _: Look) -> Finding:
     if not migration.offsets:
         return closed("what the group has committed could not be written down")
@@ -136,6 +142,6 @@ PREFLIGHT: Sequence[Clause] = (
     Clause(name="modes_known", asks="Every instance's mode is known.", judge=_modes),
     Clause(name="all_run", asks="Every instance runs, and all of its tasks are heard.", judge=evidence.all_run),
     Clause(name="group_stable", asks="The consumer group is stable.", judge=evidence.group_is_stable),
-    Clause(name="no_strangers", asks="Every member of the group is ours.", judge=evidence.no_strangers),
+    Clause(name="no_strangers", asks="Every member of the group is ours.", judge=_of_facts(_no_strangers)),
     Clause(name="offsets", asks="What the group has committed is written down.", judge=_offsets),
 )

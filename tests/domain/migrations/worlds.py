@@ -2,7 +2,7 @@
 
 Two instances read two partitions. Of a process it is only kept what it could still do: which partitions it has an
 input of in hand (fresh, or committed past by somebody else meanwhile), whether it fell asleep with its offsets sent,
-and whether its incarnation of an id is the newest. The control plane is the real one: `decide` with looks made of the world.
+and whether its incarnation of an id is the newest. The control plane is the real one: `decide`, with looks made of it.
 
 What Kafka does is modelled as docs/loop.md and KIP-447 have it:
 - an init of an id ends whoever was at it, and what it has open;
@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 from app.domain.migrations.decision import Begin, Complete, Decision, Enter, Finish, Patience, decide, settled_targets
 from app.domain.migrations.gates import GATES, Gates
-from app.domain.migrations.look import AuditNow, IdNow, Incarnation, InstanceNow, Look, PreflightFacts, TaskNow
-from app.domain.migrations.migration import Fenced, Held, Migration, Stage, Step, StepKind
+from app.domain.migrations.look import AuditNow, Held, IdNow, Incarnation, InstanceNow, Look, PreflightFacts, TaskNow
+from app.domain.migrations.migration import Fenced, Migration, Stage, Step, StepKind
 from app.domain.migrations.mode import Mode
 from app.domain.runs.instance import InstanceState
 
@@ -41,7 +41,7 @@ _FOREVER = Patience(
 Owner = tuple[int, int]
 
 
-class Wrong(Exception):
+class WrongError(Exception):
     """The world came to something that must never be."""
 
 
@@ -117,14 +117,16 @@ def world(
     returns: int = 0,
     stalls: int = 0,
     back_to: Mode = A,
+    targets: tuple[Mode, Mode] | None = None,
 ) -> World:
+    """targets: where instances are on their way to from the beginning, as a migration that was aborted leaves them."""
     processes = tuple(Process(n, 0, mode) for n, mode in enumerate(modes))
     owners = (NOBODY, NOBODY, *((n, 0) if mode is C else NOBODY for n, mode in enumerate(modes)))
     stage = Stage.FIRST_BOUNCE if goal is C else Stage.BACK_TO_GENERATION
     start = World(
         processes,
         owners,
-        modes,
+        targets or modes,
         stage,
         goal,
         View(owners, (False,) * 4, ()),
@@ -148,13 +150,14 @@ def looked(world: World) -> World:
         for index, owner in enumerate(world.owners)
     )
     held = tuple(
-        sorted(
-            (one.key, tuple(sorted({world.id_of(one, p) for p in PARTITIONS if one.holds[p] and world.has_newest(one, p)})))
-            for one in world.processes
-            if one.is_current and not one.is_asleep
-        )
-    )  # fmt: skip
+        sorted((one.key, _held_by(world, one)) for one in world.processes if one.is_current and not one.is_asleep)
+    )
     return world._replace(view=View(world.owners, is_open, held), is_old=False)
+
+
+def _held_by(world: World, process: Process) -> tuple[int, ...]:
+    held = {world.id_of(process, p) for p in PARTITIONS if process.holds[p] and world.has_newest(process, p)}
+    return tuple(sorted(held))
 
 
 def look_of(world: World) -> Look:
@@ -167,7 +170,9 @@ def look_of(world: World) -> Look:
         read_at=NOW if not world.is_old else NOW - timedelta(seconds=2),
         changed_at=NOW - timedelta(seconds=1),
         ids={
-            _name(index): IdNow(producer_id=1, producer_epoch=_NOW_EPOCH, is_open=view.is_open[index], was_aborted=owner == NOBODY)
+            _name(index): IdNow(
+                producer_id=1, producer_epoch=_NOW_EPOCH, is_open=view.is_open[index], was_aborted=owner == NOBODY
+            )
             for index, owner in enumerate(view.owners)
         },
         partitions={f"in-{p}": _name(p) for p in PARTITIONS},
@@ -193,10 +198,7 @@ def look_of(world: World) -> Look:
                 mode=one.mode,
                 is_live=not one.is_asleep,
                 heard_at=NOW if not world.is_old else NOW - timedelta(seconds=2),
-                holds=tuple(
-                    Incarnation(_name(index), 1, _NOW_EPOCH if view.owners[index] == one.key else _PAST_EPOCH)
-                    for index in held.get(one.key, ())
-                ),
+                holds=tuple(_incarnation(view, index, one.key) for index in held.get(one.key, ())),
             )
             for one in current
             if one is not None
@@ -207,7 +209,7 @@ def look_of(world: World) -> Look:
         held_back=(),
         audit=AuditNow(audit_id="a", is_through=True, expected=1),
         preflight=PreflightFacts(versions={}, rights_refused=(), transaction_timeout_ms=1, abort_sweep_ms=1),
-    )  # fmt: skip
+    )
 
 
 def migration_of(world: World) -> Migration:
@@ -246,7 +248,7 @@ def migration_of(world: World) -> Migration:
                 lease=one.lease,
                 mode=one.mode,
                 ids=tuple(
-                    Incarnation(_name(index), 1, _NOW_EPOCH if world.view.owners[index] == one.key else _PAST_EPOCH)
+                    _incarnation(world.view, index, one.key)
                     for index in sorted({world.id_of(one, p) for p in PARTITIONS if one.holds[p]})
                 ),
             )
@@ -255,13 +257,18 @@ def migration_of(world: World) -> Migration:
         ),
         fenced=tuple(
             Fenced(
-                incarnation=Incarnation(_name(index), 1, _NOW_EPOCH if world.view.owners[index] == FENCE else _PAST_EPOCH),
-                at=NOW - timedelta(seconds=1) if index not in done else NOW - timedelta(seconds=1),
+                incarnation=_incarnation(world.view, index, FENCE),
+                at=NOW - timedelta(seconds=1),
                 step=1 if index in done else 0,
             )
             for index in sorted(world.fenced)
         ),
-    )  # fmt: skip
+    )
+
+
+def _incarnation(view: View, index: int, owner: Owner) -> Incarnation:
+    """What this owner was given of the id: the newest, if the view has it as the owner."""
+    return Incarnation(_name(index), 1, _NOW_EPOCH if view.owners[index] == owner else _PAST_EPOCH)
 
 
 def _name(index: int) -> str:
@@ -276,7 +283,7 @@ Decisions = dict[World, Decision]
 
 
 def successors(world: World, gates: Gates, decisions: Decisions) -> Iterator[tuple[str, World]]:
-    """Everything that may happen next. Raises Wrong where something did that must not."""
+    """Everything that may happen next. Raises WrongError where something did that must not."""
     yield from _turn(world, gates, decisions)
     for process in world.processes:
         yield from _of_process(world, process)
@@ -323,6 +330,9 @@ def _turn(world: World, gates: Gates, decisions: Decisions) -> Iterator[tuple[st
         wanted = range(2) if world.goal is C else range(2, 4)
         for index in wanted:
             if index not in world.step:
+                for one in world.processes:
+                    if one.is_current and not one.is_asleep and one.key == world.owners[index]:
+                        raise WrongError(f"{_name(index)} is fenced while {one.ordinal}/{one.lease} works under it")
                 done = world.with_owner(index, FENCE)
                 yield (
                     f"{_name(index)} is fenced",
@@ -336,7 +346,7 @@ def _turn(world: World, gates: Gates, decisions: Decisions) -> Iterator[tuple[st
             yield "a fence begins", world._replace(kind=StepKind.FENCE, step=())
         case Begin(step=step) if step.ordinal is not None and step.to is not None:
             if any(one is None or one.is_asleep for one in map(world.current, ORDINALS)):
-                raise Wrong(f"instance {step.ordinal} is taken away while another is away")
+                raise WrongError(f"instance {step.ordinal} is taken away while another is away")
             targets = tuple(step.to if n == step.ordinal else mode for n, mode in enumerate(world.targets))
             yield (
                 f"instance {step.ordinal} is bounced to {step.to}",
@@ -346,6 +356,8 @@ def _turn(world: World, gates: Gates, decisions: Decisions) -> Iterator[tuple[st
             _check_finished(world, step)
             yield f"the bounce of {step.ordinal} is done", world._replace(kind=None, step=None)
         case Enter(stage=stage):
+            if stage is Stage.VERIFY:
+                _check_moved(world)
             yield f"on to {stage}", world._replace(stage=stage)
         case Complete():
             _check_done(world)
@@ -356,23 +368,28 @@ def _turn(world: World, gates: Gates, decisions: Decisions) -> Iterator[tuple[st
 def _check_finished(world: World, step: Step) -> None:
     one = world.current(step.ordinal or 0)
     if one is None or one.mode is not world.targets[one.ordinal]:
-        raise Wrong(f"the bounce of {step.ordinal} was called done before it runs as {step.to}")
+        raise WrongError(f"the bounce of {step.ordinal} was called done before it runs as {step.to}")
     for old in world.processes:
         if old.ordinal == step.ordinal and not old.is_current:
             for owner, is_open in zip(world.view.owners, world.view.is_open, strict=True):
                 if is_open and owner == old.key:
-                    raise Wrong(f"the bounce of {step.ordinal} was called done with something open of what it replaced")
+                    raise WrongError(
+                        f"the bounce of {step.ordinal} was called done with something open of what it replaced"
+                    )
 
 
-def _check_done(world: World) -> None:
+def _check_moved(world: World) -> None:
     for ordinal in ORDINALS:
         one = world.current(ordinal)
         if (world.targets[ordinal] if one is None else one.mode) is not world.goal:
-            raise Wrong(f"done, and instance {ordinal} is not {world.goal}")
+            raise WrongError(f"all stages were gone through, and instance {ordinal} is not {world.goal}")
+
+
+def _check_done(world: World) -> None:
     given_up = range(2) if world.goal is C else range(2, 4)
     for index in given_up:
         if world.owners[index] not in (FENCE, NOBODY):
-            raise Wrong(f"done, and {_name(index)} can still be written under")
+            raise WrongError(f"done, and {_name(index)} can still be written under")
 
 
 def _started(world: World, ordinal: int) -> World:
@@ -424,7 +441,7 @@ def _of_partition(world: World, process: Process, p: int, who: str) -> Iterator[
     is_sent = hold in (SENT, SENT_STALE)
     if not process.is_asleep or is_sent or process.mode is A:
         if hold in (STALE, SENT_STALE):
-            raise Wrong(f"{who}: an input is committed a second time")
+            raise WrongError(f"{who}: an input is committed a second time")
         yield f"{who}: committed", _committed(world, process, p)
     if is_sent:
         yield f"{who}: timed out", world.with_owner(world.id_of(process, p), NOBODY)
@@ -516,6 +533,9 @@ def _mirrored(world: World) -> World:
     swap = {0: 1, 1: 0, 2: 2, 3: 3}
     view = world.view
     owners, is_open = world.owners, view.is_open
+    step = world.step
+    if world.kind is StepKind.FENCE and step is not None:
+        step = tuple(sorted(swap[index] for index in step))
     return world._replace(
         processes=tuple(one._replace(holds=one.holds[::-1]) for one in world.processes),
         owners=(owners[1], owners[0], *owners[2:]),
@@ -524,9 +544,22 @@ def _mirrored(world: World) -> World:
             (is_open[1], is_open[0], *is_open[2:]),
             tuple((key, tuple(sorted(swap[index] for index in ids))) for key, ids in view.held),
         ),
-        step=tuple(sorted(swap[index] for index in world.step)) if world.kind is StepKind.FENCE and world.step else world.step,
+        step=step,
         fenced=frozenset(swap[index] for index in world.fenced),
-    )  # fmt: skip
+    )
+
+
+def walked(start: World, *events: str) -> World:
+    """The world after these events, each told by its beginning."""
+    here = start
+    for event in events:
+        here = here if here.is_stalled else looked(here)
+        found = list(successors(here, GATES, {}))
+        there = [world for what, world in found if what.startswith(event)]
+        if not there:
+            raise AssertionError(f"{event!r} cannot happen: {[what for what, _ in found]}")
+        here = there[0]
+    return here
 
 
 class Explored(NamedTuple):
@@ -557,7 +590,7 @@ def explore(start: World, gates: Gates = GATES, *, at_most: int = 2_000_000) -> 
                 if known not in came_from:
                     came_from[known] = here, what
                     waiting.append(known)
-        except Wrong as wrong:
+        except WrongError as wrong:
             return Explored(len(came_from), (*_way(came_from, here), str(wrong)), frozenset(stages), is_completed)
         if len(came_from) > at_most:
             raise AssertionError(f"more than {at_most:,} worlds: the model does not end")
