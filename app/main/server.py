@@ -35,6 +35,7 @@ from app.loops.drill_watch import DrillWatch
 from app.loops.fencing_recorder import FencingRecorder
 from app.loops.folder_retention import FolderRetention
 from app.loops.hanging_search import HangingSearch
+from app.loops.migration_driver import MigrationDriver
 from app.loops.observer import Observer
 from app.loops.offset_watch import OffsetWatch
 from app.loops.reconciler import Reconciler
@@ -48,6 +49,7 @@ from app.main.own_freeze import freeze_self
 from app.ports.clock import SystemClock
 from app.services.access import tokens
 from app.services.drill_audits import PlannedAudits
+from app.services.migrating.questions import BrokerActs, BrokerQuestions
 from app.services.observing.observations import Observations
 from app.services.observing.surveys import Surveys
 from app.settings import Settings
@@ -90,7 +92,9 @@ class Server:
         self._settings = settings
         self._database = database
         self._brokers = brokers
+        self._transactions = transactions
         self._clock = SystemClock()
+        self._surveys = Surveys(brokers, self._clock)
         self._changes = ChangeFeed(database.url)
         self._observations = Observations(is_on=settings.observe, announce=self._changes.announce)
         # Every server observes, and writes down what it saw: the lock of such a loop is its own.
@@ -118,7 +122,7 @@ class Server:
             transactions=transactions,
             changes=self._changes,
             observations=self._observations,
-            surveys=Surveys(brokers, self._clock),
+            surveys=self._surveys,
             login_limit=LoginLimit(failures_per_minute=settings.login_failures_per_minute),
             health=self._health.of_parts,
             users_url=users_url,
@@ -152,6 +156,20 @@ class Server:
             clock=self._clock,
             host=host,
         )
+        migrations = MigrationDriver(
+            unit_of_work=self._database.unit_of_work,
+            observations=self._observations,
+            acts=BrokerActs(unit_of_work=self._database.unit_of_work, brokers=self._transactions, clock=self._clock),
+            questions=BrokerQuestions(
+                unit_of_work=self._database.unit_of_work,
+                brokers=self._brokers,
+                transactions=self._transactions,
+                surveys=self._surveys,
+                observations=self._observations,
+                clock=self._clock,
+            ),
+            clock=self._clock,
+        )
         folders = FolderRetention(
             StateFolders(settings.state_dir),
             audits,
@@ -180,6 +198,7 @@ class Server:
         return [
             reconciler,
             drills,
+            migrations,
             auditor,
             retention,
             folders,

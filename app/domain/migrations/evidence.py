@@ -124,6 +124,8 @@ def audited(_: Migration, look: Look) -> Finding:
     audit = look.audit
     if audit is None:
         return unknown("there is no audit of its time")
+    if not audit.audit_id:
+        return unknown(audit.problem)
     if not audit.is_through:
         return unknown(f"audit {audit.audit_id} has not ended yet")
     if audit.lost or audit.duplicated:

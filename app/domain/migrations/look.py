@@ -95,7 +95,10 @@ class Stray(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditNow(msgspec.Struct, frozen=True, kw_only=True):
-    """The audit of the migration's time. problem: why it could not count everything, or at all; else empty."""
+    """The audit of the migration's time; `audit_id` is empty where there is none.
+
+    problem: why there is none, or why it could not count everything; else empty.
+    """
 
     audit_id: str
     is_through: bool

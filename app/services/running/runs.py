@@ -19,6 +19,7 @@ from app.ports.unit_of_work import UnitOfWork
 from app.services import alerts
 from app.services.access import command_log
 from app.services.defining.pipeline_validation import refuse_invalid, validate_pipeline
+from app.services.migrating.guard import refuse_while_migrating
 from app.services.running.instances import stop_pending_instances
 from app.services.running.run_endings import begin_run, claim_transactional_ids, end_run_if_over, notify_run
 from app.services.running.run_locks import lock_run
@@ -49,6 +50,7 @@ async def start_run(
     )
     refuse_invalid(pipeline, problems, verb="started")
     locked = await uow.pipelines.get(pipeline, for_update=True)
+    await refuse_while_migrating(uow, pipeline)
     if locked.current_revision != checked.current_revision:
         raise ConflictError(
             f"pipeline {pipeline} was changed to revision {locked.current_revision} while it was being started: "
@@ -146,6 +148,7 @@ async def restart_run(
     _refuse_ended(run)
     if run.desired in (DesiredRunState.DRAIN, DesiredRunState.KILL):
         raise ConflictError(f"run {run_id} of {run.pipeline} is {run.state}: wait until it is down, then start it")
+    await refuse_while_migrating(uow, run.pipeline)
     if rolling:
         # After every lease that it shall bounce, also where a clock has gone back since they were given out.
         leased = [instance.leased_at + timedelta(microseconds=1) for instance in run.instances]
@@ -181,6 +184,7 @@ async def roll_run(uow: UnitOfWork, *, run_id: str, by: Principal, why: str | No
     _refuse_ended(run)
     if run.desired in (DesiredRunState.DRAIN, DesiredRunState.KILL):
         return run
+    await refuse_while_migrating(uow, run.pipeline)
     number = await _move_to_current_revision(uow, run, bounce_requested_at=run.bounce_requested_at)
     await command_log.record(
         uow,

@@ -1,0 +1,34 @@
+"""What the loop that drives migrations asks of the outside, beside the rows and the observed journals."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from app.domain.migrations.look import AuditNow, Incarnation, PreflightFacts
+from app.domain.migrations.migration import Migration
+from app.ports.unit_of_work import UnitOfWork
+
+
+class MigrationActs(Protocol):
+    """A bounce needs none of it: its row is the target of the instance, and the reconciler does the moving."""
+
+    async def fence(self, migration: Migration, transactional_id: str, *, step: int) -> Incarnation:
+        """Initialise the id and leave it so; what the coordinator answered. To repeat it is safe.
+
+        Raises a FencelineError where it was not done, or nobody said that it was.
+        """
+        ...
+
+
+class MigrationQuestions(Protocol):
+    """What only one stage asks. Each says itself what it could not learn; none raises because of the brokers."""
+
+    async def preflight(self, migration: Migration, ids: tuple[str, ...]) -> PreflightFacts: ...
+
+    async def held_back(self, migration: Migration) -> tuple[str, ...] | None:
+        """Partitions of the sink whose readers of committed data do not get to the end; None: the brokers are away."""
+        ...
+
+    async def audit(self, uow: UnitOfWork, migration: Migration) -> AuditNow:
+        """The audit of the migration's time: begun, if there is none yet. The caller holds its row and commits."""
+        ...
