@@ -132,16 +132,11 @@ class SqlMigrations:
                 statement.on_conflict_do_update(index_elements=["migration_id", "number"], set_=values)
             )
 
-    async def _found(self, statement: sa.Select[Any]) -> builtins.list[Migration]:
+    async def _found(self, statement: sa.Select[*tuple[Any, ...]]) -> builtins.list[Migration]:
         rows = await self._db.rows(statement)
         steps: defaultdict[str, builtins.list[Step]] = defaultdict(builtins.list)
         of_these = migration_steps.c.migration_id.in_([row.id for row in rows])
-        found = (
-            await self._db.rows(sa.select(migration_steps).where(of_these).order_by(migration_steps.c.number))
-            if rows
-            else []
-        )
-        for row in found:
+        for row in await self._db.rows(sa.select(migration_steps).where(of_these).order_by(migration_steps.c.number)):
             steps[row.migration_id].append(msgspec.convert(row.step, Step))
         return [replace(msgspec.convert(row.migration, Migration), steps=tuple(steps[row.id])) for row in rows]
 

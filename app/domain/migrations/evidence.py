@@ -58,7 +58,7 @@ def all_instances_in(wanted: Mode, look: Look) -> Finding:
     missing = [
         f"instance {one.ordinal} (lease {one.lease}) is {one.mode or 'in no known mode'}, its next lease {one.target}"
         for one in look.instances
-        if one.modes != {wanted}
+        if one.modes - {wanted}
     ]
     missing += [f"instance {n} has no lease" for n in range(look.ordinals) if look.instance(n) is None]
     return closed_unless(missing, f"all {look.ordinals} are {wanted}")

@@ -87,7 +87,7 @@ class BrokerQuestions:
             features=_features(answer.survey),
             rights_refused=await self._refused(cluster, ids),
             hanging=tuple(
-                f"a transaction of {one.transactional_id or 'an unknown id'} hangs in {one.topic}-{one.partition}"
+                f"a transaction of {one.transactional_id or 'an unknown id'} hangs in {one.key.topic}-{one.key.partition}"
                 for one in search.hanging
             ),
             hanging_unknown=search.warning(int(self._clock.now().timestamp() * 1000)),

@@ -1,0 +1,274 @@
+"""A pipeline that migrates, on a real database: the journals, the brokers' answers and the instances are played.
+
+Every instance has one task, and each reads one partition; a heartbeat then names all that a task holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from msgspec.structs import replace
+
+from app.domain.access import Principal, Role
+from app.domain.journals.group_values.classic import ClassicGroup, ClassicMember
+from app.domain.journals.live_groups import LiveGroup
+from app.domain.journals.transaction_state import TransactionStatus
+from app.domain.migrations.decision import Patience
+from app.domain.migrations.look import AuditNow, Incarnation, PreflightFacts
+from app.domain.migrations.migration import Migration
+from app.domain.migrations.mode import DEFINED_BY, Mode, mode_of
+from app.domain.observing.live_cluster import JOURNALS
+from app.domain.observing.snapshot import JournalStatus, Phase, Snapshot, Source
+from app.domain.runs.instance import InstanceState
+from app.domain.runs.run import Run
+from app.domain.runs.task import OutcomeKind, PartitionProgress
+from app.domain.transactions.transactional_id import for_partition, for_task
+from app.loops.migration_driver import MigrationDriver
+from app.ports.brokers import TopicPartition
+from app.ports.unit_of_work import UnitOfWork
+from app.services.migrating import asking
+from app.services.migrating.looking import look_at
+from app.services.observing.observations import Observations
+from tests.support.control_plane import CLUSTER, ControlPlane, PlaneClock, task_heartbeat
+from tests.support.observing import live_transaction, state_of
+
+OTTO = Principal(name="otto", role=Role.OPERATOR)
+PIPELINE = "flights"
+GROUP = "flights-group"
+FINE = PreflightFacts(
+    versions={"1": (4, 3)},
+    features="finalized: transaction.version 2",
+    rights_refused=(),
+    transaction_timeout_ms=10_000,
+    abort_sweep_ms=10_000,
+)
+CLEAN = AuditNow(audit_id="a1", is_through=True, expected=40)
+
+
+def id_of(mode: Mode, ordinal: int) -> str:
+    """Of the task of this instance, or of the partition that it reads."""
+    if mode is Mode.V2:
+        return for_task(prefix="fl", pipeline=PIPELINE, instance=ordinal, task=0)
+    return for_partition(prefix="fl", group=GROUP, topic="in", partition=ordinal)
+
+
+class ServerDiedError(Exception):
+    """In the middle of a turn."""
+
+
+class _Committed:
+    """What brokers say of the group's offsets."""
+
+    async def committed_offsets(self, *_: Any, **__: Any) -> dict[TopicPartition, int]:
+        return {TopicPartition("in", 0): 5, TopicPartition("in", 1): 7}
+
+
+@dataclass(slots=True)
+class Migrating:
+    """What is played, and what was done.
+
+    epochs: of each id that the journal has. open_ids, aborted_ids: with an open transaction, or one that was ended.
+    away: instances that do not come back from a drain. silent: those whose task is not heard. reads: the partition of
+    each. dies_at: the id at whose fence the server dies. facts, waiting, audit_now: what brokers and an audit answer.
+    """
+
+    plane: ControlPlane
+    observations: Observations = field(default_factory=lambda: Observations(is_on=True))
+    epochs: dict[str, int] = field(default_factory=dict)
+    open_ids: set[str] = field(default_factory=set)
+    aborted_ids: set[str] = field(default_factory=set)
+    away: set[int] = field(default_factory=set)
+    silent: set[int] = field(default_factory=set)
+    facts: PreflightFacts = FINE
+    waiting: tuple[str, ...] | None = ()
+    audit_now: AuditNow = CLEAN
+    reads: dict[int, int] = field(default_factory=lambda: {0: 0, 1: 1})
+    dies_at: str = ""
+    fences: list[str] = field(default_factory=list)
+    is_group_stable: bool = True
+    sequence: int = 0
+
+    async def running(self, mode: Mode = Mode.GROUP_ONLY, **fields: Any) -> Run:
+        """Two instances in this mode, each with its task heard and its id in the journal."""
+        guarantee, fencing = DEFINED_BY[mode]
+        wanted: dict[str, Any] = {"processing_guarantee": guarantee, "offset_fencing": fencing, "instances": 2}
+        run = await self.plane.running(PIPELINE, **{**wanted, **fields})
+        for ordinal in range(2):
+            self._init(id_of(mode, ordinal))
+        await self.beat()
+        return run
+
+    async def start(self, goal: Mode = Mode.V2, *, by: Principal = OTTO, **waived: str) -> Migration:
+        brokers: Any = _Committed()
+        async with self.plane.uow() as uow:
+            migration = await asking.start_migration(
+                uow, brokers, pipeline=PIPELINE, goal=goal, waived=waived, by=by, why="to see", now=self.plane.now
+            )
+            await uow.commit()
+        return migration
+
+    async def get(self, migration: Migration) -> Migration:
+        async with self.plane.uow() as uow:
+            return await asking.get_migration(uow, migration.id)
+
+    async def run(self) -> Run:
+        async with self.plane.uow() as uow:
+            run = await uow.runs.find_live(PIPELINE)
+        assert run is not None
+        return run
+
+    async def modes(self) -> list[Mode | None]:
+        """Of the instances that are there, by ordinal."""
+        run = await self.run()
+        async with self.plane.uow() as uow:
+            definitions = [
+                (await uow.pipelines.get_revision(PIPELINE, one.revision)).definition for one in run.instances
+            ]
+        return [mode_of(definition) for definition in definitions]
+
+    async def turn(self, *, seconds: float = 2) -> None:
+        """Time passes, instances and journals go on, and a driver that was just started looks once."""
+        self.plane.pass_time(seconds)
+        await self.bounce()
+        await self.beat()
+        self.publish()
+        await self.driver().turn()
+
+    async def until(self, migration: Migration, is_so: Any, *, turns: int = 60) -> Migration:
+        """Turns until the migration is so."""
+        for _ in range(turns):
+            seen = await self.get(migration)
+            if is_so(seen):
+                return seen
+            await self.turn()
+        raise AssertionError(f"not so after {turns} turns: {await self.get(migration)}")
+
+    def driver(self) -> MigrationDriver:
+        return MigrationDriver(
+            unit_of_work=self.plane.database.unit_of_work,
+            observations=self.observations,
+            acts=self,
+            questions=self,
+            clock=PlaneClock(self.plane),
+            patience=Patience(),
+        )
+
+    async def bounce(self) -> None:
+        """What the reconciler and the workers do about an instance that is to be at another revision: one at a time."""
+        run = await self.run()
+        for one in run.instances:
+            if one.has_ended:
+                if one.ordinal not in self.away:
+                    await self._begin(run.id, one.ordinal)
+                return
+            if one.revision != run.target_of(one.ordinal) and one.state is InstanceState.RUNNING:
+                await self.plane.move(run.id, one.ordinal, InstanceState.DRAINING, lease=one.lease)
+                await self.plane.outcome(run.id, one.ordinal, one.lease, kind=OutcomeKind.DRAINED)
+                return
+
+    async def _begin(self, run_id: str, ordinal: int) -> None:
+        lease = await self.plane.lease(run_id, ordinal)
+        await self.plane.submit(run_id, ordinal, lease)
+        await self.plane.claim(run_id, ordinal, lease)
+        await self.plane.move(run_id, ordinal, InstanceState.RUNNING, lease=lease)
+        mode = (await self.modes())[ordinal]
+        assert mode is not None
+        self._init(self.id_of(mode, ordinal))
+
+    def id_of(self, mode: Mode, ordinal: int) -> str:
+        return id_of(mode, ordinal if mode is Mode.V2 else self.reads[ordinal])
+
+    def _init(self, name: str) -> None:
+        self.epochs[name] = self.epochs.get(name, -1) + 1
+        self.open_ids.discard(name)
+        self.aborted_ids.discard(name)
+
+    async def lose(self, ordinal: int) -> None:
+        """The instance falls silent, and is called lost; its process may sleep."""
+        run = await self.run()
+        lease = run.instances[ordinal].lease
+        for state in (InstanceState.UNREACHABLE, InstanceState.LOST):
+            await self.plane.move(run.id, ordinal, state, lease=lease)
+
+    async def beat(self) -> None:
+        run = await self.run()
+        modes = await self.modes()
+        self.sequence += 1
+        for one in run.instances:
+            mode = modes[one.ordinal]
+            if one.state is not InstanceState.RUNNING or one.ordinal in self.silent or mode is None:
+                continue
+            name, partition = self.id_of(mode, one.ordinal), self.reads[one.ordinal]
+            said = task_heartbeat(run.id, ordinal=one.ordinal, lease=one.lease, sequence=self.sequence)
+            await self.plane.beat(
+                replace(
+                    said,
+                    transactional_id=name,
+                    producer_id=7,
+                    producer_epoch=self.epochs[name],
+                    partitions=(PartitionProgress(topic="in", partition=partition),),
+                )
+            )
+
+    def publish(self) -> None:
+        now_ms = int(self.plane.now.timestamp() * 1000)
+        first, second = (
+            JournalStatus(topic=topic, phase=Phase.LIVE, phase_since_ms=now_ms, source=Source.JOURNAL, as_of_ms=now_ms)
+            for topic in JOURNALS
+        )
+        members = (ClassicMember("m", client_id="c", client_host="h"),) if self.is_group_stable else ()
+        group = LiveGroup(GROUP, classic=ClassicGroup("consumer", 3, "range", "m", now_ms, members))
+        self.observations.publish(
+            Snapshot(
+                cluster=CLUSTER,
+                number=now_ms,
+                at_ms=now_ms,
+                transaction_journal=first,
+                group_journal=second,
+                transactions={
+                    name: live_transaction(name, state_of(self._status(name), epoch=epoch))
+                    for name, epoch in self.epochs.items()
+                },
+                groups={GROUP: group},
+            )
+        )
+
+    def _status(self, name: str) -> TransactionStatus:
+        if name in self.open_ids:
+            return TransactionStatus.ONGOING
+        return TransactionStatus.COMPLETE_ABORT if name in self.aborted_ids else TransactionStatus.EMPTY
+
+    def time_out(self, name: str) -> None:
+        """The coordinator ends what is open under the id."""
+        self.epochs[name] += 1
+        self.open_ids.discard(name)
+        self.aborted_ids.add(name)
+
+    async def look(self, migration: Migration) -> Any:
+        self.publish()
+        async with self.plane.uow() as uow:
+            return await look_at(uow, self.observations.of(CLUSTER), await self.get(migration), now=self.plane.now)
+
+    # What the driver asks of the outside.
+
+    async def fence(self, migration: Migration, transactional_id: str, *, step: int) -> Incarnation:
+        del migration, step
+        if transactional_id == self.dies_at:
+            self.dies_at = ""
+            raise ServerDiedError
+        self._init(transactional_id)
+        self.fences.append(transactional_id)
+        return Incarnation(transactional_id, 7, self.epochs[transactional_id])
+
+    async def preflight(self, migration: Migration, ids: tuple[str, ...]) -> PreflightFacts:
+        del migration, ids
+        return self.facts
+
+    async def held_back(self, migration: Migration) -> tuple[str, ...] | None:
+        del migration
+        return self.waiting
+
+    async def audit(self, uow: UnitOfWork, migration: Migration) -> AuditNow:
+        del uow, migration
+        return self.audit_now
