@@ -48,7 +48,7 @@ class SqlMigrations:
         statement = _SELECT.where(_C.id == known)
         found = [] if known is None else await self._found(statement.with_for_update() if for_update else statement)
         if not found:
-            raise NotFoundError(f"there is no migration {migration_id}; `fenceline migrate list` shows those there are")
+            raise NotFoundError(f"there is no migration {migration_id}")
         return found[0]
 
     async def find_open(self, pipeline: str) -> Migration | None:

@@ -12,5 +12,5 @@ async def refuse_while_migrating(uow: UnitOfWork, pipeline: str) -> None:
     if migration is not None:
         raise ConflictError(
             f"pipeline {pipeline} migrates to {migration.goal}: its migration is {migration.state} in stage "
-            f"{migration.stage.words}. Let it end, or abort it: fenceline migrate abort {migration.id}"
+            f"{migration.stage.words}. Let it end, or abort it"
         )

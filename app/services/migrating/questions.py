@@ -86,10 +86,7 @@ class BrokerQuestions:
             brokers_problem=answer.problem,
             features=_features(answer.survey),
             rights_refused=await self._refused(cluster, ids),
-            hanging=tuple(
-                f"a transaction of {one.transactional_id or 'an unknown id'} hangs in {one.key.topic}-{one.key.partition}"
-                for one in search.hanging
-            ),
+            hanging=tuple(one.sentence for one in search.hanging),
             hanging_unknown=search.warning(int(self._clock.now().timestamp() * 1000)),
             owned_by_others=tuple(
                 f"{one.transactional_id} is of pipeline {one.pipeline}"
