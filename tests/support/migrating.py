@@ -142,7 +142,8 @@ class Migrating:
             if is_so(seen):
                 return seen
             await self.turn()
-        raise AssertionError(f"not so after {turns} turns: {await self.get(migration)}")
+        seen = await self.get(migration)
+        raise AssertionError(f"not so after {turns} turns: {seen.stage}, {seen.state} {seen.missing}, {seen.steps}")
 
     def driver(self) -> MigrationDriver:
         return MigrationDriver(

@@ -94,7 +94,7 @@ def decide(migration: Migration, look: Look, *, patience: Patience | None = None
         return Stop(missing="its run has ended; start it again as it was, or abort the migration")
     if migration.step is not None:
         return _follow(migration, migration.step, look, patience, gates)
-    clauses = tuple(clause.judged(migration, look) for clause in gates.of(migration))
+    clauses = judged(migration, look, gates=gates)
     by_name = {clause.name: clause for clause in gates.of(migration)}
     blocking = next((one for one in clauses if not one.is_open), None)
     if blocking is None:
@@ -108,6 +108,14 @@ def decide(migration: Migration, look: Look, *, patience: Patience | None = None
             return Begin(step=step, clauses=clauses)
     since = migration.last_step_at
     return _wait(clauses, since=since, now=look.at, longest=patience.of_gate(migration.stage))
+
+
+def judged(migration: Migration, look: Look, *, gates: Gates = GATES) -> tuple[Judged, ...]:
+    """The clauses that the next thing waits for: of the step that is underway or late, else of the stage's gate."""
+    step = migration.step
+    if step is not None:
+        return tuple(clause.judged(migration, look, step) for clause in gates.after[step.kind])
+    return tuple(clause.judged(migration, look) for clause in gates.of(migration))
 
 
 def next_stage(migration: Migration) -> Stage | None:
@@ -161,7 +169,7 @@ def settled_targets(look: Look) -> dict[int, Mode]:
 
 
 def _follow(migration: Migration, step: Step, look: Look, patience: Patience, gates: Gates) -> Decision:
-    clauses = tuple(clause.judged(migration, look, step) for clause in gates.after[step.kind])
+    clauses = judged(migration, look, gates=gates)
     if all(one.is_open for one in clauses):
         return Finish(step=step, clauses=clauses)
     since = max(step.began_at, migration.state_since)

@@ -193,7 +193,11 @@ def _undrained(migration: Migration, look: Look, held: Incarnation) -> str | Non
     if now.is_at(held):
         return f"a transaction of {held.words} is open" if now.is_open else None
     newest = Incarnation(held.transactional_id, now.producer_id, now.producer_epoch)
-    if now.was_ended_after(held) or _is_our_fence(migration, newest) or look.holder_of(newest) is not None:
+    # Of a lease that has ended too: what it left open is asked of it, and not of those before.
+    known = [one for lease in migration.held for one in lease.ids if one.transactional_id == held.transactional_id]
+    if newest in known or any(now.was_ended_after(one) for one in known):
+        return None
+    if _is_our_fence(migration, newest) or look.holder_of(newest) is not None:
         return None
     return f"{held.words} was held, and nobody known holds {newest.words}, which is there now"
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
 from app.domain.journals.transaction_state import TransactionStatus
+from app.domain.migrations.clause import Judged
+from app.domain.migrations.decision import judged
 from app.domain.migrations.look import Held, IdNow, Incarnation, InstanceNow, Look, Stray, TaskNow
 from app.domain.migrations.migration import Migration
 from app.domain.migrations.mode import Mode, in_mode, mode_of
@@ -17,6 +19,7 @@ from app.domain.runs.task import TaskReport, TaskState, TaskStatus
 from app.domain.storable import moment_of_ms
 from app.domain.transactions.transactional_id import for_partition
 from app.ports.unit_of_work import UnitOfWork
+from app.services.observing.observations import Observations
 from app.services.running.specifications import task_identities
 
 HEARD_WITHIN = timedelta(seconds=5)
@@ -57,6 +60,22 @@ async def look_at(uow: UnitOfWork, snapshot: Snapshot, migration: Migration, *, 
         heard=heard,
         strays=await _strays(uow, run, history, modes),
     )
+
+
+async def look_now(uow: UnitOfWork, observations: Observations, migration_id: str, *, now: datetime) -> Look:
+    """The same for whoever asks. Raises NotFoundError."""
+    migration = await uow.migrations.get(migration_id)
+    return await look_at(uow, observations.of(migration.cluster), migration, now=now)
+
+
+async def gate_now(
+    uow: UnitOfWork, observations: Observations, migration_id: str, *, now: datetime
+) -> tuple[Judged, ...]:
+    """What the next thing waits for; empty when it is over. Raises NotFoundError."""
+    migration = await uow.migrations.get(migration_id)
+    if not migration.is_open:
+        return ()
+    return judged(migration, await look_now(uow, observations, migration_id, now=now))
 
 
 def _read_at(snapshot: Snapshot) -> datetime | None:

@@ -17,6 +17,9 @@ from app.domain.clusters import cluster, survey
 from app.domain.drills import drill, timeline
 from app.domain.fencing_events import evidence, record, story
 from app.domain.journals import live_transactions, transaction_state
+from app.domain.migrations import alarms, clause, migration
+from app.domain.migrations import look as migration_look
+from app.domain.migrations import record as migration_record
 from app.domain.offset_log import check, events, verdict
 from app.domain.offset_log import record as offset_record
 from app.domain.partition_log import content, entries, look
@@ -34,6 +37,7 @@ from app.web.api.schemas import access as access_schemas
 from app.web.api.schemas import audits as audit_schemas
 from app.web.api.schemas import clusters, definition, fencing, hanging, offsets, pipelines, runs
 from app.web.api.schemas import drills as drill_schemas
+from app.web.api.schemas import migrations as migration_schemas
 from app.web.api.schemas import offset_log as offset_schemas
 from app.web.api.schemas import partition_log as log_schemas
 from app.web.api.schemas import stuck as stuck_schemas
@@ -75,6 +79,14 @@ ANSWERS: list[tuple[type[BaseModel], type[msgspec.Struct], set[str]]] = [
     (drill_schemas.PartitionWatched, timeline.PartitionWatched, {"is_told", "at_end_at"}),
     # What the next look is compared with is nobody else's business.
     (drill_schemas.Watched, timeline.Watched, {"epochs", "tasks", "fencings"}),
+    (migration_schemas.Migration, migration.Migration, set()),
+    (migration_schemas.Step, migration.Step, set()),
+    (migration_schemas.Fenced, migration.Fenced, set()),
+    (migration_schemas.Held, migration_look.Held, set()),
+    (migration_schemas.Incarnation, migration_look.Incarnation, set()),
+    (migration_schemas.Clause, clause.Judged, set()),
+    (migration_schemas.Alarm, alarms.Alarm, set()),
+    (migration_schemas.Evidence, migration_record.Evidence, set()),
     (audit_schemas.Result, audit_result.AuditResult, {"audit_id"}),
     (audit_schemas.AuditCounts, audit_result.AuditCounts, set()),
     (audit_schemas.Tally, audit_result.Tally, set()),
