@@ -6,6 +6,7 @@ from datetime import datetime
 
 from app.domain.access import RECONCILER, Verb
 from app.domain.errors import ConflictError
+from app.domain.migrations.mode import is_unsafe_at_once, mode_of
 from app.domain.pipelines.pipeline import PipelineDefinition
 from app.domain.pipelines.pipeline_record import Pipeline
 from app.domain.runs.instance import InstanceState
@@ -16,11 +17,21 @@ from app.services.running.leases import add_lease
 from app.services.running.specifications import task_identities
 
 
-async def begin_run(uow: UnitOfWork, pipeline: Pipeline, *, started_by: str, now: datetime) -> Run:
+async def begin_run(
+    uow: UnitOfWork, pipeline: Pipeline, *, started_by: str, now: datetime, switch_at_once: bool = False
+) -> Run:
     """Write the rows of a new run on a locked pipeline: transactional ids, run, one PENDING lease an ordinal.
 
-    Raises ConflictError, before there is a run, when another pipeline owns one of the ids.
+    Raises ConflictError, before there is a run, when another pipeline owns one of the ids, or when the last run was in
+    a mode from which none leads here in one step (docs/migration.md), unless that was asked for: `switch_at_once`.
     """
+    switch = await unsafe_switch(uow, pipeline)
+    if switch and not switch_at_once:
+        raise ConflictError(
+            f"pipeline {pipeline.name} cannot go {switch} in one step: a producer that sleeps is not shut out, and "
+            "what it writes when it wakes is there twice. Start it as it was and migrate it, or switch at once with a "
+            "reason"
+        )
     cluster = await uow.clusters.get(pipeline.cluster)
     await claim_transactional_ids(
         uow, pipeline=pipeline.name, kafka_cluster_id=cluster.kafka_cluster_id, definition=pipeline.definition
@@ -30,6 +41,18 @@ async def begin_run(uow: UnitOfWork, pipeline: Pipeline, *, started_by: str, now
         await add_lease(uow, run=run, ordinal=ordinal, previous=None, now=now)
     notify_run(uow, run)
     return await uow.runs.get(run.id)
+
+
+async def unsafe_switch(uow: UnitOfWork, pipeline: Pipeline) -> str:
+    """From what to what the next run would go, if its last one was in a mode that may not be left in one step."""
+    wanted = mode_of(pipeline.definition)
+    for run in (await uow.runs.list(pipeline=pipeline.name, after=None, limit=1)).items:
+        revisions = {run.revision, *run.targets.values(), *(instance.revision for instance in run.instances)}
+        for number in sorted(revisions):
+            was = mode_of((await uow.pipelines.get_revision(pipeline.name, number)).definition)
+            if is_unsafe_at_once(was, wanted):
+                return f"from {was} to {wanted}"
+    return ""
 
 
 async def claim_transactional_ids(

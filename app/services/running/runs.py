@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from app.domain.access import Principal, Verb, require
 from app.domain.alerts.told import failed_alert
 from app.domain.allow_lists.options import AllowedOptions
-from app.domain.errors import ConflictError
+from app.domain.errors import ConflictError, InvalidError
 from app.domain.page import Page, checked_limit
 from app.domain.runs.run import DESIRES, DesiredRunState, Run, RunEnd, fields_that_need_full_restart
 from app.ports.brokers import Brokers
@@ -21,7 +21,13 @@ from app.services.access import command_log
 from app.services.defining.pipeline_validation import refuse_invalid, validate_pipeline
 from app.services.migrating.guard import refuse_while_migrating
 from app.services.running.instances import stop_pending_instances
-from app.services.running.run_endings import begin_run, claim_transactional_ids, end_run_if_over, notify_run
+from app.services.running.run_endings import (
+    begin_run,
+    claim_transactional_ids,
+    end_run_if_over,
+    notify_run,
+    unsafe_switch,
+)
 from app.services.running.run_locks import lock_run
 
 
@@ -34,13 +40,17 @@ async def start_run(
     by: Principal,
     why: str | None,
     now: datetime,
+    switch_at_once: bool = False,
 ) -> Run:
     """Start the pipeline's current revision: its transactional ids are claimed and every instance leased as PENDING.
 
+    switch_at_once: also from group_only to v2 or back, which may process records twice; it takes a reason (`why`).
     Raises InvalidError when the definition would not be accepted today, BrokerUnreachableError when the cluster is
     away, ConflictError while a run lives or when another pipeline owns one of the ids.
     """
     require(by, Verb.START_RUN)
+    if switch_at_once and not (why or "").strip():
+        raise InvalidError("say why it may switch at once: records may be processed twice", field="why")
     checked = await uow.pipelines.get(pipeline)
     await refuse_live_run(uow, pipeline)
     cluster = await uow.clusters.get(checked.cluster)
@@ -57,7 +67,8 @@ async def start_run(
             "look at it and start it again"
         )
     await refuse_live_run(uow, pipeline)
-    run = await begin_run(uow, locked, started_by=by.name, now=now)
+    switch = await unsafe_switch(uow, locked)
+    run = await begin_run(uow, locked, started_by=by.name, now=now, switch_at_once=switch_at_once)
     await command_log.record(
         uow,
         by=by,
@@ -65,7 +76,7 @@ async def start_run(
         target=f"pipeline:{pipeline}",
         why=why,
         now=now,
-        outcome=f"run {run.id} of revision {run.revision}",
+        outcome=f"run {run.id} of revision {run.revision}" + (f", {switch} in one step" if switch else ""),
         details={"run": run.id, "revision": run.revision},
     )
     return run

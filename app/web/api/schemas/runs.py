@@ -18,6 +18,13 @@ class Reason(Body):
     why: Why = None
 
 
+class StartGiven(Body):
+    """switch_at_once: also from group_only to v2 or back, which may process records twice; it takes a `why`."""
+
+    switch_at_once: bool = False
+    why: Why = None
+
+
 class RestartGiven(Body):
     """rolling: one instance at a time; else all drain and the next run starts."""
 
