@@ -6,6 +6,8 @@ import uuid
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from msgspec.structs import replace
+
 from app.domain.access import Principal, Verb, require
 from app.domain.errors import ConflictError, InvalidError
 from app.domain.migrations.alarms import Alarm
@@ -13,7 +15,7 @@ from app.domain.migrations.decision import go_back, settled_targets
 from app.domain.migrations.gates import WAIVABLE
 from app.domain.migrations.look import Look
 from app.domain.migrations.migration import TRANSITIONS, Migration, MigrationState, Stage, StepKind, StepState
-from app.domain.migrations.mode import Mode, mode_of
+from app.domain.migrations.mode import Mode, in_mode, mode_of
 from app.domain.migrations.record import Evidence
 from app.domain.page import Page, checked_limit
 from app.domain.pipelines.pipeline import GroupProtocol
@@ -23,7 +25,7 @@ from app.ports.unit_of_work import UnitOfWork
 from app.services.access import command_log
 from app.services.drills import blocking
 from app.services.migrating.guard import refuse_while_migrating
-from app.services.migrating.rows import lock, notify, set_targets
+from app.services.migrating.rows import lock, notify, revision_in, set_targets
 
 
 async def start_migration(
@@ -49,7 +51,9 @@ async def start_migration(
     run = await uow.runs.find_live(pipeline)
     if run is None or run.desired is not DesiredRunState.RUN:
         raise ConflictError(f"pipeline {pipeline} does not run: a migration moves instances that run, one at a time")
-    if record.current_revision != run.revision:
+    running = (await uow.pipelines.get_revision(pipeline, run.revision)).definition
+    # A migration that was aborted leaves the run's own revision behind, in another mode and in nothing else.
+    if in_mode(running, Mode.V2) != in_mode(record.definition, Mode.V2):
         raise ConflictError(
             f"revision {record.current_revision} of pipeline {pipeline} waits for a restart: bring it in first, so "
             "that the migration changes nothing else"
@@ -124,6 +128,8 @@ async def roll_back(
     definition = (await uow.pipelines.get(migration.pipeline)).definition
     if to is Mode.GROUP_ONLY and definition.group_protocol is GroupProtocol.CONSUMER:
         raise InvalidError("a group of the protocol `consumer` has no members without an epoch", field="to")
+    number = await revision_in(uow, migration, Mode.GENERATION, by=by, now=now)
+    migration = replace(migration, revisions={**migration.revisions, Mode.GENERATION: number})
     await set_targets(uow, migration, settled_targets(look))
     turned = go_back(_without_step(migration, now=now), to=to, now=now)
     return await _saved(

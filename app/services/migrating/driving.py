@@ -100,10 +100,12 @@ async def _applied(
             await _prove(uow, migration, f"done: {step.words}", clauses, look, step=step, now=now)
             return migration.with_step(step.moved(StepState.DONE, ended_at=now))
         case Enter(stage=stage, clauses=clauses):
-            await _prove(uow, migration, f"on to {stage.words}", clauses, look, now=now)
-            migration = migration.in_stage(stage, now=now)
             target = TARGETS.get(stage)
-            return migration if target is None else await _with_revision(uow, migration, target, now=now)
+            entered = migration.in_stage(stage, now=now)
+            if target is not None:
+                entered = await _with_revision(uow, entered, target, now=now)
+            await _prove(uow, migration, f"on to {stage.words}", clauses, look, now=now)
+            return entered
         case Complete(clauses=clauses):
             await _prove(uow, migration, "done", clauses, look, now=now)
             return await _completed(uow, migration, now=now)

@@ -55,15 +55,20 @@ async def revision_in(uow: UnitOfWork, migration: Migration, mode: Mode, *, by: 
 
 
 async def set_targets(uow: UnitOfWork, migration: Migration, modes: Mapping[int, Mode]) -> None:
-    """Where the next lease of each of these instances leads: to the revision of its own mode that runs or was made."""
+    """Where the next lease of each of these instances leads: to the revision of its own mode that runs or was made.
+
+    Before any was made nothing has been sent anywhere, and what is between two leases comes back as it was.
+    """
     run = await uow.runs.get(migration.run_id)
-    revisions = {**migration.revisions}
     by_ordinal = {one.ordinal: one for one in run.instances}
     targets: dict[int, int] = {}
     for ordinal, mode in modes.items():
         instance = by_ordinal[ordinal]
         running = await uow.pipelines.get_revision(migration.pipeline, instance.revision)
-        targets[ordinal] = instance.revision if mode_of(running.definition) is mode else revisions[mode]
+        if mode_of(running.definition) is mode:
+            targets[ordinal] = instance.revision
+        elif mode in migration.revisions:
+            targets[ordinal] = migration.revisions[mode]
     await uow.runs.set_targets(run.id, {**run.targets, **targets})
 
 

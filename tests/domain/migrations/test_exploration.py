@@ -9,7 +9,8 @@ import pytest
 
 from app.domain.migrations.gates import GATES
 from app.domain.migrations.migration import Stage
-from tests.domain.migrations.worlds import A, B, C, World, explore, walked, world
+from tests.domain.migrations.exploring import explore, walked
+from tests.domain.migrations.worlds import A, B, C, World, world
 
 FORWARD = world((A, A), C, freezes=1)
 BACK = world((C, C), A, freezes=1)

@@ -244,6 +244,9 @@ async def test_an_aborted_migration_leaves_all_as_it_is_and_another_one_goes_on(
     for _ in range(5):
         await migrating.turn()
     assert await migrating.modes() == modes == [B, A]
+    again = await migrating.start()
+    assert (await migrating.until(again, is_over)).state is MigrationState.DONE
+    assert await migrating.modes() == [C, C]
 
 
 async def test_an_audit_that_found_a_duplicate_keeps_the_last_gate_shut(migrating: Migrating) -> None:
