@@ -5,6 +5,7 @@ Every instance has one task, and each reads one partition; a heartbeat then name
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +16,7 @@ from app.domain.journals.group_values.classic import ClassicGroup, ClassicMember
 from app.domain.journals.live_groups import LiveGroup
 from app.domain.journals.transaction_state import TransactionStatus
 from app.domain.migrations.decision import Patience
-from app.domain.migrations.look import AuditNow, Incarnation, PreflightFacts
+from app.domain.migrations.look import AuditNow, Incarnation, Look, PreflightFacts
 from app.domain.migrations.migration import Migration
 from app.domain.migrations.mode import DEFINED_BY, Mode, mode_of
 from app.domain.observing.live_cluster import JOURNALS
@@ -75,17 +76,17 @@ class Migrating:
 
     plane: ControlPlane
     observations: Observations = field(default_factory=lambda: Observations(is_on=True))
-    epochs: dict[str, int] = field(default_factory=dict)
-    open_ids: set[str] = field(default_factory=set)
-    aborted_ids: set[str] = field(default_factory=set)
-    away: set[int] = field(default_factory=set)
-    silent: set[int] = field(default_factory=set)
+    epochs: dict[str, int] = field(default_factory=dict[str, int])
+    open_ids: set[str] = field(default_factory=set[str])
+    aborted_ids: set[str] = field(default_factory=set[str])
+    away: set[int] = field(default_factory=set[int])
+    silent: set[int] = field(default_factory=set[int])
     facts: PreflightFacts = FINE
     waiting: tuple[str, ...] | None = ()
     audit_now: AuditNow = CLEAN
     reads: dict[int, int] = field(default_factory=lambda: {0: 0, 1: 1})
     dies_at: str = ""
-    fences: list[str] = field(default_factory=list)
+    fences: list[str] = field(default_factory=list[str])
     is_group_stable: bool = True
     sequence: int = 0
 
@@ -135,13 +136,15 @@ class Migrating:
         self.publish()
         await self.driver().turn()
 
-    async def until(self, migration: Migration, is_so: Any, *, turns: int = 60) -> Migration:
+    async def until(
+        self, migration: Migration, is_so: Callable[[Migration], bool], *, turns: int = 60, seconds: float = 2
+    ) -> Migration:
         """Turns until the migration is so."""
         for _ in range(turns):
             seen = await self.get(migration)
             if is_so(seen):
                 return seen
-            await self.turn()
+            await self.turn(seconds=seconds)
         seen = await self.get(migration)
         raise AssertionError(f"not so after {turns} turns: {seen.stage}, {seen.state} {seen.missing}, {seen.steps}")
 
@@ -246,7 +249,7 @@ class Migrating:
         self.open_ids.discard(name)
         self.aborted_ids.add(name)
 
-    async def look(self, migration: Migration) -> Any:
+    async def look(self, migration: Migration) -> Look:
         self.publish()
         async with self.plane.uow() as uow:
             return await look_at(uow, self.observations.of(CLUSTER), await self.get(migration), now=self.plane.now)

@@ -4,6 +4,8 @@ forgotten everything before each turn.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 import pytest
 
 from app.db.database import Database
@@ -29,7 +31,7 @@ def is_over(migration: Migration) -> bool:
     return not migration.is_open
 
 
-def in_stage(stage: Stage):
+def in_stage(stage: Stage) -> Callable[[Migration], bool]:
     return lambda migration: migration.stage is stage
 
 
@@ -42,7 +44,9 @@ async def sentences(migrating: Migrating, migration: Migration) -> list[str]:
         return [one.sentence for one in await asking.list_evidence(uow, migration.id)]
 
 
-async def act(migrating: Migrating, ask, migration: Migration, *args: object, **named: object) -> Migration:
+async def act(
+    migrating: Migrating, ask: Callable[..., Awaitable[Migration]], migration: Migration, *args: object, **named: object
+) -> Migration:
     async with migrating.plane.uow() as uow:
         changed = await ask(uow, migration.id, *args, by=OTTO, why="as the test says", now=migrating.plane.now, **named)
         await uow.commit()
@@ -134,7 +138,7 @@ async def test_a_bounce_that_does_not_come_back_stops_the_migration_until_it_is_
     await migrating.running()
     migration = await migrating.start()
     migrating.away = {0}
-    stopped = await migrating.until(migration, is_stopped, turns=200)
+    stopped = await migrating.until(migration, is_stopped, seconds=20)
     assert "instance 0 has no lease after 1 yet" in stopped.missing
     assert [one.state for one in stopped.steps] == [StepState.LATE]
     await migrating.turn()
@@ -168,7 +172,7 @@ async def test_an_id_that_nobody_takes_over_keeps_the_first_gate_shut_until_it_i
     await migrating.until(migration, lambda seen: seen.step is not None)
     await migrating.lose(0)
     migrating.reads[0] = 2
-    stopped = await migrating.until(migration, is_stopped, turns=200)
+    stopped = await migrating.until(migration, is_stopped, seconds=20)
     assert (stopped.stage, P0 in stopped.missing) == (Stage.FIRST_BOUNCE, True)
     await act(migrating, asking.fence_id, migration, await migrating.look(migration), transactional_id=P0)
     await act(migrating, asking.resume_migration, migration)
@@ -253,6 +257,6 @@ async def test_an_audit_that_found_a_duplicate_keeps_the_last_gate_shut(migratin
     await migrating.running()
     migrating.audit_now = AuditNow(audit_id="a1", is_through=True, duplicated=2, expected=40)
     migration = await migrating.start()
-    stopped = await migrating.until(migration, is_stopped, turns=2000)
+    stopped = await migrating.until(migration, is_stopped, seconds=120)
     assert (stopped.stage, stopped.is_open) == (Stage.VERIFY, True)
     assert "duplicated 2" in stopped.missing
