@@ -69,7 +69,10 @@ class Instance(Answer):
 
 
 class Run(Answer):
-    """One start of a pipeline. `instances` has the current lease of each ordinal."""
+    """One start of a pipeline. `instances` has the current lease of each ordinal.
+
+    targets: the revision of the next lease of those ordinals that a migration leads elsewhere.
+    """
 
     id: str
     pipeline: str
@@ -81,6 +84,7 @@ class Run(Answer):
     started_at: datetime
     started_by: str
     bounce_requested_at: datetime | None
+    targets: dict[int, int]
     starts_again: bool
     ended_at: datetime | None
     end: RunEnd | None
