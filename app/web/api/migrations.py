@@ -18,8 +18,8 @@ from app.web.api.schemas.migrations import (
     Clause,
     Evidence,
     EvidenceList,
-    FenceGiven,
     Gate,
+    IdToFence,
     Migration,
     MigrationGiven,
     MigrationPage,
@@ -179,7 +179,7 @@ async def abort_migration(
 @router.post("/migrations/{migration_id}/fence", response_model=Migration, responses=refusals(404, 409, 413))
 async def fence_id(
     migration_id: IdInPath,
-    body: FenceGiven,
+    body: IdToFence,
     uow: Uow,
     wiring: WiringDep,
     once: OnceDep,

@@ -32,7 +32,7 @@ class RollbackGiven(Body):
     why: Why = None
 
 
-class FenceGiven(Body):
+class IdToFence(Body):
     """transactional_id: of an input partition, which no live task holds."""
 
     transactional_id: Annotated[str, Field(min_length=1, max_length=1000)]
@@ -45,7 +45,7 @@ class Incarnation(Answer):
     producer_epoch: int
 
 
-class Step(Answer):
+class MigrationStep(Answer):
     """ordinal, lease, to: of a bounce, the instance, the lease that it replaces, and its new mode. ids: of a fence."""
 
     number: int
@@ -71,7 +71,7 @@ class Held(Answer):
     ids: list[Incarnation]
 
 
-class Fenced(Answer):
+class FencedId(Answer):
     """What the control plane's own fence was answered, and in which step."""
 
     incarnation: Incarnation
@@ -105,9 +105,9 @@ class Migration(Answer):
     started_by: str
     why: str | None
     revisions: dict[Mode, int]
-    steps: list[Step]
+    steps: list[MigrationStep]
     held: list[Held]
-    fenced: list[Fenced]
+    fenced: list[FencedId]
     waived: dict[str, str]
     offsets: dict[str, int]
     missing: str
