@@ -239,7 +239,10 @@ def _over(drill: Drill) -> str:
 
 
 def _with_entries(drill: Drill, entries: list[Entry]) -> Drill:
-    """A drill that has so many keeps the oldest, and goes on to tell what is done and how it ends."""
+    """In the order of their times: a fencing is learnt later than it happened.
+
+    A drill that has so many keeps the oldest, and goes on to tell what is done and how it ends.
+    """
     kept = list(drill.entries)
     for entry in entries:
         if len(kept) < MAX_ENTRIES or entry.kind in (EntryKind.DRILL, EntryKind.ACT):
@@ -247,7 +250,7 @@ def _with_entries(drill: Drill, entries: list[Entry]) -> Drill:
         if len(kept) == MAX_ENTRIES:
             sentence = f"more than {MAX_ENTRIES} lines: from here on only what is done is told"
             kept.append(Entry(at=entry.at, kind=EntryKind.DRILL, sentence=sentence))
-    return replace(drill, entries=tuple(kept)) if entries else drill
+    return replace(drill, entries=tuple(sorted(kept, key=lambda entry: entry.at))) if entries else drill
 
 
 def _name(target: Target) -> str:

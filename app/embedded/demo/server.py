@@ -133,7 +133,13 @@ class DemoServer:
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> bytes:
         try:
-            answer = self._http.request(method, path, json=body)
+            try:
+                answer = self._http.request(method, path, json=body)
+            except (httpx.RemoteProtocolError, httpx.ReadError):
+                # A server that was frozen closes the connections that it finds idle for too long when it goes on.
+                if method != "GET":
+                    raise
+                answer = self._http.request(method, path)
         except httpx.HTTPError as error:
             raise EmbeddedError(
                 f"the Fenceline server at {self.users_url} does not answer: {error}\n{self.process.log_tail()}"

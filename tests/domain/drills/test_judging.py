@@ -180,6 +180,13 @@ def test_what_was_fenced_before_the_first_look_is_told() -> None:
     assert [entry.fencing_id for entry in drill.entries if entry.fencing_id] == ["f1"]
 
 
+def test_what_is_learnt_late_stands_where_it_happened() -> None:
+    drill = judging.see(frozen_and_thawed(), look(17.0, fencings=(FencingLook(id="f1", at=at(9.0), sentence="late"),)))
+    times = [entry.at for entry in drill.entries]
+    assert times == sorted(times)
+    assert times.index(at(9.0)) < len(times) - 1
+
+
 def test_a_standstill_that_nobody_saw_whole_is_a_lower_bound() -> None:
     drill = judging.advance(frozen_and_thawed(), now=at(16.5), run_is_live=True)
     drill = until_well(judging.see(drill, look(26.5, committed=(265, 265), generation=7, epoch="7:3")), begin=27.0)
