@@ -73,8 +73,8 @@ def _durability(topic: str, found: TopicFacts) -> str | None:
     if replicas == 1:
         return (
             f"`{topic}` has one replica: acknowledged records are gone when its broker's disk is; and when that broker "
-            "is restarted within a transaction, aborted records may be shown as committed (Kafka 4.3). Give it 3 "
-            "replicas and min.insync.replicas=2 where that matters"
+            "is restarted within a transaction, aborted records may be shown, and committed ones be gone (Kafka 4.3). "
+            "Give it 3 replicas and min.insync.replicas=2 where that matters"
         )
     if least == 1:
         return (
