@@ -14,7 +14,6 @@ from app.db.tables.fencing import fencing_events
 from app.db.tables.hanging import hanging_transactions
 from app.db.tables.mappings import partition_ownerships
 from app.db.tables.offset_log import offset_contradictions, offset_events, offset_tellers, offset_tellings
-from app.db.tables.runs import runs
 from app.db.tables.tasks import run_samples, task_events
 from app.db.tables.webhooks import webhook_deliveries
 from app.domain.audits.audit import KEPT_FOR as AUDITS_FOR
@@ -24,6 +23,7 @@ from app.domain.hanging.record import KEPT_FOR as HANGING_KEPT_FOR
 from app.domain.offset_log.record import FINDINGS_KEPT_FOR, MOST_EVENTS
 from app.domain.offset_log.record import KEPT_FOR as OFFSETS_KEPT_FOR
 from app.domain.runs.series import RunTotals
+from app.domain.transactions.mapping import HISTORY_KEPT_FOR
 
 FINE_SAMPLES_FOR = timedelta(hours=1)
 SAMPLES_FOR = timedelta(days=14)
@@ -96,10 +96,8 @@ class SqlRetention:
             "offset_contradictions": sa.delete(offset_contradictions).where(
                 offset_contradictions.c.found_at < now - FINDINGS_KEPT_FOR
             ),
-            # What a run that still lives did stays, however long it lives.
             "partition_ownerships": sa.delete(partition_ownerships).where(
-                sa.func.upper(partition_ownerships.c.during) < now - EVENTS_FOR,
-                partition_ownerships.c.owner_run_id.not_in(sa.select(runs.c.id).where(runs.c.ended_at.is_(None))),
+                sa.func.upper(partition_ownerships.c.during) < now - HISTORY_KEPT_FOR
             ),
         }
         removed: dict[str, int] = {}

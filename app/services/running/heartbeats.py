@@ -289,28 +289,32 @@ async def _follow_ownership(uow: UnitOfWork, context: LeaseContext, report: Task
     """Give up what the task no longer names, then take what it names, in order, lest two tasks block each other."""
     owned = sorted(_owned(report))
     await uow.mappings.release(owner_of=report, keep=owned, now=now)
-    for topic, partition in owned:
-        await uow.mappings.take(
+    owner = PartitionOwner(
+        run_id=report.run_id,
+        ordinal=report.ordinal,
+        lease=report.lease,
+        task=report.task,
+        attempt=report.attempt,
+        host=report.host,
+    )
+    await uow.mappings.take(
+        [
             PartitionMapping(
+                pipeline=context.pipeline,
                 kafka_cluster_id=context.kafka_cluster_id,
                 group=context.group,
                 topic=topic,
                 partition=partition,
                 transactional_id=report.transactional_id,
-                owner=PartitionOwner(
-                    run_id=report.run_id,
-                    ordinal=report.ordinal,
-                    lease=report.lease,
-                    task=report.task,
-                    attempt=report.attempt,
-                    host=report.host,
-                ),
+                owner=owner,
                 generation=report.generation,
                 producer_id=report.producer_id,
                 epoch=report.producer_epoch,
                 since=now,
             )
-        )
+            for topic, partition in owned
+        ]
+    )
 
 
 async def _follow_state(uow: UnitOfWork, context: LeaseContext, report: TaskReport, *, now: datetime) -> None:
