@@ -14,6 +14,7 @@ from app.domain.runs.instance import ENDED, InstanceState
 from app.domain.runs.run import DesiredRunState
 from app.domain.runs.series import RunSample, RunTotals
 from app.domain.runs.task import TaskEventRecord, TaskReport, TaskState, TaskStatus, ZombieSighting
+from app.domain.transactions.id_registry import IdCount
 from app.domain.transactions.mapping import (
     AssignedId,
     Incarnation,
@@ -170,6 +171,16 @@ class MappingRepository(Protocol):
 
     async def incarnations(self, *, kafka_cluster_id: str) -> list[Incarnation]:
         """What tasks told last of their producers, under ids that are owned."""
+        ...
+
+
+class IdCountRepository(Protocol):
+    """How many transactional ids a cluster had: one a minute, after six hours one an hour, for 90 days."""
+
+    async def add(self, count: IdCount, *, kafka_cluster_id: str) -> None: ...
+
+    async def series(self, *, kafka_cluster_id: str, since: datetime) -> list[IdCount]:
+        """Oldest first."""
         ...
 
 

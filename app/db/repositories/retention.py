@@ -12,7 +12,7 @@ from app.db.tables.audits import audits
 from app.db.tables.drills import drills
 from app.db.tables.fencing import fencing_events
 from app.db.tables.hanging import hanging_transactions
-from app.db.tables.mappings import partition_ownerships
+from app.db.tables.mappings import id_counts, partition_ownerships
 from app.db.tables.offset_log import offset_contradictions, offset_events, offset_tellers, offset_tellings
 from app.db.tables.tasks import run_samples, task_events
 from app.db.tables.webhooks import webhook_deliveries
@@ -32,8 +32,19 @@ EVENTS_FOR = timedelta(days=30)
 SESSIONS_FOR = timedelta(days=7)
 DELIVERIES_FOR = timedelta(days=14)
 ATTEMPTS_FOR = EVENTS_FOR
+FINE_COUNTS_FOR = timedelta(hours=6)
+COUNTS_FOR = timedelta(days=90)
 
 _COUNTERS = RunTotals.__struct_fields__
+# The first of each hour stays.
+_THIN_COUNTS = sa.text(
+    """
+    DELETE FROM id_counts AS old WHERE at < :before AND EXISTS (
+        SELECT FROM id_counts AS kept
+        WHERE kept.kafka_cluster_id = old.kafka_cluster_id AND kept.at < old.at
+          AND kept.at >= date_trunc('hour', old.at))
+    """
+)
 _EXPIRE_ATTEMPTS = sa.text(
     f"""
     WITH gone AS (
@@ -96,6 +107,7 @@ class SqlRetention:
             "offset_contradictions": sa.delete(offset_contradictions).where(
                 offset_contradictions.c.found_at < now - FINDINGS_KEPT_FOR
             ),
+            "id_counts": sa.delete(id_counts).where(id_counts.c.at < now - COUNTS_FOR),
             "partition_ownerships": sa.delete(partition_ownerships).where(
                 sa.func.upper(partition_ownerships.c.during) < now - HISTORY_KEPT_FOR
             ),
@@ -103,6 +115,8 @@ class SqlRetention:
         removed: dict[str, int] = {}
         for table, statement in statements.items():
             removed[table] = (await self._db.execute(statement)).rowcount
+        thinned = await self._db.execute(_THIN_COUNTS, {"before": now - FINE_COUNTS_FOR})
+        removed["id_counts"] += thinned.rowcount
         attempts = await self._db.execute(_EXPIRE_ATTEMPTS, {"before": now - ATTEMPTS_FOR})
         removed["task_attempts"] = attempts.scalar_one()
         return removed
