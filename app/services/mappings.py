@@ -51,6 +51,15 @@ async def list_mappings_of_cluster(uow: UnitOfWork, cluster: str) -> list[Partit
     return await uow.mappings.of_cluster(kafka_cluster_id=record.kafka_cluster_id)
 
 
+async def find_mapping(
+    uow: UnitOfWork, cluster: str, *, group: str, topic: str, partition: int
+) -> PartitionMapping | None:
+    """The partition as it is now; None when no pipeline of ours has it mapped in this group."""
+    record = await uow.clusters.get(cluster)
+    found = await uow.mappings.of_group(kafka_cluster_id=record.kafka_cluster_id, group=group)
+    return next((one for one in found if (one.topic, one.partition) == (topic, partition)), None)
+
+
 async def list_transactional_ids(uow: UnitOfWork, pipeline: str) -> list[TransactionalIdOwner]:
     """The ids that the pipeline owns, by ordinal and task."""
     await uow.pipelines.get(pipeline)

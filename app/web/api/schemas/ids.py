@@ -7,14 +7,13 @@ from typing import Annotated, Self
 
 from pydantic import Field
 
-from app.domain.storable import moment_of_ms
 from app.domain.transactions import id_import
 from app.domain.transactions import id_registry as domain
 from app.domain.transactions.id_formulas import IdFormula as DomainFormula
 from app.domain.transactions.id_registry import Orphan, Standing
 from app.services.id_registry import Registry as DomainRegistry
 from app.web.api.schemas.base import Answer, Body
-from app.web.api.schemas.observing.reading import JournalReading
+from app.web.api.schemas.observing.reading import JournalReading, time_of
 from app.web.api.schemas.pipelines import Problem
 from app.web.api.schemas.runs import PartitionMapping, TransactionalIdOwner
 from app.web.api.schemas.words import Why
@@ -123,8 +122,8 @@ class RegisteredId(Answer):
             is_open=one.live is not None and one.live.is_open,
             producer_id=None if state is None else state.producer_id,
             producer_epoch=None if state is None else state.producer_epoch,
-            changed_at=None if state is None else moment_of_ms(state.last_update_ms),
-            expires_at=None if one.expires_at_ms is None else moment_of_ms(one.expires_at_ms),
+            changed_at=None if state is None else time_of(state.last_update_ms),
+            expires_at=None if one.expires_at_ms is None else time_of(one.expires_at_ms),
             contested=one.contested,
         )
 
