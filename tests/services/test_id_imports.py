@@ -39,7 +39,14 @@ async def import_into(
     brokers = cast(Brokers, TopicsOf(**(partitions or {"in": 2})))
     async with plane.uow() as uow:
         plan = await id_imports.import_ids(
-            uow, brokers, Observations(), pipeline=pipeline, wish=wish, by=by, why="it moves here", now=plane.now
+            uow,
+            brokers,
+            Observations(is_on=True),
+            pipeline=pipeline,
+            wish=wish,
+            by=by,
+            why="it moves here",
+            now=plane.now,
         )
         await uow.commit()
     return plan
@@ -127,7 +134,13 @@ async def test_brokers_that_are_away_leave_numbers_of_partitions_unchecked(plane
 
         async def plan(**wish: Any) -> ImportPlan:
             return await id_imports.plan_import(
-                uow, brokers, Observations(), pipeline="flights", wish=ImportWish(**wish), by=ANNA, now=plane.now
+                uow,
+                brokers,
+                Observations(is_on=True),
+                pipeline="flights",
+                wish=ImportWish(**wish),
+                by=ANNA,
+                now=plane.now,
             )
 
         assert "not checked" in (await plan(csv="in,99,a")).warnings[0]
@@ -146,7 +159,7 @@ async def test_ids_that_are_in_use_are_warned_of(plane: ControlPlane) -> None:
         transaction_batch("rests", state_of(TransactionStatus.COMPLETE_COMMIT, changed_ms=now_ms - 900_000), at=2),
         now_ms=now_ms,
     )
-    observations = Observations()
+    observations = Observations(is_on=True)
     observations.publish(made.snapshot(now_ms=now_ms))
     async with plane.uow() as uow:
         plan = await id_imports.plan_import(

@@ -31,7 +31,7 @@ class World:
 
     def __init__(self, plane: ControlPlane) -> None:
         self.plane = plane
-        self.observations = Observations()
+        self.observations = Observations(is_on=True)
         self._live = cluster()
         self._offset = 0
 

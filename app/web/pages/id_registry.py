@@ -40,8 +40,8 @@ _SORTS = (
     (RegistrySort.CHANGED, "changed last first"),
 )
 _ORPHANED = {
-    Orphan.NO_PIPELINE: "Named as Fenceline names ids, and no pipeline here owns it: its pipeline was deleted, or it is "
-    "another Fenceline's.",
+    Orphan.NO_PIPELINE: "Named as Fenceline names ids, and no pipeline here owns it: its pipeline was deleted, or it "
+    "is another Fenceline's.",
     Orphan.NO_TASK: "No task of its pipeline's definition uses it any more.",
     Orphan.NO_MAPPING: "Its pipeline owns it, and no partition is read under it.",
 }
