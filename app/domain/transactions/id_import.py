@@ -20,7 +20,7 @@ from app.domain.transactions.mapping import IdKind, TransactionalIdOwner
 
 COLUMNS = ("topic", "partition", "transactional_id")
 MAX_LINES = 10_000
-MAX_CSV_CHARACTERS = 2_000_000
+MAX_CSV_CHARACTERS = 1_000_000
 
 Place = tuple[str, int]
 
