@@ -34,9 +34,9 @@ class TopicsOf:
 
 
 async def import_into(
-    plane: ControlPlane, wish: ImportWish, *, pipeline: str = "flights", by: Principal = ANNA, **partitions: int
+    plane: ControlPlane, wish: ImportWish, *, pipeline: str = "flights", by: Principal = ANNA, partitions: int = 2
 ) -> ImportPlan:
-    brokers = cast(Brokers, TopicsOf(**(partitions or {"in": 2})))
+    brokers = cast(Brokers, TopicsOf(**{"in": partitions}))
     async with plane.uow() as uow:
         plan = await id_imports.import_ids(
             uow,
@@ -81,7 +81,7 @@ async def test_partitions_get_the_ids_that_the_formula_makes_and_the_pipeline_ow
 async def test_a_second_import_adds_what_is_new_and_keeps_the_rest(plane: ControlPlane) -> None:
     await plane.pipeline()
     await import_into(plane, STREAMS)
-    plan = await import_into(plane, STREAMS, **{"in": 3})
+    plan = await import_into(plane, STREAMS, partitions=3)
     assert [line.is_known for line in plan.lines] == [True, True, False]
     assert len(await assigned(plane)) == 3
 
@@ -105,6 +105,14 @@ async def test_ids_and_partitions_of_others_are_not_taken(plane: ControlPlane) -
     await import_into(plane, ImportWish(csv="in,0,b"))
     with pytest.raises(InvalidError, match="in-0 is assigned `b` already"):
         await import_into(plane, ImportWish(csv="in,0,c"))
+
+
+async def test_a_pipeline_whose_task_would_use_an_imported_id_is_not_started(plane: ControlPlane) -> None:
+    await plane.pipeline()
+    await import_into(plane, ImportWish(csv="in,0,fl.t.other.0.0"))
+    await plane.pipeline("other")
+    with pytest.raises(ConflictError, match=r"fl\.t\.other\.0\.0 belongs to pipeline flights on this Kafka cluster"):
+        await plane.run("other")
 
 
 async def test_nothing_is_imported_or_given_up_while_a_run_lives(plane: ControlPlane) -> None:

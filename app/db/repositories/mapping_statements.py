@@ -105,9 +105,10 @@ OPEN = sa.text(
     SELECT :kafka_cluster_id, :group_id, taken.topic, taken.partition, runs.pipeline_id, taken.transactional_id,
            runs.id, :owner_ordinal, :owner_lease, :owner_task, :owner_attempt, :owner_host, :generation,
            taken.producer_id, taken.epoch,
-           tstzrange(greatest(:now, (SELECT max(upper(during)) FROM partition_ownerships AS past
+           tstzrange(greatest(:now, (SELECT upper(past.during) FROM partition_ownerships AS past
                                      WHERE {_HERE.format(held="past")}
-                                       AND past.topic = taken.topic AND past.partition = taken.partition)), NULL)
+                                       AND past.topic = taken.topic AND past.partition = taken.partition
+                                     ORDER BY lower(past.during) DESC LIMIT 1)), NULL)
     FROM runs, {_TAKEN} WHERE runs.id = :owner_run_id
       AND NOT EXISTS (SELECT FROM partition_ownerships AS open
                       WHERE {_HERE.format(held="open")} AND open.topic = taken.topic

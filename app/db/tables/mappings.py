@@ -81,6 +81,18 @@ partition_ownerships = sa.Table(
         name="ex_partition_ownerships_during",
         using="gist",
     ),
+    # A heartbeat looks for the newest stretch and for what stands open; a partition may have tens of thousands.
+    sa.Index(
+        "ix_partition_ownerships_newest", "kafka_cluster_id", "group_id", "topic", "partition", sa.text("lower(during)")
+    ),
+    sa.Index(
+        "ix_partition_ownerships_open",
+        "kafka_cluster_id",
+        "group_id",
+        "topic",
+        "partition",
+        postgresql_where=sa.text("upper_inf(during)"),
+    ),
 )
 
 # How many transactional ids a cluster has, and whose; thinned as it grows old.

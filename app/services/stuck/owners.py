@@ -37,7 +37,9 @@ async def owners_of(uow: UnitOfWork, *, kafka_cluster_id: str, ids: Collection[s
     runs = {name: await uow.runs.find_live(name) for name in {one.pipeline for one in owned}}
     live = {name: run.id for name, run in runs.items() if run is not None}
     statuses = await uow.tasks.list_statuses(sorted(live.values())) if live else []
-    by_place = {(status.run_id, status.ordinal, status.task): status for status in statuses}
+    by_place: dict[tuple[str, int | None, int | None], TaskStatus] = {
+        (status.run_id, status.ordinal, status.task): status for status in statuses
+    }
     of_partitions = [one.transactional_id for one in owned if one.kind is not IdKind.TASK]
     holders = await uow.mappings.holders(kafka_cluster_id=kafka_cluster_id, ids=of_partitions) if of_partitions else {}
 

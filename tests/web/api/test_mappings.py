@@ -12,7 +12,7 @@ from app.db.database import Database
 from app.domain.access import Role
 from app.web.dependencies import Wiring
 from tests.support.control_plane import ControlPlane, task_heartbeat
-from tests.support.observing import ODD, observed_cluster
+from tests.support.observing import ODD, hear, observed_cluster, publish, state_of, transaction_batch
 from tests.web.api.conftest import AsRole
 
 CSV = "topic,partition,transactional_id\nin,0,app-0_0\nin,1,app-0_1\n"
@@ -115,7 +115,11 @@ async def test_formulas_are_told_with_what_they_need(as_role: AsRole) -> None:
 
 async def test_registry_tells_whose_each_id_is(wiring: Wiring, plane: ControlPlane, as_role: AsRole) -> None:
     viewer = await as_role(Role.VIEWER)
-    await observed_cluster(wiring)
+    live = await observed_cluster(wiring)
+    now_ms = int(wiring.clock.now().timestamp() * 1000)
+    began = state_of(producer_id=9, start_ms=now_ms - 60_000, changed_ms=now_ms - 60_000)
+    hear(live, transaction_batch(ODD, began, at=2, at_ms=now_ms - 60_000), now_ms=now_ms)
+    publish(wiring, live)
     await plane.pipeline("flights", cluster="c")
     async with wiring.unit_of_work() as uow:
         await uow.transactional_ids.claim(

@@ -16,7 +16,7 @@ from app.domain.transactions.id_registry import IdCount
 from app.web.application import create_users_app
 from app.web.dependencies import Wiring
 from tests.support.control_plane import ControlPlane, task_heartbeat
-from tests.support.observing import ODD, observed_cluster
+from tests.support.observing import ODD, hear, observed_cluster, publish, state_of, transaction_batch
 from tests.support.wiring import browser_of, client_of, token_of
 
 
@@ -32,9 +32,9 @@ def plane(wiring: Wiring, database: Database) -> ControlPlane:
     return ControlPlane(database, now=wiring.clock.now().replace(microsecond=0) - timedelta(hours=1))
 
 
-async def text_of(client: httpx.AsyncClient, path: str, *, answers: int = 200, **query: str) -> str:
+async def text_of(client: httpx.AsyncClient, path: str, **query: str) -> str:
     answer = await client.get(path, params=query)
-    assert answer.status_code == answers, answer.text
+    assert answer.status_code == 200, answer.text
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", answer.text)).split())
 
 
@@ -83,14 +83,20 @@ async def test_partition_has_its_owners_over_time_and_when_it_had_none(
         "instance 0, task 1, lease 1, attempt 0 on w1",
     ]
     assert "Held by task 0.1" in await text_of(viewer, "/mappings/partition", **query)
-    unknown = await text_of(viewer, "/mappings/partition", answers=404, **{**query, "partition": "9"})
-    assert "Nobody of ours has read this partition" in unknown
+    other = query | {"partition": "9"}
+    unknown = await viewer.get("/mappings/partition", params=other)
+    assert unknown.status_code == 404
+    assert "Nobody of ours has read this partition" in unknown.text
 
 
 async def test_registry_shows_whose_ids_are_and_who_fights_about_them(
     wiring: Wiring, plane: ControlPlane, viewer: httpx.AsyncClient
 ) -> None:
-    await observed_cluster(wiring)
+    live = await observed_cluster(wiring)
+    now_ms = int(wiring.clock.now().timestamp() * 1000)
+    began = state_of(producer_id=9, start_ms=now_ms - 60_000, changed_ms=now_ms - 60_000)
+    hear(live, transaction_batch(ODD, began, at=2, at_ms=now_ms - 60_000), now_ms=now_ms)
+    publish(wiring, live)
     await plane.pipeline("flights", cluster="c")
     async with wiring.unit_of_work() as uow:
         await uow.transactional_ids.claim(pipeline="flights", kafka_cluster_id="kafka-1", ids=[(ODD, 0, 0)])
