@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from app.domain.access import Principal, Verb, require
 from app.domain.clusters.cluster import Cluster
 from app.domain.errors import ConflictError, InvalidError, UnavailableError
-from app.domain.pipelines.pipeline_checks import transactional_ids_of
 from app.domain.pipelines.pipeline_record import Pipeline
 from app.domain.storable import moment_of_ms, storable_text
 from app.domain.transactions.id_import import ImportFacts, ImportLine, ImportPlan, ImportWish, lines_of, plan_of
@@ -17,6 +16,7 @@ from app.ports.brokers import Brokers
 from app.ports.unit_of_work import UnitOfWork
 from app.services.access import command_log
 from app.services.observing.observations import Observations
+from app.services.running.specifications import ids_of_tasks
 
 LATELY = timedelta(minutes=5)
 _MAX_SAID = 200
@@ -173,7 +173,7 @@ async def _ids_of_tasks(uow: UnitOfWork, cluster: Cluster) -> dict[str, str]:
         name: other.name
         for other in await uow.pipelines.list_all()
         if other.cluster in same
-        for name in transactional_ids_of(other.definition, other.name)
+        for name in ids_of_tasks(other.definition, pipeline=other.name)
     }
 
 

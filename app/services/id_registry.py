@@ -9,7 +9,6 @@ import msgspec
 
 from app.domain.clusters.survey import ID_EXPIRATION, longest_ms
 from app.domain.observing.snapshot import JournalStatus, Phase
-from app.domain.pipelines.pipeline_checks import transactional_ids_of
 from app.domain.transactions import id_registry
 from app.domain.transactions.id_registry import (
     IdCount,
@@ -24,6 +23,7 @@ from app.domain.transactions.mapping import PartitionMapping
 from app.ports.unit_of_work import UnitOfWork
 from app.services.observing.observations import Observations
 from app.services.observing.surveys import Surveys
+from app.services.running.specifications import ids_of_tasks
 
 GROWTH_SPAN = timedelta(days=30)
 
@@ -114,11 +114,11 @@ async def _needed(uow: UnitOfWork, kafka_cluster_id: str) -> tuple[Needed, tuple
     pipelines = [one for one in await uow.pipelines.list_all() if one.cluster in same]
     of_tasks: set[str] = set()
     for one in pipelines:
-        of_tasks |= transactional_ids_of(one.definition, one.name)
+        of_tasks |= ids_of_tasks(one.definition, pipeline=one.name)
         if one.current_run is not None and one.current_run.revision != one.current_revision:
             # A run keeps its revision until it is restarted.
             running = await uow.pipelines.get_revision(one.name, one.current_run.revision)
-            of_tasks |= transactional_ids_of(running.definition, one.name)
+            of_tasks |= ids_of_tasks(running.definition, pipeline=one.name)
     mappings = await uow.mappings.of_cluster(kafka_cluster_id=kafka_cluster_id)
     needed = needed_of(
         await uow.transactional_ids.of_cluster(kafka_cluster_id=kafka_cluster_id),

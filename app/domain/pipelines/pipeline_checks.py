@@ -293,7 +293,7 @@ def _check_others(
                 "two pipelines in one group would each get a part of the records. Choose another group"
             )
             yield Problem(field="group_id", message=message)
-    ids = transactional_ids_of(definition, name)
+    ids = _transactional_ids(definition, name)
     for other in on_same_cluster:
         if taken := sorted(ids & other.transactional_ids):
             message = (
@@ -303,7 +303,7 @@ def _check_others(
             yield Problem(field="transactional_id_prefix", message=message)
 
 
-def transactional_ids_of(definition: PipelineDefinition, name: str) -> frozenset[str]:
+def _transactional_ids(definition: PipelineDefinition, name: str) -> frozenset[str]:
     """The ids that the definition's tasks would use; none where its shape is out of bounds or needs none."""
     if definition.processing_guarantee is not ProcessingGuarantee.EXACTLY_ONCE_V2 or not _has_bounded_shape(definition):
         return frozenset()

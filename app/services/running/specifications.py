@@ -68,6 +68,16 @@ async def specification_for(
     )
 
 
+def ids_of_tasks(definition: PipelineDefinition, *, pipeline: str) -> frozenset[str]:
+    """The transactional ids that the tasks of all instances use by this definition."""
+    return frozenset(
+        identity.transactional_id
+        for ordinal in range(definition.instances)
+        for identity in task_identities(definition, pipeline=pipeline, ordinal=ordinal)
+        if identity.transactional_id is not None
+    )
+
+
 def task_identities(definition: PipelineDefinition, *, pipeline: str, ordinal: int) -> tuple[TaskIdentity, ...]:
     """The fixed transactional ids of one instance's tasks; without ids under at_least_once."""
     has_ids = definition.processing_guarantee is not ProcessingGuarantee.AT_LEAST_ONCE
