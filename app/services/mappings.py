@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from app.domain.errors import InvalidError
 from app.domain.page import Page, checked_limit
 from app.domain.transactions.mapping import (
     OwnershipFilter,
@@ -24,11 +25,11 @@ async def list_mappings(uow: UnitOfWork, pipeline: str) -> list[PartitionMapping
 async def list_owner_history(
     uow: UnitOfWork, pipeline: str, wanted: OwnershipFilter, *, after: str | None = None, limit: int = 100
 ) -> Page[PartitionOwnership]:
-    """Who held which partition of the pipeline's group from when to when, newest first."""
+    """Who held which partition of the pipeline's group from when to when, newest first. Raises InvalidError."""
     record = await uow.pipelines.get(pipeline)
     cluster = await uow.clusters.get(record.cluster)
     return await uow.mappings.history(
-        replace(wanted, group=record.definition.group_id),
+        replace(_checked(wanted), group=record.definition.group_id),
         kafka_cluster_id=cluster.kafka_cluster_id,
         after=after,
         limit=checked_limit(limit),
@@ -38,10 +39,10 @@ async def list_owner_history(
 async def list_owner_history_of_cluster(
     uow: UnitOfWork, cluster: str, wanted: OwnershipFilter, *, after: str | None = None, limit: int = 100
 ) -> Page[PartitionOwnership]:
-    """Who held which partition of the cluster from when to when, whatever the group, newest first."""
+    """Who held which partition of the cluster from when to when, whatever the group, newest first; InvalidError."""
     record = await uow.clusters.get(cluster)
     return await uow.mappings.history(
-        wanted, kafka_cluster_id=record.kafka_cluster_id, after=after, limit=checked_limit(limit)
+        _checked(wanted), kafka_cluster_id=record.kafka_cluster_id, after=after, limit=checked_limit(limit)
     )
 
 
@@ -64,3 +65,9 @@ async def list_transactional_ids(uow: UnitOfWork, pipeline: str) -> list[Transac
     """The ids that the pipeline owns, by ordinal and task."""
     await uow.pipelines.get(pipeline)
     return await uow.transactional_ids.of_pipeline(pipeline)
+
+
+def _checked(wanted: OwnershipFilter) -> OwnershipFilter:
+    if wanted.since is not None and wanted.until is not None and wanted.until < wanted.since:
+        raise InvalidError("until is before since", field="until")
+    return wanted

@@ -169,7 +169,7 @@ def _spans(stretches: Iterable[PartitionOwnership], point_of: Any) -> Iterator[P
             continue
         points.append(point_of(one))
         if one.until is not None and (after is None or after.since > one.until):
-            points.append(Point(one.until, "", "nobody", Tone.LATE))
+            points.append(Point(one.until, "nobody", "nobody", Tone.LATE))
     before: Point | None = None
     for point in points:
         if before is None or (before.label, before.title, before.tone) != (point.label, point.title, point.tone):

@@ -53,6 +53,9 @@ async def test_owner_of_a_moment_is_answered_by_pipeline_and_by_cluster(plane: C
     ]
     refused = await viewer.get("/api/v1/clusters/test/mappings/history", params={"at": "14:03"})
     assert refused.status_code == 422
+    turned = {"since": moved.isoformat(), "until": before.isoformat()}
+    refused = await viewer.get("/api/v1/pipelines/flights/mappings/history", params=turned)
+    assert (refused.status_code, refused.json()["problems"][0]["field"]) == (422, "until")
     assert (await viewer.get("/api/v1/clusters/nobody/mappings")).status_code == 404
 
 
