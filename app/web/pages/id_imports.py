@@ -75,12 +75,14 @@ def looking_at(
 
 def _meanings() -> dict[str, str]:
     """What each value is, by the formulas that need it."""
-    return {
-        value: "; ".join(
-            dict.fromkeys(f"{one.title}: {one.meanings[value]}" for one in FORMULAS.values() if value in one.meanings)
-        )
-        for value in _VALUES
-    }
+    found: dict[str, str] = {}
+    for value in _VALUES:
+        titles: dict[str, list[str]] = {}
+        for formula in FORMULAS.values():
+            if value in formula.meanings:
+                titles.setdefault(formula.meanings[value], []).append(formula.title)
+        found[value] = "; ".join(f"{meaning} ({' and '.join(of)})" for meaning, of in titles.items())
+    return found
 
 
 @router.get("/pipelines/{name}/imported-ids")

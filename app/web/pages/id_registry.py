@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from app.domain.access import Principal, Verb
 from app.domain.page import LONGEST_CURSOR
+from app.domain.stuck.wording import span
 from app.domain.transactions.id_registry import Only, Orphan, RegisteredId, RegistryQuery, RegistrySort
 from app.ports.unit_of_work import UnitOfWork
 from app.services import id_registry
@@ -25,6 +26,8 @@ from app.web.pages.frame.screen import Look, Screen
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Viewer = Annotated[Principal, may(Verb.VIEW)]
 PAGE_SIZE = 50
+_DAY_MS = 86_400_000
+_SHORT_DAYS = 2
 
 _ONLY = (
     ("", "all"),
@@ -116,6 +119,7 @@ def looking_at_list(wiring: Wiring, wanted: Wanted) -> Look:
         context |= {
             "found": found,
             "rows": [_row(one) for one in found.items],
+            "expires_after": None if found.expiration_ms is None else _span(found.expiration_ms),
             "growth": growth,
             "growth_chart": id_growth_chart_of(growth),
             "reading": reading_of(wiring.observations.of(cluster), found.journal, now=now),
@@ -129,6 +133,11 @@ def looking_at_list(wiring: Wiring, wanted: Wanted) -> Look:
     return look
 
 
+def _span(duration_ms: int) -> str:
+    days = duration_ms / _DAY_MS
+    return span(duration_ms) if days < _SHORT_DAYS else f"{days:.0f} d"
+
+
 def _row(one: RegisteredId) -> Mapping[str, Any]:
     state = None if one.live is None else one.live.state
     return {
@@ -137,7 +146,6 @@ def _row(one: RegisteredId) -> Mapping[str, Any]:
         "owner": one.owner,
         "partitions": one.partitions,
         "state": None if state is None else state.status.word,
-        "producer": None if state is None else f"{state.producer_id}:{state.producer_epoch}",
         "changed_at": None if state is None else moment(state.last_update_ms),
         "expires_at": moment(one.expires_at_ms),
         "is_open": one.live is not None and one.live.is_open,
