@@ -28,6 +28,7 @@ Viewer = Annotated[Principal, may(Verb.VIEW)]
 PAGE_SIZE = 50
 _DAY_MS = 86_400_000
 _SHORT_DAYS = 2
+_LOOK_AGAIN_S = 10.0
 
 _ONLY = (
     ("", "all"),
@@ -101,8 +102,14 @@ def looking_at_list(wiring: Wiring, wanted: Wanted) -> Look:
             "choices": {"only": _ONLY, "sort": _SORTS},
             "found": None,
         }
-        # Nothing announces it: what the brokers say changes all the time, and whose an id is seldom does.
-        shown = Screen(template="id_registry/list", title="Transactional ids", context=context, concerns=frozenset())
+        # What the brokers say changes all the time, and whose an id is seldom does.
+        shown = Screen(
+            template="id_registry/list",
+            title="Transactional ids",
+            context=context,
+            concerns=frozenset(),
+            look_again_s=_LOOK_AGAIN_S,
+        )
         if not cluster:
             return shown
         found = await id_registry.get_registry(
