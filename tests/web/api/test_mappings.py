@@ -10,6 +10,7 @@ import pytest
 
 from app.db.database import Database
 from app.domain.access import Role
+from app.domain.transactions.id_import import MAX_CSV_CHARACTERS, MAX_LINES
 from app.web.dependencies import Wiring
 from tests.support.control_plane import ControlPlane, task_heartbeat
 from tests.support.observing import ODD, hear, observed_cluster, publish, state_of, transaction_batch
@@ -108,6 +109,22 @@ async def test_import_with_a_problem_is_refused_with_each_at_its_line(plane: Con
     assert [one["field"] for one in refused.json()["problems"]] == ["lines.1", "lines.2"]
     nothing = await author.post(IMPORTED, json={})
     assert nothing.json()["problems"][0]["field"] == "csv"
+
+
+async def test_csv_of_the_longest_that_is_described_is_read_and_a_longer_body_refused_by_its_size(
+    plane: ControlPlane, as_role: AsRole
+) -> None:
+    await plane.pipeline()
+    author = await as_role(Role.AUTHOR)
+    line = "in,0," + "x" * (MAX_CSV_CHARACTERS // MAX_LINES - 6) + "\n"
+    longest = line * MAX_LINES
+    assert len(longest) == MAX_CSV_CHARACTERS
+    read = await author.post(f"{IMPORTED}/preview", json={"csv": longest})
+    assert (read.status_code, len(read.json()["lines"])) == (200, MAX_LINES)
+    longer = await author.post(f"{IMPORTED}/preview", json={"csv": longest + "x"})
+    assert (longer.status_code, longer.json()["problems"][0]["field"]) == (422, "csv")
+    too_large = await author.post(f"{IMPORTED}/preview", json={"csv": "ã" * MAX_CSV_CHARACTERS})
+    assert (too_large.status_code, too_large.headers["content-type"]) == (413, "application/problem+json")
 
 
 async def test_formulas_are_told_with_what_they_need(as_role: AsRole) -> None:
