@@ -327,13 +327,14 @@ def _remark(line: Any) -> str:
 
 def _stretches(items: list[Any], *, empty: str) -> RenderableType:
     found = [as_record(item, PartitionOwnership) for item in items]
+    now = datetime.now(UTC)
     return table(
         ("PARTITION", "SINCE", "UNTIL", "PIPELINE", "OWNER", "TRANSACTIONAL ID", "PRODUCER:EPOCH", "GENERATION#"),
         (
             (
                 f"{one.topic}-{one.partition}",
                 _written(one.since),
-                "now" if one.until is None else _written(one.until),
+                _end_of(one, now=now),
                 one.pipeline,
                 _who(one.owner),
                 one.transactional_id,
@@ -344,6 +345,12 @@ def _stretches(items: list[Any], *, empty: str) -> RenderableType:
         ),
         empty=empty,
     )
+
+
+def _end_of(one: PartitionOwnership, *, now: datetime) -> str:
+    until = "now" if one.until is None else _written(one.until)
+    unheard = one.unheard_since(now)
+    return until if unheard is None else f"{until}, last heard {_written(unheard)}"
 
 
 def _who(owner: PartitionOwner) -> str:

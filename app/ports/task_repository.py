@@ -114,11 +114,14 @@ class TaskRepository(Protocol):
 
 
 class MappingRepository(Protocol):
-    async def take(self, mappings: Sequence[PartitionMapping]) -> frozenset[tuple[str, int]]:
+    async def take(
+        self, mappings: Sequence[PartitionMapping], *, heard: datetime | None = None
+    ) -> frozenset[tuple[str, int]]:
         """Make the mappings' one owner the owner, and close the stretches before; what it got.
 
         All are of one group, owner, generation and moment. A partition that a newer owner holds stays with it. A
         stretch goes on while nothing about it has changed; what was not known of it is filled in.
+        heard: when the owner was heard before, which is how far its stretches that change now are vouched for.
         """
         ...
 
@@ -139,8 +142,18 @@ class MappingRepository(Protocol):
         """Take from the pipeline's partitions what they were assigned; how many had one."""
         ...
 
-    async def release(self, *, owner_of: TaskReport, keep: Sequence[tuple[str, int]], now: datetime) -> None:
-        """End the ownership of all partitions of this task (any attempt up to this one) that are not in `keep`."""
+    async def release(
+        self,
+        *,
+        owner_of: TaskReport,
+        keep: Sequence[tuple[str, int]],
+        now: datetime,
+        heard: datetime | None = None,
+    ) -> None:
+        """End the ownership of all partitions of this task (any attempt up to this one) that are not in `keep`.
+
+        heard: as of `take`.
+        """
         ...
 
     async def release_instance(self, *, run_id: str, ordinal: int, lease: int, now: datetime) -> None:

@@ -47,6 +47,7 @@ def upgrade() -> None:
     )
     op.add_column("partition_ownerships", sa.Column("producer_id", sa.BigInteger(), nullable=True))
     op.add_column("partition_ownerships", sa.Column("epoch", sa.Integer(), nullable=True))
+    op.add_column("partition_ownerships", sa.Column("heard_until", sa.DateTime(timezone=True), nullable=True))
     partition = ["kafka_cluster_id", "group_id", "topic", "partition"]
     op.create_index("ix_partition_ownerships_newest", "partition_ownerships", [*partition, sa.text("lower(during)")])
     op.create_index(
@@ -70,6 +71,7 @@ def downgrade() -> None:
     op.drop_table("id_counts")
     op.drop_index("ix_partition_ownerships_open", "partition_ownerships")
     op.drop_index("ix_partition_ownerships_newest", "partition_ownerships")
+    op.drop_column("partition_ownerships", "heard_until")
     op.drop_column("partition_ownerships", "epoch")
     op.drop_column("partition_ownerships", "producer_id")
     op.drop_constraint("fk_partition_mappings_assigned_id", "partition_mappings")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -59,7 +60,14 @@ def list_page() -> str:
 
 
 def stretch(
-    since_s: float, until_s: float | None, task: int, epoch: int, generation: int, *, attempt: int = 0
+    since_s: float,
+    until_s: float | None,
+    task: int,
+    epoch: int,
+    generation: int,
+    *,
+    attempt: int = 0,
+    unheard_s: float = 0,
 ) -> PartitionOwnership:
     return PartitionOwnership(
         pipeline="delayed-flights",
@@ -74,13 +82,14 @@ def stretch(
         until=None if until_s is None else ago(until_s),
         producer_id=4_012 + task,
         epoch=epoch,
+        heard_until=ago((until_s or 0) + unheard_s),
     )
 
 
 def partition_page() -> str:
     stretches = [
         stretch(600, None, 1, 4, 19),
-        stretch(3_600, 630, 0, 7, 18, attempt=1),
+        stretch(3_600, 630, 0, 7, 18, attempt=1, unheard_s=45),
         stretch(7_200, 3_600, 0, 6, 18),
         stretch(90_000, 7_200, 0, 6, 17),
     ]
@@ -244,4 +253,6 @@ def test_time_in_which_nobody_held_it_is_drawn(page: Page, tmp_path: Path) -> No
 def test_growth_is_drawn(page: Page, tmp_path: Path) -> None:
     shown(page, ids_page(), tmp_path, viewport=WIDE)
     expect(page.locator("rate-chart canvas")).to_have_count(1)
+    # Of days, so a time alone would not do.
+    expect(page.locator("rate-chart .u-legend")).to_contain_text(re.compile(r"\d\d-\d\d \d\d:\d\d UTC"))
     expect(page.get_by_role("alert")).to_contain_text("1 id is used by somebody else than its owner")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any, cast
 
 import pytest
@@ -10,7 +11,7 @@ from app.domain.access import Principal, Role
 from app.domain.clusters.cluster import TopicFacts
 from app.domain.errors import BrokerUnreachableError, ConflictError, ForbiddenError, InvalidError
 from app.domain.journals.transaction_state import TransactionStatus
-from app.domain.transactions.id_import import ImportPlan, ImportWish
+from app.domain.transactions.id_import import LONGEST_ID_BYTES, MAX_LINES, ImportPlan, ImportWish
 from app.domain.transactions.mapping import IdKind, Origin
 from app.ports.brokers import Brokers
 from app.services import id_imports, mappings
@@ -61,6 +62,21 @@ async def assigned(plane: ControlPlane, pipeline: str = "flights") -> dict[str, 
 async def owned(plane: ControlPlane, pipeline: str = "flights") -> dict[str, IdKind]:
     async with plane.uow() as uow:
         return {one.transactional_id: one.kind for one in await mappings.list_transactional_ids(uow, pipeline)}
+
+
+async def test_as_many_as_an_import_may_have_are_imported_at_once(plane: ControlPlane) -> None:
+    await plane.pipeline()
+    await import_into(plane, STREAMS, partitions=MAX_LINES)
+    assert len(await assigned(plane)) == len(await owned(plane)) == MAX_LINES
+
+
+async def test_longest_id_is_kept_whatever_its_characters_and_a_longer_one_refused(plane: ControlPlane) -> None:
+    await plane.pipeline()
+    longest = Random(1).randbytes(LONGEST_ID_BYTES // 2).hex()  # which no index can make shorter
+    await import_into(plane, ImportWish(csv=f"in,0,{longest}"))
+    assert list(await owned(plane)) == [longest]
+    with pytest.raises(InvalidError, match="2,000 bytes at most"):
+        await import_into(plane, ImportWish(csv=f"in,1,{longest}x"))
 
 
 async def test_partitions_get_the_ids_that_the_formula_makes_and_the_pipeline_owns_them(plane: ControlPlane) -> None:

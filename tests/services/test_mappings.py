@@ -117,6 +117,45 @@ async def test_an_instance_that_ends_holds_nothing_any_more(plane: ControlPlane)
     assert closed.until == ended
 
 
+async def test_stretch_says_when_its_owner_was_heard_last_however_late_its_end_is_noticed(plane: ControlPlane) -> None:
+    run = await plane.running(instances=2)
+    first = task_heartbeat(run.id, ordinal=0, partitions=[("in", 0), ("in", 1)], generation=1)
+    await plane.beat(first)
+    heard = plane.pass_time(2)
+    await plane.beat(replace(first, sequence=2))
+    assert {s.heard_until for s in await history(plane)} == {heard}
+    taken = plane.pass_time(600)  # without a server
+    await plane.beat(task_heartbeat(run.id, ordinal=1, partitions=[("in", 0)], generation=2))
+    given_up = plane.pass_time(30)
+    await plane.move(run.id, 0, InstanceState.FAILED)
+    closed = {s.partition: (s.heard_until, s.until) for s in await history(plane) if s.until is not None}
+    assert closed == {0: (heard, taken), 1: (heard, given_up)}
+    assert all(s.unheard_since(plane.now) == heard for s in await history(plane) if s.owner.ordinal == 0)
+
+
+async def test_what_an_owner_lost_while_no_server_heard_it_is_vouched_for_by_its_word_before(
+    plane: ControlPlane,
+) -> None:
+    run = await plane.running()
+    first = task_heartbeat(run.id, partitions=[("in", 0), ("in", 1)], generation=1)
+    await plane.beat(first)
+    heard = plane.pass_time(1)
+    await plane.beat(replace(first, sequence=2))
+    again = plane.pass_time(600)  # without a server
+    await plane.beat(task_heartbeat(run.id, sequence=3, partitions=[("in", 0)], generation=2))
+    stretches = {(s.partition, s.generation): (s.heard_until, s.until) for s in await history(plane)}
+    assert stretches == {(0, 1): (heard, again), (1, 1): (heard, again), (0, 2): (again, None)}
+
+
+async def test_owner_that_is_heard_every_second_is_vouched_for_to_the_end(plane: ControlPlane) -> None:
+    run = await plane.running()
+    await plane.beat(task_heartbeat(run.id, partitions=[("in", 0)], generation=1))
+    plane.pass_time(1)
+    await plane.beat(task_heartbeat(run.id, sequence=2, partitions=[], generation=1))
+    (stretch,) = await history(plane)
+    assert stretch.unheard_since(plane.now) is None
+
+
 async def test_a_stretch_without_length_is_none(plane: ControlPlane) -> None:
     run = await plane.running(tasks_per_instance=2)
     await plane.beat(task_heartbeat(run.id, task=0, partitions=[("in", 0)], generation=1))

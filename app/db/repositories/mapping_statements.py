@@ -57,13 +57,22 @@ TAKE = sa.text(
 ).bindparams(*_TYPES)
 
 # A stretch that would begin and end at one instant was none. A server whose clock lags ends it where it began.
+# Who reports has been heard just now, but of what it held until then it spoke at :heard.
 _CLOSE = """
     WITH gone AS (
         DELETE FROM partition_ownerships WHERE upper_inf(during) AND lower(during) >= :now AND {which} RETURNING id
     )
-    UPDATE partition_ownerships SET during = tstzrange(lower(during), :now)
+    UPDATE partition_ownerships SET
+        during = tstzrange(lower(during), :now),
+        heard_until = greatest(lower(during), least(:now, coalesce(
+            CASE WHEN {is_reporter} THEN :heard
+                 ELSE (SELECT told.received_at FROM task_attempts AS told
+                       WHERE (told.run_id, told.ordinal, told.lease, told.task, told.attempt)
+                             = (owner_run_id, owner_ordinal, owner_lease, owner_task, owner_attempt)) END,
+            lower(during))))
     WHERE upper_inf(during) AND {which} AND id NOT IN (SELECT id FROM gone) AND lower(during) < :now
 """
+_HEARD = sa.bindparam("heard", type_=sa.DateTime(timezone=True))
 _HERE = "{held}.kafka_cluster_id = :kafka_cluster_id AND {held}.group_id = :group_id"
 # What nobody knew yet, or does not know just now, is no change.
 _UNCHANGED = (
@@ -76,13 +85,17 @@ _UNCHANGED = (
 )
 CLOSE_CHANGED = sa.text(
     _CLOSE.format(
+        is_reporter=_SAME_OWNER.format(
+            held="partition_ownerships",
+            new="(:owner_run_id, :owner_ordinal, :owner_lease, :owner_task, :owner_attempt)",
+        ),
         which=f"""id IN (
             SELECT held.id FROM partition_ownerships AS held
             JOIN {_TAKEN} ON (held.topic, held.partition) = (taken.topic, taken.partition)
             WHERE {_HERE.format(held="held")} AND upper_inf(held.during) AND NOT ({_UNCHANGED})
-        )"""  # noqa: S608 - parts of our own
+        )""",  # noqa: S608 - parts of our own
     )
-).bindparams(*_TYPES)
+).bindparams(*_TYPES, _HEARD)
 COMPLETE = sa.text(
     f"""
     UPDATE partition_ownerships AS held SET
@@ -128,13 +141,19 @@ _OF_INSTANCE = "owner_ordinal = :ordinal AND owner_lease = :lease"
 _RUN = [sa.bindparam("run_id", type_=sa.Uuid(as_uuid=False)), _TYPES[2]]
 
 
-def _letting_go(which: str) -> tuple[sa.TextClause, sa.TextClause]:
+_REPORTER = _SAME_OWNER.format(held="partition_ownerships", new="(:run_id, :ordinal, :lease, :task, :attempt)")
+
+
+def _letting_go(which: str, *, is_reporter: str) -> tuple[sa.TextClause, sa.TextClause]:
     """Mappings first, then their stretches: the order in which `take` locks them as well."""
     return (
         sa.text(_LET_GO.format(which=which.format(table="partition_mappings"))).bindparams(*_RUN),
         sa.text(
-            _CLOSE.format(which="owner_run_id = :run_id AND " + which.format(table="partition_ownerships"))
-        ).bindparams(*_RUN),
+            _CLOSE.format(
+                which="owner_run_id = :run_id AND " + which.format(table="partition_ownerships"),
+                is_reporter=is_reporter,
+            )
+        ).bindparams(*_RUN, _HEARD),
     )
 
 
@@ -157,5 +176,5 @@ INCARNATIONS = sa.text(
       AND epoch IS NOT NULL
     """
 )
-RELEASE_TASK = _letting_go(_OF_TASK)
-RELEASE_INSTANCE = _letting_go(_OF_INSTANCE)
+RELEASE_TASK = _letting_go(_OF_TASK, is_reporter=_REPORTER)
+RELEASE_INSTANCE = _letting_go(_OF_INSTANCE, is_reporter="false")

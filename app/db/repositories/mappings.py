@@ -51,7 +51,9 @@ class SqlMappings:
     def __init__(self, db: Connection) -> None:
         self._db = db
 
-    async def take(self, mappings: Sequence[PartitionMapping]) -> frozenset[tuple[str, int]]:
+    async def take(
+        self, mappings: Sequence[PartitionMapping], *, heard: datetime | None = None
+    ) -> frozenset[tuple[str, int]]:
         if not mappings:
             return frozenset()
         first = mappings[0]
@@ -74,11 +76,19 @@ class SqlMappings:
         got = frozenset((row.topic, row.partition) for row in rows)
         if got:
             parameters = {**one_taker, **_arrays([one for one in mappings if (one.topic, one.partition) in got])}
-            for statement in (CLOSE_CHANGED, COMPLETE, OPEN):
+            await self._db.execute(CLOSE_CHANGED, {**parameters, "heard": heard})
+            for statement in (COMPLETE, OPEN):
                 await self._db.execute(statement, parameters)
         return got
 
-    async def release(self, *, owner_of: TaskReport, keep: Sequence[tuple[str, int]], now: datetime) -> None:
+    async def release(
+        self,
+        *,
+        owner_of: TaskReport,
+        keep: Sequence[tuple[str, int]],
+        now: datetime,
+        heard: datetime | None = None,
+    ) -> None:
         parameters = {
             "run_id": owner_of.run_id,
             "ordinal": owner_of.ordinal,
@@ -90,13 +100,16 @@ class SqlMappings:
             "now": now,
         }
         await self._db.execute(IN_TURN, {"run_id": owner_of.run_id})
-        for statement in RELEASE_TASK:
-            await self._db.execute(statement, parameters)
+        mappings, stretches = RELEASE_TASK
+        await self._db.execute(mappings, parameters)
+        await self._db.execute(stretches, {**parameters, "heard": heard})
 
     async def release_instance(self, *, run_id: str, ordinal: int, lease: int, now: datetime) -> None:
         await self._db.execute(IN_TURN, {"run_id": run_id})
-        for statement in RELEASE_INSTANCE:
-            await self._db.execute(statement, {"run_id": run_id, "ordinal": ordinal, "lease": lease, "now": now})
+        parameters = {"run_id": run_id, "ordinal": ordinal, "lease": lease, "now": now}
+        mappings, stretches = RELEASE_INSTANCE
+        await self._db.execute(mappings, parameters)
+        await self._db.execute(stretches, {**parameters, "heard": None})
 
     async def assign(
         self,
@@ -110,22 +123,29 @@ class SqlMappings:
     ) -> None:
         if not ids:
             return
-        owner = sa.select(_P.id).where(_P.name == pipeline).scalar_subquery()
-        insert = postgresql.insert(partition_mappings).values(
-            [
-                {
-                    "kafka_cluster_id": kafka_cluster_id,
-                    "group_id": group,
-                    "topic": one.topic,
-                    "partition": one.partition,
-                    "pipeline_id": owner,
-                    "assigned_id": one.transactional_id,
-                    "origin": str(origin),
-                    "since": now,
-                }
-                for one in sorted(ids, key=lambda one: (one.topic, one.partition))
-            ]
+        # As three arrays: a statement has 65,535 parameters at most.
+        given = sa.func.unnest(
+            sa.literal([one.topic for one in ids], postgresql.ARRAY(sa.Text)),
+            sa.literal([one.partition for one in ids], postgresql.ARRAY(sa.Integer)),
+            sa.literal([one.transactional_id for one in ids], postgresql.ARRAY(sa.Text)),
+        ).table_valued("topic", "partition", "assigned_id", name="given")
+        values: dict[str, sa.ColumnElement[Any]] = {
+            "kafka_cluster_id": sa.literal(kafka_cluster_id),
+            "group_id": sa.literal(group),
+            "topic": given.c.topic,
+            "partition": given.c.partition,
+            "pipeline_id": _P.id,
+            "assigned_id": given.c.assigned_id,
+            "origin": sa.literal(str(origin)),
+            "since": sa.literal(now, sa.DateTime(timezone=True)),
+        }
+        rows_of = (
+            sa.select(*values.values())
+            .join_from(definitions.pipelines, given, sa.true())
+            .where(_P.name == pipeline)
+            .order_by(given.c.topic, given.c.partition)
         )
+        insert = postgresql.insert(partition_mappings).from_select(list(values), rows_of)
         new = insert.excluded
         rows = await self._db.rows(
             insert.on_conflict_do_update(
@@ -203,9 +223,26 @@ class SqlMappings:
         self, wanted: OwnershipFilter, *, kafka_cluster_id: str, after: str | None, limit: int
     ) -> Page[PartitionOwnership]:
         begin = sa.func.lower(_O.during)
+        heard = sa.case(
+            (sa.func.upper_inf(_O.during), sa.func.greatest(begin, task_attempts.c.received_at)), else_=_O.heard_until
+        )
         statement = (
-            sa.select(partition_ownerships, begin.label("since"), sa.func.upper(_O.during).label("until"), _P.name)
+            sa.select(
+                partition_ownerships,
+                begin.label("since"),
+                sa.func.upper(_O.during).label("until"),
+                heard.label("heard"),
+                _P.name,
+            )
             .join(definitions.pipelines, _P.id == _O.pipeline_id)
+            .outerjoin(
+                task_attempts,
+                (task_attempts.c.run_id == _O.owner_run_id)
+                & (task_attempts.c.ordinal == _O.owner_ordinal)
+                & (task_attempts.c.lease == _O.owner_lease)
+                & (task_attempts.c.task == _O.owner_task)
+                & (task_attempts.c.attempt == _O.owner_attempt),
+            )
             .where(_O.kafka_cluster_id == kafka_cluster_id, *_conditions(wanted))
             .order_by(begin.desc(), _O.id.desc())
             .limit(limit + 1)
@@ -275,6 +312,7 @@ def _ownership(row: sa.Row[Any]) -> PartitionOwnership:
         epoch=row.epoch,
         since=row.since,
         until=row.until,
+        heard_until=row.heard,
     )
 
 

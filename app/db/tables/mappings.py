@@ -70,6 +70,7 @@ partition_ownerships = sa.Table(
     sa.Column("producer_id", sa.BigInteger),
     integer("epoch", nullable=True),
     sa.Column("during", postgresql.TSTZRANGE, nullable=False),
+    moment("heard_until", nullable=True),
     sa.CheckConstraint("NOT isempty(during)", name="during"),
     # Two stretches of one partition never overlap; btree_gist is what lets equality stand in a GiST index.
     postgresql.ExcludeConstraint(

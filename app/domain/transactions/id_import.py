@@ -14,13 +14,15 @@ import msgspec
 
 from app.domain.errors import InvalidError
 from app.domain.pipelines.pipeline import Problem
-from app.domain.storable import LONGEST_TEXT, storable_text
+from app.domain.storable import storable_text
 from app.domain.transactions.id_formulas import FORMULAS, IdFormula
 from app.domain.transactions.mapping import IdKind, TransactionalIdOwner
 
 COLUMNS = ("topic", "partition", "transactional_id")
 MAX_LINES = 10_000
 MAX_CSV_CHARACTERS = 1_000_000
+LONGEST_ID_BYTES = 2_000
+"""An id is a part of an index, whose entries Postgres bounds at 2,704 bytes."""
 
 Place = tuple[str, int]
 
@@ -240,8 +242,8 @@ def _problems(
     name = line.transactional_id
     if not name:
         return
-    if storable_text(name) != name:
-        yield f"An id may have {LONGEST_TEXT:,} characters at most, and none that cannot be stored"
+    if storable_text(name) != name or len(name.encode()) > LONGEST_ID_BYTES:
+        yield f"An id may have {LONGEST_ID_BYTES:,} bytes at most, and no character that cannot be stored"
     if line.topic is None and by_id[name] > 1:
         yield f"`{name}` stands here more than once"
     owner = facts.owners.get(name)

@@ -9,6 +9,8 @@ import msgspec
 
 HISTORY_KEPT_FOR = timedelta(days=30)
 """How long a stretch of ownership is kept after its end, whether its run lives or not."""
+UNHEARD_AFTER = timedelta(seconds=5)
+"""A heartbeat comes every second: an owner that is silent for longer is no more vouched for by itself."""
 
 
 class IdKind(StrEnum):
@@ -91,6 +93,8 @@ class PartitionOwnership(msgspec.Struct, frozen=True, kw_only=True):
     """One stretch of time in which one attempt held one partition by one producer, epoch and generation.
 
     Stretches of a partition never overlap. until: None while it lasts. What the owner never told is None.
+    heard_until: when the owner was heard the last time before the end; None: not known. It ended then or later, and
+        not after `until`, which is when somebody else was heard, or the owner was given up.
     """
 
     pipeline: str
@@ -105,6 +109,13 @@ class PartitionOwnership(msgspec.Struct, frozen=True, kw_only=True):
     until: datetime | None
     producer_id: int | None = None
     epoch: int | None = None
+    heard_until: datetime | None = None
+
+    def unheard_since(self, now: datetime) -> datetime | None:
+        """When the owner was heard the last time, if the stretch went on without its word; else None."""
+        if self.heard_until is None or (self.until or now) - self.heard_until <= UNHEARD_AFTER:
+            return None
+        return self.heard_until
 
 
 class OwnershipFilter(msgspec.Struct, frozen=True, kw_only=True):

@@ -105,7 +105,8 @@ async def receive_heartbeat(
         if state_changed or context.instance_state is InstanceState.UNREACHABLE:
             await _follow_state(uow, context, report, now=now)
         if _ownership_changed(own, report) or report.sequence % RETAKE_EVERY == 0:
-            await _follow_ownership(uow, context, report, now=now)
+            heard = None if own is None else own.received_at
+            await _follow_ownership(uow, context, report, now=now, heard=heard)
     sampled = await uow.tasks.sample(report.run_id, now=now, fresh_for=FRESH_FOR)
     if sampled or state_changed or events:
         uow.notify("run", report.run_id)
@@ -285,10 +286,12 @@ def _ownership_changed(own: TaskStatus | None, report: TaskReport) -> bool:
     return own is None or _ownership(own.last) != _ownership(report)
 
 
-async def _follow_ownership(uow: UnitOfWork, context: LeaseContext, report: TaskReport, *, now: datetime) -> None:
+async def _follow_ownership(
+    uow: UnitOfWork, context: LeaseContext, report: TaskReport, *, now: datetime, heard: datetime | None
+) -> None:
     """Give up what the task no longer names, then take what it names, in order, lest two tasks block each other."""
     owned = sorted(_owned(report))
-    await uow.mappings.release(owner_of=report, keep=owned, now=now)
+    await uow.mappings.release(owner_of=report, keep=owned, now=now, heard=heard)
     owner = PartitionOwner(
         run_id=report.run_id,
         ordinal=report.ordinal,
@@ -313,7 +316,8 @@ async def _follow_ownership(uow: UnitOfWork, context: LeaseContext, report: Task
                 since=now,
             )
             for topic, partition in owned
-        ]
+        ],
+        heard=heard,
     )
 
 

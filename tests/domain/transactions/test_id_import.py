@@ -123,7 +123,7 @@ def test_formula_completes_the_lines_that_have_no_id() -> None:
         (",,a\n,,a", 2, "`a` stands here more than once"),
         ("nowhere,0,a", 1, "does not read nowhere; it reads in, other"),
         ("in,3,a", 1, "in has 3 partitions, so there is no 3"),
-        ("in,0,a\x00", 1, "none that cannot be stored"),
+        ("in,0,a\x00", 1, "no character that cannot be stored"),
     ],
 )
 def test_each_problem_stands_at_its_line(csv: str, line: int, says: str) -> None:

@@ -220,7 +220,9 @@ class MappingList(Answer):
 class PartitionOwnership(Answer):
     """One stretch of time in which one attempt held one partition by one producer, epoch and generation.
 
-    `until` is null while it lasts; what the owner never told is null.
+    `until` is null while it lasts; what the owner never told is null. `heard_until`: when the owner was heard the last
+    time before the end (null: not known). It ended between then and `until`, which is when somebody else was heard, or
+    the owner was given up.
     """
 
     pipeline: str
@@ -235,6 +237,7 @@ class PartitionOwnership(Answer):
     until: datetime | None
     producer_id: int | None
     epoch: int | None
+    heard_until: datetime | None
 
 
 class OwnershipPage(Answer):
