@@ -124,11 +124,15 @@ class SqlMappings:
         if not ids:
             return
         # As three arrays: a statement has 65,535 parameters at most.
-        given = sa.func.unnest(
-            sa.literal([one.topic for one in ids], postgresql.ARRAY(sa.Text)),
-            sa.literal([one.partition for one in ids], postgresql.ARRAY(sa.Integer)),
-            sa.literal([one.transactional_id for one in ids], postgresql.ARRAY(sa.Text)),
-        ).table_valued("topic", "partition", "assigned_id", name="given")
+        given = (
+            sa.func.unnest(
+                sa.literal([one.topic for one in ids], postgresql.ARRAY(sa.Text)),
+                sa.literal([one.partition for one in ids], postgresql.ARRAY(sa.Integer)),
+                sa.literal([one.transactional_id for one in ids], postgresql.ARRAY(sa.Text)),
+            )
+            .table_valued("topic", "partition", "assigned_id")
+            .render_derived(name="given")
+        )
         values: dict[str, sa.ColumnElement[Any]] = {
             "kafka_cluster_id": sa.literal(kafka_cluster_id),
             "group_id": sa.literal(group),
