@@ -19,6 +19,7 @@ _COMMANDS = {
     "drill": "drills:app",
     "audit": "audits:audit",
     "audits": "audits:app",
+    "mappings": "mappings:app",
     "log": "log:log",
     "transactions": "transactions.listing:transactions",
     "groups": "transactions.groups:groups",

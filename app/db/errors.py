@@ -25,6 +25,7 @@ BROKEN_RULES: Mapping[str, str] = {
     "instances_end_is_final": "an instance that has ended stays as it ended",
     "uq_run_tokens_run_id_ordinal_lease": "this lease has its run token already: another server is submitting it",
     "ex_partition_ownerships_during": "another task holds this partition in the same stretch of time",
+    "fk_partition_mappings_assigned_id": "an assigned id belongs to no pipeline, or to another one than its partition",
     "uq_tokens_valid_name": "a valid token has that name already: revoke it first, or take another name",
     "uq_audits_living": "an audit of this pipeline is not over yet: wait for it, or stop it",
     "pk_webhooks": "a webhook of that name exists already: change it, or take another name",

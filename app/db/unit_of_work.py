@@ -18,6 +18,7 @@ from app.db.repositories.deliveries import SqlDeliveries
 from app.db.repositories.drills import SqlDrills
 from app.db.repositories.fencing import SqlFencing
 from app.db.repositories.hanging import SqlHanging
+from app.db.repositories.id_counts import SqlIdCounts
 from app.db.repositories.identity import SqlIdentity
 from app.db.repositories.instances import SqlInstances
 from app.db.repositories.mappings import SqlMappings
@@ -48,6 +49,7 @@ class SqlUnitOfWork:
         self.runs = SqlRuns(self._db)
         self.tasks = SqlTasks(self._db)
         self.mappings = SqlMappings(self._db)
+        self.id_counts = SqlIdCounts(self._db)
         self.offset_log = SqlOffsetLog(self._db)
         self.fencing = SqlFencing(self._db)
         self.hanging = SqlHanging(self._db)

@@ -75,6 +75,8 @@ class Verb(StrEnum):
     CREATE_PIPELINE = "create_pipeline"
     CHANGE_PIPELINE = "change_pipeline"
     DELETE_PIPELINE = "delete_pipeline"
+    IMPORT_IDS = "import_ids"
+    FORGET_IMPORTED_IDS = "forget_imported_ids"
     STORE_TRANSFORM_SOURCE = "store_transform_source"
     REGISTER_CLUSTER = "register_cluster"
     REMOVE_CLUSTER = "remove_cluster"
@@ -121,6 +123,8 @@ NEEDED_ROLE: dict[Verb, Role] = {
     _V.CREATE_PIPELINE: Role.AUTHOR,
     _V.CHANGE_PIPELINE: Role.AUTHOR,
     _V.DELETE_PIPELINE: Role.AUTHOR,
+    _V.IMPORT_IDS: Role.AUTHOR,
+    _V.FORGET_IMPORTED_IDS: Role.AUTHOR,
     _V.STORE_TRANSFORM_SOURCE: Role.AUTHOR,
     _V.REGISTER_CLUSTER: Role.ADMINISTRATOR,
     _V.REMOVE_CLUSTER: Role.ADMINISTRATOR,

@@ -35,6 +35,7 @@ from app.loops.drill_watch import DrillWatch
 from app.loops.fencing_recorder import FencingRecorder
 from app.loops.folder_retention import FolderRetention
 from app.loops.hanging_search import HangingSearch
+from app.loops.id_census import IdCensus
 from app.loops.observer import Observer
 from app.loops.offset_watch import OffsetWatch
 from app.loops.reconciler import Reconciler
@@ -202,7 +203,8 @@ class Server:
                 observer=timedelta(seconds=self._settings.alert_observer_s),
             ),
         )
-        return [self._observer, self._fencing, watch]
+        census = IdCensus(unit_of_work=self._database.unit_of_work, observations=self._observations, clock=self._clock)
+        return [self._observer, self._fencing, watch, census]
 
     def _make_sender(self, users_url: str) -> WebhookSender:
         settings = self._settings

@@ -19,7 +19,7 @@ from app.domain.page import Page
 from app.domain.pipelines.pipeline_record import Pipeline, Revision, TransformSource
 from app.domain.runs.instance import Instance
 from app.domain.runs.run import DesiredRunState, Run, RunEnd
-from app.domain.transactions.mapping import TransactionalIdOwner
+from app.domain.transactions.mapping import IdKind, TransactionalIdOwner
 
 
 class ClusterRepository(Protocol):
@@ -78,7 +78,24 @@ class PipelineRepository(Protocol):
 
 class TransactionalIdRepository(Protocol):
     async def claim(self, *, pipeline: str, kafka_cluster_id: str, ids: Sequence[tuple[str, int, int]]) -> None:
-        """Make the pipeline the owner of (id, ordinal, task)s. Raises ConflictError naming an id and its owner."""
+        """Make the pipeline the owner of its tasks' (id, ordinal, task)s.
+
+        Raises ConflictError naming an id that another pipeline owns, or that this one has for something else.
+        """
+        ...
+
+    async def claim_for_partitions(
+        self, *, pipeline: str, kafka_cluster_id: str, ids: Collection[str], kind: IdKind
+    ) -> None:
+        """Make the pipeline the owner of ids that are no task's. Raises ConflictError as `claim` does."""
+        ...
+
+    async def release(self, *, pipeline: str, kind: IdKind) -> list[str]:
+        """Give up the pipeline's ids of this kind; which they were."""
+        ...
+
+    async def of_cluster(self, *, kafka_cluster_id: str) -> list[TransactionalIdOwner]:
+        """Every id that some pipeline owns on this cluster, in no order."""
         ...
 
     async def owners(self, *, kafka_cluster_id: str, ids: Collection[str]) -> list[TransactionalIdOwner]: ...

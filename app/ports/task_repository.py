@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -14,7 +14,16 @@ from app.domain.runs.instance import ENDED, InstanceState
 from app.domain.runs.run import DesiredRunState
 from app.domain.runs.series import RunSample, RunTotals
 from app.domain.runs.task import TaskEventRecord, TaskReport, TaskState, TaskStatus, ZombieSighting
-from app.domain.transactions.mapping import PartitionMapping, PartitionOwnership
+from app.domain.transactions.id_registry import IdCount
+from app.domain.transactions.mapping import (
+    AssignedId,
+    Incarnation,
+    Origin,
+    OwnershipFilter,
+    PartitionMapping,
+    PartitionOwner,
+    PartitionOwnership,
+)
 
 
 class LeaseContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,12 +114,46 @@ class TaskRepository(Protocol):
 
 
 class MappingRepository(Protocol):
-    async def take(self, mapping: PartitionMapping) -> bool:
-        """Make the mapping's owner the owner and close the stretch before; False when a newer one holds it."""
+    async def take(
+        self, mappings: Sequence[PartitionMapping], *, heard: datetime | None = None
+    ) -> frozenset[tuple[str, int]]:
+        """Make the mappings' one owner the owner, and close the stretches before; what it got.
+
+        All are of one group, owner, generation and moment. A partition that a newer owner holds stays with it. A
+        stretch goes on while nothing about it has changed; what was not known of it is filled in.
+        heard: when the owner was heard before, which is how far its stretches that change now are vouched for.
+        """
         ...
 
-    async def release(self, *, owner_of: TaskReport, keep: Sequence[tuple[str, int]], now: datetime) -> None:
-        """End the ownership of all partitions of this task (any attempt up to this one) that are not in `keep`."""
+    async def assign(
+        self,
+        *,
+        pipeline: str,
+        kafka_cluster_id: str,
+        group: str,
+        ids: Sequence[AssignedId],
+        origin: Origin,
+        now: datetime,
+    ) -> None:
+        """Assign partitions their ids, which the pipeline owns already. ConflictError rather than replacing one."""
+        ...
+
+    async def unassign(self, *, pipeline: str, origin: Origin) -> int:
+        """Take from the pipeline's partitions what they were assigned; how many had one."""
+        ...
+
+    async def release(
+        self,
+        *,
+        owner_of: TaskReport,
+        keep: Sequence[tuple[str, int]],
+        now: datetime,
+        heard: datetime | None = None,
+    ) -> None:
+        """End the ownership of all partitions of this task (any attempt up to this one) that are not in `keep`.
+
+        heard: as of `take`.
+        """
         ...
 
     async def release_instance(self, *, run_id: str, ordinal: int, lease: int, now: datetime) -> None:
@@ -125,10 +168,32 @@ class MappingRepository(Protocol):
         """By pipeline: the partitions that somebody held and nobody holds now, by topic and partition."""
         ...
 
+    async def of_cluster(self, *, kafka_cluster_id: str) -> list[PartitionMapping]:
+        """By group, topic and partition; without offsets."""
+        ...
+
+    async def holders(self, *, kafka_cluster_id: str, ids: Collection[str]) -> dict[str, PartitionOwner]:
+        """By id: who holds a partition under it now."""
+        ...
+
     async def history(
-        self, *, kafka_cluster_id: str, group: str, topic: str | None, partition: int | None, limit: int
-    ) -> list[PartitionOwnership]:
+        self, wanted: OwnershipFilter, *, kafka_cluster_id: str, after: str | None, limit: int
+    ) -> Page[PartitionOwnership]:
         """Newest first."""
+        ...
+
+    async def incarnations(self, *, kafka_cluster_id: str) -> list[Incarnation]:
+        """What tasks told last of their producers, under ids that are owned."""
+        ...
+
+
+class IdCountRepository(Protocol):
+    """How many transactional ids a cluster had: one a minute, after six hours one an hour, for 90 days."""
+
+    async def add(self, count: IdCount, *, kafka_cluster_id: str) -> None: ...
+
+    async def series(self, *, kafka_cluster_id: str, since: datetime) -> list[IdCount]:
+        """Oldest first."""
         ...
 
 

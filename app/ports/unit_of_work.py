@@ -21,6 +21,7 @@ from app.ports.repositories import (
     TransactionalIdRepository,
 )
 from app.ports.task_repository import (
+    IdCountRepository,
     IdentityRepository,
     MappingRepository,
     RetentionRepository,
@@ -50,6 +51,8 @@ class UnitOfWork(Protocol):
     def tasks(self) -> TaskRepository: ...
     @property
     def mappings(self) -> MappingRepository: ...
+    @property
+    def id_counts(self) -> IdCountRepository: ...
     @property
     def offset_log(self) -> OffsetLogRepository: ...
     @property

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from app.domain.transactions.mapping import PartitionMapping, PartitionOwnership, TransactionalIdOwner
+from msgspec.structs import replace
+
+from app.domain.errors import InvalidError
+from app.domain.page import Page, checked_limit
+from app.domain.transactions.mapping import (
+    OwnershipFilter,
+    PartitionMapping,
+    PartitionOwnership,
+    TransactionalIdOwner,
+)
 from app.ports.unit_of_work import UnitOfWork
 
 
@@ -14,21 +23,51 @@ async def list_mappings(uow: UnitOfWork, pipeline: str) -> list[PartitionMapping
 
 
 async def list_owner_history(
-    uow: UnitOfWork, pipeline: str, *, topic: str | None = None, partition: int | None = None, limit: int = 100
-) -> list[PartitionOwnership]:
-    """Who held which partition from when to when, newest first."""
+    uow: UnitOfWork, pipeline: str, wanted: OwnershipFilter, *, after: str | None = None, limit: int = 100
+) -> Page[PartitionOwnership]:
+    """Who held which partition of the pipeline's group from when to when, newest first. Raises InvalidError."""
     record = await uow.pipelines.get(pipeline)
     cluster = await uow.clusters.get(record.cluster)
     return await uow.mappings.history(
+        replace(_checked(wanted), group=record.definition.group_id),
         kafka_cluster_id=cluster.kafka_cluster_id,
-        group=record.definition.group_id,
-        topic=topic,
-        partition=partition,
-        limit=limit,
+        after=after,
+        limit=checked_limit(limit),
     )
+
+
+async def list_owner_history_of_cluster(
+    uow: UnitOfWork, cluster: str, wanted: OwnershipFilter, *, after: str | None = None, limit: int = 100
+) -> Page[PartitionOwnership]:
+    """Who held which partition of the cluster from when to when, whatever the group, newest first; InvalidError."""
+    record = await uow.clusters.get(cluster)
+    return await uow.mappings.history(
+        _checked(wanted), kafka_cluster_id=record.kafka_cluster_id, after=after, limit=checked_limit(limit)
+    )
+
+
+async def list_mappings_of_cluster(uow: UnitOfWork, cluster: str) -> list[PartitionMapping]:
+    """By group, topic and partition; without offsets."""
+    record = await uow.clusters.get(cluster)
+    return await uow.mappings.of_cluster(kafka_cluster_id=record.kafka_cluster_id)
+
+
+async def find_mapping(
+    uow: UnitOfWork, cluster: str, *, group: str, topic: str, partition: int
+) -> PartitionMapping | None:
+    """The partition as it is now; None when no pipeline of ours has it mapped in this group."""
+    record = await uow.clusters.get(cluster)
+    found = await uow.mappings.of_group(kafka_cluster_id=record.kafka_cluster_id, group=group)
+    return next((one for one in found if (one.topic, one.partition) == (topic, partition)), None)
 
 
 async def list_transactional_ids(uow: UnitOfWork, pipeline: str) -> list[TransactionalIdOwner]:
     """The ids that the pipeline owns, by ordinal and task."""
     await uow.pipelines.get(pipeline)
     return await uow.transactional_ids.of_pipeline(pipeline)
+
+
+def _checked(wanted: OwnershipFilter) -> OwnershipFilter:
+    if wanted.since is not None and wanted.until is not None and wanted.until < wanted.since:
+        raise InvalidError("until is before since", field="until")
+    return wanted

@@ -18,6 +18,8 @@ PAGES = (
     "/",
     "/pipelines",
     "/new-pipeline",
+    "/mappings",
+    "/mappings/ids",
     "/transactions",
     "/groups",
     "/stuck",

@@ -12,7 +12,8 @@ from app.db.database import Database
 from app.db.unit_of_work import SqlUnitOfWork
 from app.domain.fencing_events.fencing_event import Cause
 from app.domain.fencing_events.record import FencingFilter
-from tests.support.control_plane import ControlPlane
+from app.domain.transactions.mapping import OwnershipFilter
+from tests.support.control_plane import ControlPlane, task_heartbeat
 
 NOW = datetime(2026, 1, 31, 9, tzinfo=UTC)
 _RESTARTS_AND_A_FEW_FENCINGS = sa.text(
@@ -85,3 +86,62 @@ async def test_broken_audits_are_found_without_a_walk_through_clean_ones(databas
     async with database.unit_of_work() as uow:
         (used,) = await uow.connection.rows(_TIMES_BROKEN_USED)
     assert used.idx_scan > 0
+
+
+_A_PARTITION_THAT_MOVED_EVERY_MINUTE = sa.text(
+    """
+    INSERT INTO partition_ownerships (kafka_cluster_id, group_id, topic, partition, pipeline_id, owner_run_id,
+        owner_ordinal, owner_lease, owner_task, owner_attempt, owner_host, generation, during)
+    SELECT 'a-kafka-cluster', 'flights-group', 'in', partition, pipelines.id, gen_random_uuid(), 0, 1, 0, 0, 'w1', n,
+        tstzrange(:now - (2001 - n) * interval '1 minute',
+                  CASE WHEN n < 2000 THEN :now - (2000 - n) * interval '1 minute' END)
+    FROM pipelines, generate_series(0, 3) AS partition, generate_series(1, 2000) AS n
+    """
+)
+_OWNERSHIPS_READ = sa.text(
+    "SELECT seq_tup_read AS whole, idx_tup_fetch AS few FROM pg_stat_user_tables WHERE relname = 'partition_ownerships'"
+)
+
+
+async def owner_of_a_moment(plane: ControlPlane) -> None:
+    async with plane.uow() as uow:
+        wanted = OwnershipFilter(topic="in", partition=2, at=NOW - timedelta(hours=1))
+        found = await uow.mappings.history(wanted, kafka_cluster_id="a-kafka-cluster", after=None, limit=50)
+        assert len(found.items) == 1
+
+
+async def newest_owners(plane: ControlPlane) -> None:
+    async with plane.uow() as uow:
+        wanted = OwnershipFilter(group="flights-group", topic="in", partition=2)
+        await uow.mappings.history(wanted, kafka_cluster_id="a-kafka-cluster", after=None, limit=50)
+
+
+async def take_over(plane: ControlPlane) -> None:
+    run = await plane.run()
+    await plane.submit(run.id, 0)
+    await plane.claim(run.id, 0)
+    await plane.beat(task_heartbeat(run.id, partitions=[("in", one) for one in range(4)], generation=3_000))
+
+
+@pytest.mark.parametrize("question", [owner_of_a_moment, newest_owners, take_over])
+async def test_owners_are_found_without_a_walk_through_the_past(
+    database: Database, question: Callable[[ControlPlane], Awaitable[None]]
+) -> None:
+    plane = ControlPlane(database, now=NOW)
+    await plane.pipeline()
+    async with database.unit_of_work() as uow:
+        await uow.connection.execute(_A_PARTITION_THAT_MOVED_EVERY_MINUTE, {"now": NOW})
+        await uow.connection.execute(sa.text("ANALYZE partition_ownerships"))
+        await uow.commit()
+
+    async def read() -> int:
+        async with database.unit_of_work() as uow:
+            await uow.connection.execute(sa.text("SELECT pg_stat_force_next_flush()"))
+            await uow.commit()
+        async with database.unit_of_work() as uow:
+            (told,) = await uow.connection.rows(_OWNERSHIPS_READ)
+        return told.whole + told.few
+
+    before = await read()
+    await question(plane)
+    assert await read() - before < 500, "of 8,000 stretches"

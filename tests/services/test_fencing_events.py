@@ -262,6 +262,7 @@ async def test_loss_of_our_own_id_names_its_pipeline_and_attempt(plane: ControlP
     run = await plane.running()
     async with plane.uow() as uow:
         (owner, *_) = [one for one in await uow.transactional_ids.of_pipeline(run.pipeline) if one.ordinal == 0]
+    assert owner.task is not None
     beat = msgspec.structs.replace(
         task_heartbeat(run.id, task=owner.task, attempt=3),
         transactional_id=owner.transactional_id,

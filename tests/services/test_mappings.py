@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from itertools import pairwise
+from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
+from app.domain.access import RunTokenScope
+from app.domain.errors import ConflictError, InvalidError
 from app.domain.runs.instance import InstanceState
-from app.domain.transactions.mapping import PartitionMapping, PartitionOwnership
+from app.domain.transactions.mapping import (
+    AssignedId,
+    IdKind,
+    Origin,
+    OwnershipFilter,
+    PartitionMapping,
+    PartitionOwnership,
+)
 from app.services import mappings
-from tests.support.control_plane import ControlPlane, task_heartbeat
+from app.services.running.specifications import specification_for
+from tests.support.control_plane import KAFKA_CLUSTER_ID, ControlPlane, task_heartbeat
 
 
 async def now_held(plane: ControlPlane) -> dict[int, tuple[int, int] | None]:
@@ -23,9 +36,9 @@ async def listed(plane: ControlPlane) -> list[PartitionMapping]:
         return await mappings.list_mappings(uow, "flights")
 
 
-async def history(plane: ControlPlane) -> list[PartitionOwnership]:
+async def history(plane: ControlPlane, **wanted: Any) -> list[PartitionOwnership]:
     async with plane.uow() as uow:
-        return await mappings.list_owner_history(uow, "flights")
+        return list((await mappings.list_owner_history(uow, "flights", OwnershipFilter(**wanted))).items)
 
 
 async def test_assigned_partitions_get_their_owner_id_and_offsets(plane: ControlPlane) -> None:
@@ -46,7 +59,8 @@ async def test_the_producer_is_shown_as_soon_as_it_is_known(plane: ControlPlane)
     assert [(m.producer_id, m.epoch) for m in await listed(plane)] == [(None, None)]
     await plane.beat(replace(first, sequence=2, producer_id=4012, producer_epoch=6))
     assert [(m.producer_id, m.epoch) for m in await listed(plane)] == [(4012, 6)]
-    assert len(await history(plane)) == 1
+    (stretch,) = await history(plane)
+    assert (stretch.producer_id, stretch.epoch, stretch.until) == (4012, 6, None)
 
 
 async def test_a_partition_that_moves_has_one_owner_after_the_other(plane: ControlPlane) -> None:
@@ -103,6 +117,45 @@ async def test_an_instance_that_ends_holds_nothing_any_more(plane: ControlPlane)
     assert closed.until == ended
 
 
+async def test_stretch_says_when_its_owner_was_heard_last_however_late_its_end_is_noticed(plane: ControlPlane) -> None:
+    run = await plane.running(instances=2)
+    first = task_heartbeat(run.id, ordinal=0, partitions=[("in", 0), ("in", 1)], generation=1)
+    await plane.beat(first)
+    heard = plane.pass_time(2)
+    await plane.beat(replace(first, sequence=2))
+    assert {s.heard_until for s in await history(plane)} == {heard}
+    taken = plane.pass_time(600)  # without a server
+    await plane.beat(task_heartbeat(run.id, ordinal=1, partitions=[("in", 0)], generation=2))
+    given_up = plane.pass_time(30)
+    await plane.move(run.id, 0, InstanceState.FAILED)
+    closed = {s.partition: (s.heard_until, s.until) for s in await history(plane) if s.until is not None}
+    assert closed == {0: (heard, taken), 1: (heard, given_up)}
+    assert all(s.unheard_since(plane.now) == heard for s in await history(plane) if s.owner.ordinal == 0)
+
+
+async def test_what_an_owner_lost_while_no_server_heard_it_is_vouched_for_by_its_word_before(
+    plane: ControlPlane,
+) -> None:
+    run = await plane.running()
+    first = task_heartbeat(run.id, partitions=[("in", 0), ("in", 1)], generation=1)
+    await plane.beat(first)
+    heard = plane.pass_time(1)
+    await plane.beat(replace(first, sequence=2))
+    again = plane.pass_time(600)  # without a server
+    await plane.beat(task_heartbeat(run.id, sequence=3, partitions=[("in", 0)], generation=2))
+    stretches = {(s.partition, s.generation): (s.heard_until, s.until) for s in await history(plane)}
+    assert stretches == {(0, 1): (heard, again), (1, 1): (heard, again), (0, 2): (again, None)}
+
+
+async def test_owner_that_is_heard_every_second_is_vouched_for_to_the_end(plane: ControlPlane) -> None:
+    run = await plane.running()
+    await plane.beat(task_heartbeat(run.id, partitions=[("in", 0)], generation=1))
+    plane.pass_time(1)
+    await plane.beat(task_heartbeat(run.id, sequence=2, partitions=[], generation=1))
+    (stretch,) = await history(plane)
+    assert stretch.unheard_since(plane.now) is None
+
+
 async def test_a_stretch_without_length_is_none(plane: ControlPlane) -> None:
     run = await plane.running(tasks_per_instance=2)
     await plane.beat(task_heartbeat(run.id, task=0, partitions=[("in", 0)], generation=1))
@@ -156,6 +209,169 @@ async def test_the_next_run_takes_over_even_when_the_groups_generations_begin_an
     (mapping,) = await listed(plane)
     assert mapping.owner is not None
     assert (mapping.owner.lease, mapping.generation) == (2, 1)
+
+
+async def test_each_producer_epoch_and_generation_of_an_owner_has_its_own_stretch(plane: ControlPlane) -> None:
+    run = await plane.running()
+    beat = task_heartbeat(run.id, partitions=[("in", 0)], generation=1)
+    for sequence, (producer_id, epoch, generation) in enumerate(
+        [(7, 0, 1), (7, 0, 1), (7, 1, 1), (7, 1, 2), (9, 0, 2)]
+    ):
+        await plane.beat(
+            replace(beat, sequence=sequence + 1, producer_id=producer_id, producer_epoch=epoch, generation=generation)
+        )
+        plane.pass_time(10)
+    stretches = await history(plane)
+    assert [(s.producer_id, s.epoch, s.generation) for s in stretches] == [(9, 0, 2), (7, 1, 2), (7, 1, 1), (7, 0, 1)]
+    assert [s.until - s.since for s in stretches if s.until] == [timedelta(seconds=s) for s in (10, 10, 20)]
+    (mapping,) = await listed(plane)
+    assert mapping.since == stretches[-1].since, "the owner is the same all the time"
+
+
+async def test_what_is_not_told_for_a_while_begins_no_stretch(plane: ControlPlane) -> None:
+    run = await plane.running()
+    beat = task_heartbeat(run.id, partitions=[("in", 0)], generation=1)
+    for sequence, told in enumerate([(7, 3), (None, None), (7, 3)]):
+        await plane.beat(replace(beat, sequence=sequence + 1, producer_id=told[0], producer_epoch=told[1]))
+        plane.pass_time(1)
+    (stretch,) = await history(plane)
+    assert (stretch.producer_id, stretch.epoch) == (7, 3)
+
+
+async def test_owner_of_a_moment_is_the_one_whose_stretch_holds_it(plane: ControlPlane) -> None:
+    run = await plane.running(tasks_per_instance=2)
+    before = plane.now - timedelta(seconds=1)
+    began = plane.now
+    await plane.beat(task_heartbeat(run.id, task=0, partitions=[("in", 0), ("in", 1)], generation=1))
+    moved = plane.pass_time(60)
+    await plane.beat(task_heartbeat(run.id, task=1, partitions=[("in", 1)], generation=2))
+
+    async def owners(at: Any, **more: Any) -> list[tuple[int, int]]:
+        return sorted((one.partition, one.owner.task) for one in await history(plane, at=at, **more))
+
+    assert await owners(before) == []
+    assert await owners(began) == [(0, 0), (1, 0)]
+    assert await owners(moved - timedelta(microseconds=1)) == [(0, 0), (1, 0)]
+    assert await owners(moved) == [(0, 0), (1, 1)], "a stretch begins where the last one ends"
+    assert await owners(moved, partition=1) == [(1, 1)]
+    touching = await history(plane, partition=1, since=moved, until=moved + timedelta(seconds=1))
+    assert [one.owner.task for one in touching] == [1]
+
+
+async def test_history_is_paged_and_asked_for_by_cluster(plane: ControlPlane) -> None:
+    run = await plane.running()
+    for generation in range(1, 6):
+        await plane.beat(task_heartbeat(run.id, sequence=generation, partitions=[("in", 0)], generation=generation))
+        plane.pass_time(1)
+    seen: list[int | None] = []
+    after: str | None = None
+    async with plane.uow() as uow:
+        while True:
+            page = await mappings.list_owner_history_of_cluster(
+                uow, "test", OwnershipFilter(group="flights-group"), after=after, limit=2
+            )
+            seen += [one.generation for one in page.items]
+            assert {one.pipeline for one in page.items} == {"flights"}
+            after = page.next_cursor
+            if after is None:
+                break
+        assert seen == [5, 4, 3, 2, 1]
+        other = await mappings.list_owner_history_of_cluster(uow, "test", OwnershipFilter(group="other"))
+        assert other.items == ()
+        with pytest.raises(InvalidError, match="cursor"):
+            await mappings.list_owner_history_of_cluster(uow, "test", OwnershipFilter(), after="WyJ4IiwieSJd")
+
+
+async def test_an_assigned_id_stays_whoever_reads_the_partition_under_whatever_id(plane: ControlPlane) -> None:
+    run = await plane.running()
+    await assign(plane, ("in", 0, "app-0_0"), ("in", 5, "app-0_5"))
+    await plane.beat(task_heartbeat(run.id, partitions=[("in", 0), ("in", 1)], generation=1))
+    by_partition = {one.partition: one for one in await listed(plane)}
+    assert {at: (one.transactional_id, one.assigned_id, one.origin) for at, one in by_partition.items()} == {
+        0: ("fl.t.flights.0.0", "app-0_0", Origin.IMPORTED),
+        1: ("fl.t.flights.0.0", None, None),
+        5: (None, "app-0_5", Origin.IMPORTED),
+    }
+    async with plane.uow() as uow:
+        assert await uow.mappings.unowned(["flights"]) == {}, "what nobody has ever read is not missed"
+        scope = RunTokenScope(run_id=run.id, ordinal=0, lease=1)
+        told = await specification_for(uow, scope, run_token="t", fenceline_version="1", server_urls=())
+    assert {(one.partition, one.transactional_id) for one in told.mappings} == {(0, "app-0_0"), (5, "app-0_5")}
+
+
+async def test_an_assigned_id_is_never_replaced(plane: ControlPlane) -> None:
+    await plane.pipeline()
+    await assign(plane, ("in", 0, "app-0_0"))
+    await assign(plane, ("in", 0, "app-0_0"))
+    with pytest.raises(ConflictError, match="in-0 of the group flights-group has been assigned another"):
+        await assign(plane, ("in", 0, "another"))
+
+
+async def test_an_assigned_id_belongs_to_the_pipeline_of_its_partition(plane: ControlPlane) -> None:
+    await plane.pipeline()
+    await plane.pipeline("other", group_id="other")
+    await assign(plane, ("in", 0, "app-0_0"))
+    async with plane.uow() as uow:
+        await uow.mappings.assign(
+            pipeline="other",
+            kafka_cluster_id=KAFKA_CLUSTER_ID,
+            group="other",
+            ids=[AssignedId(topic="in", partition=0, transactional_id="app-0_0")],
+            origin=Origin.IMPORTED,
+            now=plane.now,
+        )
+        with pytest.raises(ConflictError, match="assigned id belongs to no pipeline, or to another one"):
+            await uow.commit()
+
+
+async def test_imported_ids_are_given_up_with_what_they_were_assigned_to(plane: ControlPlane) -> None:
+    run = await plane.running()
+    await assign(plane, ("in", 0, "app-0_0"), ("in", 5, "app-0_5"))
+    await plane.beat(task_heartbeat(run.id, partitions=[("in", 0)], generation=1))
+    async with plane.uow() as uow:
+        assert await uow.mappings.unassign(pipeline="flights", origin=Origin.IMPORTED) == 2
+        assert await uow.transactional_ids.release(pipeline="flights", kind=IdKind.IMPORTED) == ["app-0_0", "app-0_5"]
+        await uow.commit()
+    (mapping,) = await listed(plane)
+    assert (mapping.partition, mapping.assigned_id, mapping.owner is not None) == (0, None, True)
+
+
+async def test_a_pipeline_goes_with_its_assigned_ids(plane: ControlPlane) -> None:
+    await plane.pipeline()
+    await assign(plane, ("in", 0, "app-0_0"))
+    async with plane.uow() as uow:
+        await uow.pipelines.remove("flights")
+        await uow.commit()
+    async with plane.uow() as uow:
+        assert await uow.transactional_ids.of_cluster(kafka_cluster_id=KAFKA_CLUSTER_ID) == []
+        assert await uow.mappings.of_cluster(kafka_cluster_id=KAFKA_CLUSTER_ID) == []
+
+
+async def test_a_task_never_gets_an_id_that_was_imported(plane: ControlPlane) -> None:
+    await plane.pipeline()
+    await assign(plane, ("in", 0, "fl.t.flights.0.0"))
+    with pytest.raises(ConflictError, match=r"fl\.t\.flights\.0\.0 was imported for pipeline flights"):
+        await plane.run()
+
+
+async def assign(plane: ControlPlane, *ids: tuple[str, int, str]) -> None:
+    """As an import does."""
+    async with plane.uow() as uow:
+        await uow.transactional_ids.claim_for_partitions(
+            pipeline="flights",
+            kafka_cluster_id=KAFKA_CLUSTER_ID,
+            ids=[name for _, _, name in ids],
+            kind=IdKind.IMPORTED,
+        )
+        await uow.mappings.assign(
+            pipeline="flights",
+            kafka_cluster_id=KAFKA_CLUSTER_ID,
+            group="flights-group",
+            ids=[AssignedId(topic=topic, partition=number, transactional_id=name) for topic, number, name in ids],
+            origin=Origin.IMPORTED,
+            now=plane.now,
+        )
+        await uow.commit()
 
 
 def no_overlap(stretches: list[PartitionOwnership]) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 
 from app.domain.access import Principal, Role
-from app.domain.runs.run import RunEnd
 from app.domain.runs.task import EventKind
 from app.services import retention
 from app.services.access import idempotency, tokens
@@ -61,25 +60,19 @@ async def test_what_nobody_needs_expires_and_the_rest_stays(plane: ControlPlane)
         assert not await tokens.is_first_start(uow)
 
 
-async def test_ownerships_of_ended_runs_expire_and_those_of_a_living_one_stay(plane: ControlPlane) -> None:
+async def test_stretches_that_ended_long_ago_go_and_those_that_last_stay(plane: ControlPlane) -> None:
     run = await plane.running(tasks_per_instance=2)
     await plane.beat(task_heartbeat(run.id, task=0, partitions=[("in", 0)], generation=1))
     plane.pass_time(1)
     await plane.beat(task_heartbeat(run.id, task=1, partitions=[("in", 0)], generation=2))
-    later = plane.pass_time(timedelta(days=60).total_seconds())
 
-    async def expire() -> int:
+    async def expired_after(days: int) -> int:
         async with plane.uow() as uow:
-            removed = await retention.expire(uow, now=later)
+            removed = await retention.expire(uow, now=plane.now + timedelta(days=days))
             await uow.commit()
         return removed["partition_ownerships"]
 
-    assert await expire() == 0
-    async with plane.uow() as uow:
-        await uow.runs.set_desired(run.id, run.desired.KILL)
-        await uow.runs.end(run.id, end=RunEnd.STOPPED, reason="x", now=later)
-        await uow.commit()
-    assert await expire() == 1
+    assert [await expired_after(days) for days in (29, 31, 400)] == [0, 1, 0]
 
 
 async def test_attempts_that_others_have_followed_go_and_what_they_did_still_counts(plane: ControlPlane) -> None:

@@ -17,8 +17,9 @@ from app.domain.stuck.wording import count, span
 
 class ServedOwner(msgspec.Struct, frozen=True, kw_only=True):
     pipeline: str
-    ordinal: int
-    task: int
+    kind: str
+    ordinal: int | None
+    task: int | None
 
 
 class ServedTransaction(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +40,9 @@ class ServedTransaction(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def used_by(self) -> str:
         one = self.owner
-        return "foreign" if one is None else f"{one.pipeline} {one.ordinal}.{one.task}"
+        if one is None:
+            return "foreign"
+        return f"{one.pipeline} {one.kind if one.ordinal is None else f'{one.ordinal}.{one.task}'}"
 
 
 class ServedGroup(msgspec.Struct, frozen=True, kw_only=True):

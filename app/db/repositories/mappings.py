@@ -2,160 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
 
 from app.db.connection import Connection
+from app.db.repositories.mapping_statements import (
+    CLOSE_CHANGED,
+    COMPLETE,
+    IN_TURN,
+    INCARNATIONS,
+    OPEN,
+    RELEASE_INSTANCE,
+    RELEASE_TASK,
+    TAKE,
+)
 from app.db.tables import definitions
 from app.db.tables.mappings import partition_mappings, partition_ownerships
 from app.db.tables.tasks import task_attempts
+from app.domain.errors import ConflictError, InvalidError
+from app.domain.page import Page, decode_cursor, encode_cursor
 from app.domain.runs.task import TaskReport
-from app.domain.transactions.mapping import PartitionMapping, PartitionOwner, PartitionOwnership
+from app.domain.transactions.mapping import (
+    AssignedId,
+    Incarnation,
+    Origin,
+    OwnershipFilter,
+    PartitionMapping,
+    PartitionOwner,
+    PartitionOwnership,
+)
 
 _M = partition_mappings.c
 _O = partition_ownerships.c
-_TYPES = [
-    sa.bindparam("owner_run_id", type_=sa.Uuid(as_uuid=False)),
-    sa.bindparam("generation", type_=sa.Integer()),
-    sa.bindparam("transactional_id", type_=sa.Text()),
-    sa.bindparam("now", type_=sa.DateTime(timezone=True)),
-]
-
-# A take is refused where a newer one stands: within a run by lease and attempt of the same task, and between tasks by
-# the group's generation. A partition that nobody holds, or that a run which has ended held, is anybody's.
-_TAKE = sa.text(
-    """
-    INSERT INTO partition_mappings AS held
-        (kafka_cluster_id, group_id, topic, partition, pipeline_id, transactional_id, owner_run_id, owner_ordinal,
-         owner_lease, owner_task, owner_attempt, owner_host, generation, producer_id, epoch, since)
-    SELECT :kafka_cluster_id, :group_id, :topic, :partition, runs.pipeline_id, :transactional_id, runs.id,
-           :owner_ordinal, :owner_lease, :owner_task, :owner_attempt, :owner_host, :generation, :producer_id, :epoch,
-           :now
-    FROM runs WHERE runs.id = :owner_run_id
-    ON CONFLICT (kafka_cluster_id, group_id, topic, partition) DO UPDATE SET
-        pipeline_id = excluded.pipeline_id, transactional_id = excluded.transactional_id,
-        owner_run_id = excluded.owner_run_id, owner_ordinal = excluded.owner_ordinal,
-        owner_lease = excluded.owner_lease, owner_task = excluded.owner_task,
-        owner_attempt = excluded.owner_attempt, owner_host = excluded.owner_host,
-        generation = excluded.generation,
-        since = CASE WHEN (held.owner_run_id, held.owner_ordinal, held.owner_lease, held.owner_task,
-                           held.owner_attempt) IS NOT DISTINCT FROM
-                          (excluded.owner_run_id, excluded.owner_ordinal, excluded.owner_lease, excluded.owner_task,
-                           excluded.owner_attempt) THEN held.since ELSE excluded.since END,
-        producer_id = excluded.producer_id, epoch = excluded.epoch
-    WHERE held.owner_run_id IS NULL
-       OR held.owner_run_id <> excluded.owner_run_id
-          AND EXISTS (SELECT FROM runs WHERE runs.id = held.owner_run_id AND runs.ended_at IS NOT NULL)
-       OR held.owner_run_id = excluded.owner_run_id
-          AND CASE WHEN (held.owner_ordinal, held.owner_task) = (excluded.owner_ordinal, excluded.owner_task)
-                   THEN (held.owner_lease, held.owner_attempt) <= (excluded.owner_lease, excluded.owner_attempt)
-                   ELSE held.generation IS NULL OR excluded.generation IS NULL
-                        OR held.generation <= excluded.generation END
-    RETURNING since
-    """
-).bindparams(*_TYPES, sa.bindparam("producer_id", type_=sa.BigInteger()), sa.bindparam("epoch", type_=sa.Integer()))
-
-# A stretch that would begin and end at one instant was none. A server whose clock lags ends it where it began.
-_CLOSE = """
-    WITH gone AS (
-        DELETE FROM partition_ownerships WHERE upper_inf(during) AND lower(during) >= :now AND {which} RETURNING id
-    )
-    UPDATE partition_ownerships SET during = tstzrange(lower(during), :now)
-    WHERE upper_inf(during) AND {which} AND id NOT IN (SELECT id FROM gone) AND lower(during) < :now
-"""
-_CLOSE_OTHERS = sa.text(
-    _CLOSE.format(
-        which="""kafka_cluster_id = :kafka_cluster_id AND group_id = :group_id AND topic = :topic
-                 AND partition = :partition
-                 AND (owner_run_id, owner_ordinal, owner_lease, owner_task, owner_attempt) IS DISTINCT FROM
-                     (:owner_run_id, :owner_ordinal, :owner_lease, :owner_task, :owner_attempt)"""
-    )
-).bindparams(_TYPES[0], _TYPES[3])
-_OPEN = sa.text(
-    """
-    INSERT INTO partition_ownerships
-        (kafka_cluster_id, group_id, topic, partition, pipeline_id, transactional_id, owner_run_id, owner_ordinal,
-         owner_lease, owner_task, owner_attempt, owner_host, generation, during)
-    SELECT :kafka_cluster_id, :group_id, :topic, :partition, runs.pipeline_id, :transactional_id, runs.id,
-           :owner_ordinal, :owner_lease, :owner_task, :owner_attempt, :owner_host, :generation,
-           tstzrange(greatest(:now, (SELECT max(upper(during)) FROM partition_ownerships AS past
-                                     WHERE past.kafka_cluster_id = :kafka_cluster_id AND past.group_id = :group_id
-                                       AND past.topic = :topic AND past.partition = :partition)), NULL)
-    FROM runs WHERE runs.id = :owner_run_id
-      AND NOT EXISTS (SELECT FROM partition_ownerships AS open
-                      WHERE open.kafka_cluster_id = :kafka_cluster_id AND open.group_id = :group_id
-                        AND open.topic = :topic AND open.partition = :partition AND upper_inf(open.during))
-    """
-).bindparams(*_TYPES)
-
-_LET_GO = """
-    UPDATE partition_mappings SET owner_run_id = NULL, owner_ordinal = NULL, owner_lease = NULL, owner_task = NULL,
-                                  owner_attempt = NULL, owner_host = NULL, since = :now
-    WHERE owner_run_id = :run_id AND {which}
-"""
-_OF_TASK = """owner_ordinal = :ordinal AND owner_task = :task AND (owner_lease, owner_attempt) <= (:lease, :attempt)
-    AND NOT EXISTS (SELECT FROM unnest(CAST(:topics AS text[]), CAST(:partitions AS int[])) AS kept (topic, partition)
-                    WHERE kept.topic = {table}.topic AND kept.partition = {table}.partition)"""
-_OF_INSTANCE = "owner_ordinal = :ordinal AND owner_lease = :lease"
-_RUN = [sa.bindparam("run_id", type_=sa.Uuid(as_uuid=False)), _TYPES[3]]
-
-
-def _letting_go(which: str) -> tuple[sa.TextClause, sa.TextClause]:
-    """Mappings first, then their stretches: the order in which `take` locks them as well."""
-    return (
-        sa.text(_LET_GO.format(which=which.format(table="partition_mappings"))).bindparams(*_RUN),
-        sa.text(
-            _CLOSE.format(which="owner_run_id = :run_id AND " + which.format(table="partition_ownerships"))
-        ).bindparams(*_RUN),
-    )
-
-
-# Two tasks that swap partitions would else lock them in opposite orders. Taken after any instance's row, never before.
-_IN_TURN = sa.text("SELECT pg_advisory_xact_lock(hashtextextended('mappings of run ' || :run_id, 0))").bindparams(
-    sa.bindparam("run_id", type_=sa.Text())
+_P = definitions.pipelines.c
+_NAMED = sa.select(partition_mappings, sa.null().label("reported"), _P.name).join(
+    definitions.pipelines, _P.id == _M.pipeline_id
+)  # Nobody has read it yet: it is there for its assigned id alone.
+_UNREAD = (
+    _M.assigned_id.is_not(None) & _M.owner_run_id.is_(None) & _M.transactional_id.is_(None) & _M.generation.is_(None)
 )
-_RELEASE_TASK = _letting_go(_OF_TASK)
-_RELEASE_INSTANCE = _letting_go(_OF_INSTANCE)
 
 
 class SqlMappings:
     def __init__(self, db: Connection) -> None:
         self._db = db
 
-    async def take(self, mapping: PartitionMapping) -> bool:
-        owner = mapping.owner
+    async def take(
+        self, mappings: Sequence[PartitionMapping], *, heard: datetime | None = None
+    ) -> frozenset[tuple[str, int]]:
+        if not mappings:
+            return frozenset()
+        first = mappings[0]
+        owner = first.owner
         if owner is None:
             raise ValueError("only an owner can take a partition")
-        key = {
-            "kafka_cluster_id": mapping.kafka_cluster_id,
-            "group_id": mapping.group,
-            "topic": mapping.topic,
-            "partition": mapping.partition,
-        }
-        who = {
+        one_taker = {
+            "kafka_cluster_id": first.kafka_cluster_id,
+            "group_id": first.group,
             "owner_run_id": owner.run_id,
             "owner_ordinal": owner.ordinal,
             "owner_lease": owner.lease,
             "owner_task": owner.task,
             "owner_attempt": owner.attempt,
-        }
-        what = {
             "owner_host": owner.host,
-            "transactional_id": mapping.transactional_id,
-            "generation": mapping.generation,
-            "now": mapping.since,
+            "generation": first.generation,
+            "now": first.since,
         }
-        producer = {"producer_id": mapping.producer_id, "epoch": mapping.epoch}
-        if await self._db.row(_TAKE, {**key, **who, **what, **producer}) is None:
-            return False
-        await self._db.execute(_CLOSE_OTHERS, {**key, **who, "now": mapping.since})
-        await self._db.execute(_OPEN, {**key, **who, **what})
-        return True
+        rows = await self._db.rows(TAKE, {**one_taker, **_arrays(mappings)})
+        got = frozenset((row.topic, row.partition) for row in rows)
+        if got:
+            parameters = {**one_taker, **_arrays([one for one in mappings if (one.topic, one.partition) in got])}
+            await self._db.execute(CLOSE_CHANGED, {**parameters, "heard": heard})
+            for statement in (COMPLETE, OPEN):
+                await self._db.execute(statement, parameters)
+        return got
 
-    async def release(self, *, owner_of: TaskReport, keep: Sequence[tuple[str, int]], now: datetime) -> None:
+    async def release(
+        self,
+        *,
+        owner_of: TaskReport,
+        keep: Sequence[tuple[str, int]],
+        now: datetime,
+        heard: datetime | None = None,
+    ) -> None:
         parameters = {
             "run_id": owner_of.run_id,
             "ordinal": owner_of.ordinal,
@@ -166,18 +99,91 @@ class SqlMappings:
             "partitions": [partition for _, partition in keep],
             "now": now,
         }
-        await self._db.execute(_IN_TURN, {"run_id": owner_of.run_id})
-        for statement in _RELEASE_TASK:
-            await self._db.execute(statement, parameters)
+        await self._db.execute(IN_TURN, {"run_id": owner_of.run_id})
+        mappings, stretches = RELEASE_TASK
+        await self._db.execute(mappings, parameters)
+        await self._db.execute(stretches, {**parameters, "heard": heard})
 
     async def release_instance(self, *, run_id: str, ordinal: int, lease: int, now: datetime) -> None:
-        await self._db.execute(_IN_TURN, {"run_id": run_id})
-        for statement in _RELEASE_INSTANCE:
-            await self._db.execute(statement, {"run_id": run_id, "ordinal": ordinal, "lease": lease, "now": now})
+        await self._db.execute(IN_TURN, {"run_id": run_id})
+        parameters = {"run_id": run_id, "ordinal": ordinal, "lease": lease, "now": now}
+        mappings, stretches = RELEASE_INSTANCE
+        await self._db.execute(mappings, parameters)
+        await self._db.execute(stretches, {**parameters, "heard": None})
+
+    async def assign(
+        self,
+        *,
+        pipeline: str,
+        kafka_cluster_id: str,
+        group: str,
+        ids: Sequence[AssignedId],
+        origin: Origin,
+        now: datetime,
+    ) -> None:
+        if not ids:
+            return
+        # As three arrays: a statement has 65,535 parameters at most.
+        given = (
+            sa.func.unnest(
+                sa.literal([one.topic for one in ids], postgresql.ARRAY(sa.Text)),
+                sa.literal([one.partition for one in ids], postgresql.ARRAY(sa.Integer)),
+                sa.literal([one.transactional_id for one in ids], postgresql.ARRAY(sa.Text)),
+            )
+            .table_valued("topic", "partition", "assigned_id")
+            .render_derived(name="given")
+        )
+        values: dict[str, sa.ColumnElement[Any]] = {
+            "kafka_cluster_id": sa.literal(kafka_cluster_id),
+            "group_id": sa.literal(group),
+            "topic": given.c.topic,
+            "partition": given.c.partition,
+            "pipeline_id": _P.id,
+            "assigned_id": given.c.assigned_id,
+            "origin": sa.literal(str(origin)),
+            "since": sa.literal(now, sa.DateTime(timezone=True)),
+        }
+        rows_of = (
+            sa.select(*values.values())
+            .join_from(definitions.pipelines, given, sa.true())
+            .where(_P.name == pipeline)
+            .order_by(given.c.topic, given.c.partition)
+        )
+        insert = postgresql.insert(partition_mappings).from_select(list(values), rows_of)
+        new = insert.excluded
+        rows = await self._db.rows(
+            insert.on_conflict_do_update(
+                index_elements=["kafka_cluster_id", "group_id", "topic", "partition"],
+                set_={"pipeline_id": new.pipeline_id, "assigned_id": new.assigned_id, "origin": new.origin},
+                # A pipeline that has left the group has nothing to say of its partitions any more.
+                where=_M.assigned_id.is_(None)
+                | (_M.pipeline_id != new.pipeline_id)
+                | ((_M.assigned_id == new.assigned_id) & (_M.origin == new.origin)),
+            ).returning(_M.topic, _M.partition)
+        )
+        assigned = {(row.topic, row.partition) for row in rows}
+        for one in ids:
+            if (one.topic, one.partition) not in assigned:
+                raise ConflictError(
+                    f"{one.topic}-{one.partition} of the group {group} has been assigned another transactional id "
+                    "already: it is not replaced"
+                )
+
+    async def unassign(self, *, pipeline: str, origin: Origin) -> int:
+        owner = sa.select(_P.id).where(_P.name == pipeline).scalar_subquery()
+        mine = (_M.pipeline_id == owner) & (_M.origin == origin)
+        unread = await self._db.execute(sa.delete(partition_mappings).where(mine, _UNREAD))
+        cleared = await self._db.execute(
+            sa.update(partition_mappings).where(mine).values(assigned_id=None, origin=None)
+        )
+        return unread.rowcount + cleared.rowcount
 
     async def of_group(self, *, kafka_cluster_id: str, group: str) -> list[PartitionMapping]:
         rows = await self._db.rows(
-            sa.select(partition_mappings, task_attempts.c.report["partitions"].label("reported"))
+            sa.select(
+                partition_mappings, task_attempts.c.report["partitions"].label("reported"), definitions.pipelines.c.name
+            )
+            .join(definitions.pipelines, _P.id == _M.pipeline_id)
             .outerjoin(
                 task_attempts,
                 (task_attempts.c.run_id == _M.owner_run_id)
@@ -195,46 +201,123 @@ class SqlMappings:
         found: dict[str, list[PartitionMapping]] = {}
         if pipelines:
             rows = await self._db.rows(
-                sa.select(partition_mappings, sa.null().label("reported"), definitions.pipelines.c.name)
-                .join(definitions.pipelines, definitions.pipelines.c.id == _M.pipeline_id)
-                .where(definitions.pipelines.c.name.in_(pipelines), _M.owner_run_id.is_(None))
-                .order_by(_M.topic, _M.partition)
+                _NAMED.where(_P.name.in_(pipelines), _M.owner_run_id.is_(None), ~_UNREAD).order_by(
+                    _M.topic, _M.partition
+                )
             )
             for row in rows:
                 found.setdefault(row.name, []).append(_mapping(row))
         return found
 
+    async def of_cluster(self, *, kafka_cluster_id: str) -> list[PartitionMapping]:
+        rows = await self._db.rows(
+            _NAMED.where(_M.kafka_cluster_id == kafka_cluster_id).order_by(_M.group_id, _M.topic, _M.partition)
+        )
+        return [_mapping(row) for row in rows]
+
+    async def holders(self, *, kafka_cluster_id: str, ids: Collection[str]) -> dict[str, PartitionOwner]:
+        rows = await self._db.rows(
+            sa.select(partition_mappings).where(
+                _M.kafka_cluster_id == kafka_cluster_id, _M.transactional_id.in_(ids), _M.owner_run_id.is_not(None)
+            )
+        )
+        return {row.transactional_id: _owner(row) for row in rows}
+
     async def history(
-        self, *, kafka_cluster_id: str, group: str, topic: str | None, partition: int | None, limit: int
-    ) -> list[PartitionOwnership]:
+        self, wanted: OwnershipFilter, *, kafka_cluster_id: str, after: str | None, limit: int
+    ) -> Page[PartitionOwnership]:
+        begin = sa.func.lower(_O.during)
+        heard = sa.case(
+            (sa.func.upper_inf(_O.during), sa.func.greatest(begin, task_attempts.c.received_at)), else_=_O.heard_until
+        )
         statement = (
             sa.select(
                 partition_ownerships,
-                sa.func.lower(_O.during).label("since"),
+                begin.label("since"),
                 sa.func.upper(_O.during).label("until"),
+                heard.label("heard"),
+                _P.name,
             )
-            .where(_O.kafka_cluster_id == kafka_cluster_id, _O.group_id == group)
-            .order_by(sa.func.lower(_O.during).desc(), _O.id.desc())
-            .limit(limit)
+            .join(definitions.pipelines, _P.id == _O.pipeline_id)
+            .outerjoin(
+                task_attempts,
+                (task_attempts.c.run_id == _O.owner_run_id)
+                & (task_attempts.c.ordinal == _O.owner_ordinal)
+                & (task_attempts.c.lease == _O.owner_lease)
+                & (task_attempts.c.task == _O.owner_task)
+                & (task_attempts.c.attempt == _O.owner_attempt),
+            )
+            .where(_O.kafka_cluster_id == kafka_cluster_id, *_conditions(wanted))
+            .order_by(begin.desc(), _O.id.desc())
+            .limit(limit + 1)
         )
-        if topic is not None:
-            statement = statement.where(_O.topic == topic)
-        if partition is not None:
-            statement = statement.where(_O.partition == partition)
+        if after is not None:
+            statement = statement.where(sa.tuple_(begin, _O.id) < sa.tuple_(*_position(after)))
+        rows = await self._db.rows(statement)
+        page, more = rows[:limit], len(rows) > limit
+        return Page(
+            items=tuple(_ownership(row) for row in page),
+            next_cursor=encode_cursor(page[-1].since.isoformat(), str(page[-1].id)) if more else None,
+        )
+
+    async def incarnations(self, *, kafka_cluster_id: str) -> list[Incarnation]:
+        rows = await self._db.rows(INCARNATIONS, {"kafka_cluster_id": kafka_cluster_id})
         return [
-            PartitionOwnership(
-                kafka_cluster_id=row.kafka_cluster_id,
-                group=row.group_id,
-                topic=row.topic,
-                partition=row.partition,
-                transactional_id=row.transactional_id,
-                owner=_owner(row),
-                generation=row.generation,
-                since=row.since,
-                until=row.until,
-            )
-            for row in await self._db.rows(statement)
+            Incarnation(transactional_id=row.transactional_id, producer_id=row.producer_id, epoch=row.epoch)
+            for row in rows
         ]
+
+
+def _arrays(mappings: Sequence[PartitionMapping]) -> dict[str, list[Any]]:
+    return {
+        "topics": [one.topic for one in mappings],
+        "partitions": [one.partition for one in mappings],
+        "transactional_ids": [one.transactional_id for one in mappings],
+        "producer_ids": [one.producer_id for one in mappings],
+        "epochs": [one.epoch for one in mappings],
+    }
+
+
+def _conditions(wanted: OwnershipFilter) -> Iterator[sa.ColumnElement[bool]]:
+    columns = {
+        _O.group_id: wanted.group,
+        _O.topic: wanted.topic,
+        _O.partition: wanted.partition,
+        _O.transactional_id: wanted.transactional_id,
+    }
+    yield from (column == value for column, value in columns.items() if value is not None)
+    if wanted.at is not None:
+        yield _O.during.contains(sa.cast(wanted.at, sa.DateTime(timezone=True)))
+    if wanted.since is not None or wanted.until is not None:
+        yield _O.during.overlaps(sa.func.tstzrange(wanted.since, wanted.until))
+
+
+def _position(after: str) -> tuple[datetime, int]:
+    since, number = decode_cursor(after, keys=2)
+    try:
+        return datetime.fromisoformat(since), int(number)
+    except ValueError as error:
+        raise InvalidError(
+            "this cursor belongs to another list: take it from next_cursor unchanged", field="after"
+        ) from error
+
+
+def _ownership(row: sa.Row[Any]) -> PartitionOwnership:
+    return PartitionOwnership(
+        pipeline=row.name,
+        kafka_cluster_id=row.kafka_cluster_id,
+        group=row.group_id,
+        topic=row.topic,
+        partition=row.partition,
+        transactional_id=row.transactional_id,
+        owner=_owner(row),
+        generation=row.generation,
+        producer_id=row.producer_id,
+        epoch=row.epoch,
+        since=row.since,
+        until=row.until,
+        heard_until=row.heard,
+    )
 
 
 def _owner(row: sa.Row[Any]) -> PartitionOwner:
@@ -253,6 +336,7 @@ def _mapping(row: sa.Row[Any]) -> PartitionMapping:
     nothing: dict[str, Any] = {}
     progress = next((p for p in reported if (p["topic"], p["partition"]) == (row.topic, row.partition)), nothing)
     return PartitionMapping(
+        pipeline=row.name,
         kafka_cluster_id=row.kafka_cluster_id,
         group=row.group_id,
         topic=row.topic,
@@ -266,4 +350,6 @@ def _mapping(row: sa.Row[Any]) -> PartitionMapping:
         position=progress.get("position"),
         committed=progress.get("committed"),
         end=progress.get("end"),
+        assigned_id=row.assigned_id,
+        origin=None if row.origin is None else Origin(row.origin),
     )

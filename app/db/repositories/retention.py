@@ -12,9 +12,8 @@ from app.db.tables.audits import audits
 from app.db.tables.drills import drills
 from app.db.tables.fencing import fencing_events
 from app.db.tables.hanging import hanging_transactions
-from app.db.tables.mappings import partition_ownerships
+from app.db.tables.mappings import id_counts, partition_ownerships
 from app.db.tables.offset_log import offset_contradictions, offset_events, offset_tellers, offset_tellings
-from app.db.tables.runs import runs
 from app.db.tables.tasks import run_samples, task_events
 from app.db.tables.webhooks import webhook_deliveries
 from app.domain.audits.audit import KEPT_FOR as AUDITS_FOR
@@ -24,6 +23,7 @@ from app.domain.hanging.record import KEPT_FOR as HANGING_KEPT_FOR
 from app.domain.offset_log.record import FINDINGS_KEPT_FOR, MOST_EVENTS
 from app.domain.offset_log.record import KEPT_FOR as OFFSETS_KEPT_FOR
 from app.domain.runs.series import RunTotals
+from app.domain.transactions.mapping import HISTORY_KEPT_FOR
 
 FINE_SAMPLES_FOR = timedelta(hours=1)
 SAMPLES_FOR = timedelta(days=14)
@@ -32,8 +32,19 @@ EVENTS_FOR = timedelta(days=30)
 SESSIONS_FOR = timedelta(days=7)
 DELIVERIES_FOR = timedelta(days=14)
 ATTEMPTS_FOR = EVENTS_FOR
+FINE_COUNTS_FOR = timedelta(hours=6)
+COUNTS_FOR = timedelta(days=90)
 
 _COUNTERS = RunTotals.__struct_fields__
+# The first of each hour stays.
+_THIN_COUNTS = sa.text(
+    """
+    DELETE FROM id_counts AS old WHERE at < :before AND EXISTS (
+        SELECT FROM id_counts AS kept
+        WHERE kept.kafka_cluster_id = old.kafka_cluster_id AND kept.at < old.at
+          AND kept.at >= date_trunc('hour', old.at))
+    """
+)
 _EXPIRE_ATTEMPTS = sa.text(
     f"""
     WITH gone AS (
@@ -96,15 +107,16 @@ class SqlRetention:
             "offset_contradictions": sa.delete(offset_contradictions).where(
                 offset_contradictions.c.found_at < now - FINDINGS_KEPT_FOR
             ),
-            # What a run that still lives did stays, however long it lives.
+            "id_counts": sa.delete(id_counts).where(id_counts.c.at < now - COUNTS_FOR),
             "partition_ownerships": sa.delete(partition_ownerships).where(
-                sa.func.upper(partition_ownerships.c.during) < now - EVENTS_FOR,
-                partition_ownerships.c.owner_run_id.not_in(sa.select(runs.c.id).where(runs.c.ended_at.is_(None))),
+                sa.func.upper(partition_ownerships.c.during) < now - HISTORY_KEPT_FOR
             ),
         }
         removed: dict[str, int] = {}
         for table, statement in statements.items():
             removed[table] = (await self._db.execute(statement)).rowcount
+        thinned = await self._db.execute(_THIN_COUNTS, {"before": now - FINE_COUNTS_FOR})
+        removed["id_counts"] += thinned.rowcount
         attempts = await self._db.execute(_EXPIRE_ATTEMPTS, {"before": now - ATTEMPTS_FOR})
         removed["task_attempts"] = attempts.scalar_one()
         return removed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -11,7 +11,7 @@ from sqlalchemy.dialects import postgresql
 from app.db.connection import Connection
 from app.db.tables.definitions import pipelines, transactional_ids
 from app.domain.errors import ConflictError
-from app.domain.transactions.mapping import TransactionalIdOwner
+from app.domain.transactions.mapping import IdKind, TransactionalIdOwner
 
 _SELECT = sa.select(transactional_ids, pipelines.c.name).join(pipelines)
 
@@ -21,7 +21,19 @@ class SqlTransactionalIds:
         self._db = db
 
     async def claim(self, *, pipeline: str, kafka_cluster_id: str, ids: Sequence[tuple[str, int, int]]) -> None:
-        if not ids:
+        rows = {name: {"ordinal": ordinal, "task": task} for name, ordinal, task in ids}
+        await self._claim(rows, pipeline=pipeline, kafka_cluster_id=kafka_cluster_id, kind=IdKind.TASK)
+
+    async def claim_for_partitions(
+        self, *, pipeline: str, kafka_cluster_id: str, ids: Collection[str], kind: IdKind
+    ) -> None:
+        rows: dict[str, dict[str, int | None]] = {name: {"ordinal": None, "task": None} for name in ids}
+        await self._claim(rows, pipeline=pipeline, kafka_cluster_id=kafka_cluster_id, kind=kind)
+
+    async def _claim(
+        self, rows: Mapping[str, Mapping[str, int | None]], *, pipeline: str, kafka_cluster_id: str, kind: IdKind
+    ) -> None:
+        if not rows:
             return
         owner = sa.select(pipelines.c.id).where(pipelines.c.name == pipeline).scalar_subquery()
         await self._db.execute(
@@ -32,23 +44,44 @@ class SqlTransactionalIds:
                         "kafka_cluster_id": kafka_cluster_id,
                         "transactional_id": transactional_id,
                         "pipeline_id": owner,
-                        "ordinal": ordinal,
-                        "task": task,
+                        "kind": str(kind),
+                        **rows[transactional_id],
                     }
                     # In one order everywhere, so that two claims never wait for each other.
-                    for transactional_id, ordinal, task in sorted(ids)
+                    for transactional_id in sorted(rows)
                 ]
             )
             .on_conflict_do_nothing(index_elements=["kafka_cluster_id", "transactional_id"])
         )
-        others = await self.owners(kafka_cluster_id=kafka_cluster_id, ids=[name for name, _, _ in ids])
-        for other in others:
-            if other.pipeline != pipeline:
+        for known in await self.owners(kafka_cluster_id=kafka_cluster_id, ids=list(rows)):
+            if known.pipeline != pipeline:
                 raise ConflictError(
-                    f"the transactional id {other.transactional_id} belongs to pipeline {other.pipeline} on this Kafka "
+                    f"the transactional id {known.transactional_id} belongs to pipeline {known.pipeline} on this Kafka "
                     f"cluster: give {pipeline} another prefix",
                     field="transactional_id_prefix",
                 )
+            if known.kind is not kind:
+                raise ConflictError(
+                    f"pipeline {pipeline} has the transactional id {known.transactional_id} already, and not for a "
+                    f"{kind} but for a {known.kind}: give it another prefix"
+                    if known.kind is not IdKind.IMPORTED
+                    else f"the transactional id {known.transactional_id} was imported for pipeline {pipeline}, so no "
+                    f"{kind} of it can have it: give the pipeline another prefix",
+                    field="transactional_id_prefix",
+                )
+
+    async def release(self, *, pipeline: str, kind: IdKind) -> list[str]:
+        owner = sa.select(pipelines.c.id).where(pipelines.c.name == pipeline).scalar_subquery()
+        gone = await self._db.rows(
+            sa.delete(transactional_ids)
+            .where(transactional_ids.c.pipeline_id == owner, transactional_ids.c.kind == kind)
+            .returning(transactional_ids.c.transactional_id)
+        )
+        return sorted(row.transactional_id for row in gone)
+
+    async def of_cluster(self, *, kafka_cluster_id: str) -> list[TransactionalIdOwner]:
+        rows = await self._db.rows(_SELECT.where(transactional_ids.c.kafka_cluster_id == kafka_cluster_id))
+        return [_owner(row) for row in rows]
 
     async def owners(self, *, kafka_cluster_id: str, ids: Collection[str]) -> list[TransactionalIdOwner]:
         rows = await self._db.rows(
@@ -70,7 +103,9 @@ class SqlTransactionalIds:
 
     async def of_pipeline(self, pipeline: str) -> list[TransactionalIdOwner]:
         rows = await self._db.rows(
-            _SELECT.where(pipelines.c.name == pipeline).order_by(transactional_ids.c.ordinal, transactional_ids.c.task)
+            _SELECT.where(pipelines.c.name == pipeline).order_by(
+                transactional_ids.c.ordinal, transactional_ids.c.task, transactional_ids.c.transactional_id
+            )
         )
         return [_owner(row) for row in rows]
 
@@ -88,6 +123,7 @@ def _owner(row: sa.Row[Any]) -> TransactionalIdOwner:
         kafka_cluster_id=row.kafka_cluster_id,
         transactional_id=row.transactional_id,
         pipeline=row.name,
+        kind=IdKind(row.kind),
         ordinal=row.ordinal,
         task=row.task,
     )

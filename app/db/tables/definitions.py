@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from app.db.tables.columns import UUID, generated_uuid, integer, json, metadata, moment, text
+from app.db.tables.columns import UUID, generated_uuid, integer, json, metadata, moment, one_of, text
+from app.domain.transactions.mapping import IdKind
 
 clusters = sa.Table(
     "clusters",
@@ -74,6 +75,11 @@ transactional_ids = sa.Table(
     text("kafka_cluster_id", primary_key=True),
     text("transactional_id", primary_key=True),
     sa.Column("pipeline_id", UUID, sa.ForeignKey("pipelines.id", ondelete="CASCADE"), nullable=False, index=True),
-    integer("ordinal"),
-    integer("task"),
+    sa.Column("kind", sa.Text, nullable=False, server_default=sa.text("'task'")),
+    integer("ordinal", nullable=True),
+    integer("task", nullable=True),
+    one_of("kind", IdKind),
+    sa.CheckConstraint("num_nulls(ordinal, task) = 2 * (kind <> 'task')::int", name="place"),
+    # What a mapping's assigned id points at: it is its own pipeline's.
+    sa.UniqueConstraint("kafka_cluster_id", "transactional_id", "pipeline_id", name="uq_transactional_ids_pipeline"),
 )

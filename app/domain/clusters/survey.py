@@ -56,6 +56,7 @@ class FeatureLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 GROUP_SESSION = "group.consumer.session.timeout.ms"
+ID_EXPIRATION = "transactional.id.expiration.ms"
 ABORT_SWEEP = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
 
 _Values = dict[str, list[str]]
@@ -181,7 +182,7 @@ SETTINGS: dict[str, tuple[str, _Judge]] = {
         "How often the coordinator forgets the ids that nobody has used for `transactional.id.expiration.ms`.",
         _longer_than(_DAY_MS, "Ids stay in memory for so much longer than they should."),
     ),
-    "transactional.id.expiration.ms": (
+    ID_EXPIRATION: (
         "An id that nobody uses for so long is forgotten, with its producer id and epoch.",
         _forgotten_before_groups,
     ),

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-]")
+_PART = r"[A-Za-z0-9_%-]+"
+_OURS = re.compile(rf"{_PART}\.(?:t\.{_PART}\.\d+|p\.{_PART}\.{_PART})\.\d+")
 
 
 def escape(part: str) -> str:
@@ -27,6 +29,11 @@ def for_task(*, prefix: str, pipeline: str, instance: int, task: int) -> str:
 def for_partition(*, prefix: str, group: str, topic: str, partition: int) -> str:
     """The fixed id of one input partition of `exactly_once`."""
     return f"{escape(prefix)}.p.{escape(group)}.{escape(topic)}.{partition}"
+
+
+def is_named_as_ours(transactional_id: str) -> bool:
+    """Whether it has the form of one of the two: a hint, and no proof of whose it is."""
+    return _OURS.fullmatch(transactional_id) is not None
 
 
 def transaction_log_partition(transactional_id: str, partitions: int = 50) -> int:

@@ -134,8 +134,18 @@ async def _holder_of(uow: UnitOfWork, owner: TransactionalIdOwner) -> TaskStatus
     pipeline = await uow.pipelines.find(owner.pipeline)
     if pipeline is None or pipeline.current_run is None:
         return None
+    place = await _place_of(uow, owner)
     statuses = await uow.tasks.list_statuses([pipeline.current_run.id])
-    return next((one for one in statuses if (one.ordinal, one.task) == (owner.ordinal, owner.task)), None)
+    return next((one for one in statuses if (one.ordinal, one.task) == place), None)
+
+
+async def _place_of(uow: UnitOfWork, owner: TransactionalIdOwner) -> tuple[int, int] | None:
+    """The task whose id it is, or that holds the partition which is read under it; None: nobody does now."""
+    if owner.ordinal is not None and owner.task is not None:
+        return owner.ordinal, owner.task
+    name = owner.transactional_id
+    holder = (await uow.mappings.holders(kafka_cluster_id=owner.kafka_cluster_id, ids=[name])).get(name)
+    return None if holder is None else (holder.ordinal, holder.task)
 
 
 def _of_step(step: Step) -> PastEvent:
@@ -149,8 +159,9 @@ def _of_step(step: Step) -> PastEvent:
 
 
 async def _of_task(uow: UnitOfWork, owner: TransactionalIdOwner) -> AsyncIterator[PastEvent]:
+    place = await _place_of(uow, owner)
     for _, event in await uow.tasks.recent_events(pipeline=owner.pipeline, limit=_TASK_EVENTS):
-        if (event.ordinal, event.task) == (owner.ordinal, owner.task):
+        if (event.ordinal, event.task) == place:
             yield PastEvent(
                 at=event.at,
                 what=str(event.kind),

@@ -105,7 +105,8 @@ async def receive_heartbeat(
         if state_changed or context.instance_state is InstanceState.UNREACHABLE:
             await _follow_state(uow, context, report, now=now)
         if _ownership_changed(own, report) or report.sequence % RETAKE_EVERY == 0:
-            await _follow_ownership(uow, context, report, now=now)
+            heard = None if own is None else own.received_at
+            await _follow_ownership(uow, context, report, now=now, heard=heard)
     sampled = await uow.tasks.sample(report.run_id, now=now, fresh_for=FRESH_FOR)
     if sampled or state_changed or events:
         uow.notify("run", report.run_id)
@@ -285,32 +286,39 @@ def _ownership_changed(own: TaskStatus | None, report: TaskReport) -> bool:
     return own is None or _ownership(own.last) != _ownership(report)
 
 
-async def _follow_ownership(uow: UnitOfWork, context: LeaseContext, report: TaskReport, *, now: datetime) -> None:
+async def _follow_ownership(
+    uow: UnitOfWork, context: LeaseContext, report: TaskReport, *, now: datetime, heard: datetime | None
+) -> None:
     """Give up what the task no longer names, then take what it names, in order, lest two tasks block each other."""
     owned = sorted(_owned(report))
-    await uow.mappings.release(owner_of=report, keep=owned, now=now)
-    for topic, partition in owned:
-        await uow.mappings.take(
+    await uow.mappings.release(owner_of=report, keep=owned, now=now, heard=heard)
+    owner = PartitionOwner(
+        run_id=report.run_id,
+        ordinal=report.ordinal,
+        lease=report.lease,
+        task=report.task,
+        attempt=report.attempt,
+        host=report.host,
+    )
+    await uow.mappings.take(
+        [
             PartitionMapping(
+                pipeline=context.pipeline,
                 kafka_cluster_id=context.kafka_cluster_id,
                 group=context.group,
                 topic=topic,
                 partition=partition,
                 transactional_id=report.transactional_id,
-                owner=PartitionOwner(
-                    run_id=report.run_id,
-                    ordinal=report.ordinal,
-                    lease=report.lease,
-                    task=report.task,
-                    attempt=report.attempt,
-                    host=report.host,
-                ),
+                owner=owner,
                 generation=report.generation,
                 producer_id=report.producer_id,
                 epoch=report.producer_epoch,
                 since=now,
             )
-        )
+            for topic, partition in owned
+        ],
+        heard=heard,
+    )
 
 
 async def _follow_state(uow: UnitOfWork, context: LeaseContext, report: TaskReport, *, now: datetime) -> None:

@@ -9,6 +9,7 @@ from app.domain.errors import ConflictError
 from app.domain.pipelines.pipeline import PipelineDefinition, ProcessingGuarantee
 from app.domain.runs.run import DesiredRunState
 from app.domain.transactions import transactional_id
+from app.domain.transactions.mapping import IdKind
 from app.ports.unit_of_work import UnitOfWork
 from app.wire.specification import InstanceSpecification, PartitionMapping, TaskIdentity
 
@@ -35,6 +36,10 @@ async def specification_for(
     definition = revision.definition
     cluster = await uow.clusters.get(definition.cluster)
     mappings = await uow.mappings.of_group(kafka_cluster_id=run.kafka_cluster_id, group=definition.group_id)
+    # What a task of exactly_once_v2 read a partition under is its own id, and no partition's.
+    of_tasks = {
+        one.transactional_id for one in await uow.transactional_ids.of_pipeline(run.pipeline) if one.kind is IdKind.TASK
+    }
     source = (
         None
         if revision.transform_source_sha256 is None
@@ -52,16 +57,24 @@ async def specification_for(
         client_config=cluster.connection(),
         tasks=task_identities(definition, pipeline=run.pipeline, ordinal=instance.ordinal),
         mappings=tuple(
-            PartitionMapping(
-                topic=mapping.topic, partition=mapping.partition, transactional_id=mapping.transactional_id
-            )
+            PartitionMapping(topic=mapping.topic, partition=mapping.partition, transactional_id=known)
             for mapping in mappings
-            if mapping.transactional_id is not None
+            if (known := mapping.assigned_id or mapping.transactional_id) is not None and known not in of_tasks
         ),
         server_urls=tuple(server_urls),
         run_token=run_token,
         transform_source=source,
         start_paused=run.desired is DesiredRunState.PAUSE,
+    )
+
+
+def ids_of_tasks(definition: PipelineDefinition, *, pipeline: str) -> frozenset[str]:
+    """The transactional ids that the tasks of all instances use by this definition."""
+    return frozenset(
+        identity.transactional_id
+        for ordinal in range(definition.instances)
+        for identity in task_identities(definition, pipeline=pipeline, ordinal=ordinal)
+        if identity.transactional_id is not None
     )
 
 

@@ -8,7 +8,7 @@ from app.domain.clusters.cluster import Cluster
 from app.domain.runs.task import TaskState, TaskStatus
 from app.domain.stuck.diagnosis import Asked
 from app.domain.stuck.facts import Owner
-from app.domain.transactions.mapping import TransactionalIdOwner
+from app.domain.transactions.mapping import IdKind, TransactionalIdOwner
 from app.ports.clock import Clock
 from app.ports.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from app.services.stuck.explaining import Ask
@@ -37,19 +37,32 @@ async def owners_of(uow: UnitOfWork, *, kafka_cluster_id: str, ids: Collection[s
     runs = {name: await uow.runs.find_live(name) for name in {one.pipeline for one in owned}}
     live = {name: run.id for name, run in runs.items() if run is not None}
     statuses = await uow.tasks.list_statuses(sorted(live.values())) if live else []
-    by_place = {(status.run_id, status.ordinal, status.task): status for status in statuses}
+    by_place: dict[tuple[str, int | None, int | None], TaskStatus] = {
+        (status.run_id, status.ordinal, status.task): status for status in statuses
+    }
+    of_partitions = [one.transactional_id for one in owned if one.kind is not IdKind.TASK]
+    holders = await uow.mappings.holders(kafka_cluster_id=kafka_cluster_id, ids=of_partitions) if of_partitions else {}
+
+    def place_of(one: TransactionalIdOwner) -> tuple[int | None, int | None]:
+        holder = holders.get(one.transactional_id)
+        return (one.ordinal, one.task) if holder is None else (holder.ordinal, holder.task)
+
     return {
         one.transactional_id: _owner(
             one,
-            by_place.get((live.get(one.pipeline, ""), one.ordinal, one.task)),
+            place_of(one),
+            by_place.get((live.get(one.pipeline, ""), *place_of(one))),
             has_run=one.pipeline in live,
         )
         for one in owned
     }
 
 
-def _owner(owner: TransactionalIdOwner, status: TaskStatus | None, *, has_run: bool) -> Owner:
-    place = f"{owner.pipeline}, instance {owner.ordinal}, task {owner.task}"
+def _owner(
+    owner: TransactionalIdOwner, at: tuple[int | None, int | None], status: TaskStatus | None, *, has_run: bool
+) -> Owner:
+    ordinal, task = at
+    place = owner.pipeline if ordinal is None else f"{owner.pipeline}, instance {ordinal}, task {task}"
     if status is None:
         return Owner(name=place if has_run else f"{place} (no run of it lives)", heartbeat_ms=None)
     name = f"{place} on {status.last.host} ({status.last.state.replace('_', ' ')})"

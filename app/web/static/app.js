@@ -217,7 +217,7 @@
   // Keys. Never while somebody types.
   const typing = (element) => element.closest("input, select, textarea, [contenteditable]") !== null;
   let leader = false;
-  const places = { o: "/", p: "/pipelines", t: "/transactions", r: "/groups", f: "/fencing", s: "/stuck", c: "/clusters", l: "/commands" };
+  const places = { o: "/", p: "/pipelines", m: "/mappings", t: "/transactions", r: "/groups", f: "/fencing", s: "/stuck", c: "/clusters", l: "/commands" };
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
     const help = document.getElementById("keys");

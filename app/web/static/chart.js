@@ -9,6 +9,10 @@
   const figure = (number) => (number > 0 && number < 10 ? tenths : whole).format(number);
   // In UTC, as every moment on the pages.
   const clock = (at, withSeconds) => new Date(at * 1000).toISOString().slice(11, withSeconds ? 19 : 16);
+  const DAY_S = 86_400;
+  const isOfDays = (first, last) => last - first > DAY_S;
+  const dayAndClock = (at) => `${new Date(at * 1000).toISOString().slice(5, 10)} ${clock(at, false)}`;
+  const moment = (plot, at) => (isOfDays(plot.data[0][0], plot.data[0].at(-1)) ? dayAndClock(at) : clock(at, true));
 
   /** The top of the scale: a round figure, so that it seldom moves. A short peak of many times the rest is above it. */
   function roof(lines) {
@@ -78,11 +82,16 @@
             marks: { range: [0, 1] },
           },
           axes: [
-            { ...axis, space: 80, values: (_, ticks, __, ___, step) => ticks.map((tick) => clock(tick, step < 60)) },
+            {
+              ...axis,
+              space: (_, __, first, last) => (isOfDays(first, last) ? 110 : 80),
+              values: ({ scales: { x } }, ticks, _, __, step) =>
+                ticks.map((tick) => (isOfDays(x.min, x.max) ? dayAndClock(tick) : clock(tick, step < 60))),
+            },
             { ...axis, size: 64, values: (_, ticks) => ticks.map((tick) => figure(tick)) },
           ],
           series: [
-            { label: "at", value: (_, at) => (at == null ? "–" : `${clock(at, true)} UTC`) },
+            { label: "at", value: (plot, at) => (at == null ? "–" : `${moment(plot, at)} UTC`) },
             ...lines.map((line) => ({
               label: line.label,
               scale: line.is_mark ? "marks" : "y",
@@ -138,7 +147,7 @@
       const highest = peaks.indexOf(Math.max(...peaks));
       if (highest < 0 || peaks[highest] <= top) return;
       const { ctx, bbox } = plot;
-      const text = `▲ up to ${figure(peaks[highest])}${this.unit} at ${clock(plot.data[0][highest], true)} UTC`;
+      const text = `▲ up to ${figure(peaks[highest])}${this.unit} at ${moment(plot, plot.data[0][highest])} UTC`;
       ctx.save();
       ctx.fillStyle = colour("--muted");
       ctx.textAlign = "left"; // uPlot leaves it as its last axis needed it

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from app.db.database import Database
@@ -11,7 +12,7 @@ from app.domain.fencing_events.steps import cases_of
 from app.domain.journals.group_values.offsets import OffsetCommit
 from app.domain.journals.live_groups import Committed, LiveGroup
 from app.domain.runs.task import EventKind
-from app.domain.transactions.mapping import TransactionalIdOwner
+from app.domain.transactions.mapping import IdKind, TransactionalIdOwner
 from app.services import fencing_events
 from app.services.observing.past import Story, Storyteller
 from app.wire.heartbeat import TaskEvent
@@ -119,3 +120,17 @@ async def test_a_clock_that_was_put_back_does_not_stop_the_story(told: Told) -> 
     await told.record_fencing()
     told.plane.now -= timedelta(hours=1)
     assert "takeover" in await told.words()
+
+
+async def test_who_reads_a_partition_under_an_imported_id_is_its_holder(told: Told) -> None:
+    imported = TransactionalIdOwner(
+        kafka_cluster_id=KAFKA_CLUSTER_ID, transactional_id=ID, pipeline="flights", kind=IdKind.IMPORTED
+    )
+    run = await told.plane.running(tasks_per_instance=2)
+    assert (await told.story(imported)).holder is None
+    beat = task_heartbeat(run.id, task=1, partitions=[("in", 0)])
+    await told.plane.beat(msgspec.structs.replace(beat, transactional_id=ID))
+    told.plane.pass_time(2)
+    holder = (await told.story(imported)).holder
+    assert holder is not None
+    assert holder.task == 1

@@ -24,7 +24,7 @@ from app.domain.pipelines import pipeline, pipeline_record
 from app.domain.pipelines.revision import Change
 from app.domain.runs import instance, offset_reset, run, task
 from app.domain.stuck import diagnosis, ending, facts
-from app.domain.transactions import mapping
+from app.domain.transactions import id_formulas, id_import, id_registry, mapping
 from app.domain.webhooks import webhook
 from app.ports import brokers
 from app.services import partition_log
@@ -32,7 +32,7 @@ from app.services.defining.pipelines import SavedPipeline
 from app.services.stuck import ending as stuck_services
 from app.web.api.schemas import access as access_schemas
 from app.web.api.schemas import audits as audit_schemas
-from app.web.api.schemas import clusters, definition, fencing, hanging, offsets, pipelines, runs
+from app.web.api.schemas import clusters, definition, fencing, hanging, ids, offsets, pipelines, runs
 from app.web.api.schemas import drills as drill_schemas
 from app.web.api.schemas import offset_log as offset_schemas
 from app.web.api.schemas import partition_log as log_schemas
@@ -123,6 +123,9 @@ ANSWERS: list[tuple[type[BaseModel], type[msgspec.Struct], set[str]]] = [
     (runs.PartitionOwner, mapping.PartitionOwner, set()),
     (runs.PartitionOwnership, mapping.PartitionOwnership, set()),
     (runs.TransactionalIdOwner, mapping.TransactionalIdOwner, set()),
+    (ids.IdFormula, id_formulas.IdFormula, set()),
+    (ids.ImportLine, id_import.ImportLine, set()),
+    (ids.IdCount, id_registry.IdCount, set()),
     (fencing.CoordinatorRecord, evidence.CoordinatorRecord, set()),
     (fencing.GroupRecord, evidence.GroupRecord, set()),
     (fencing.MarkerRecord, evidence.MarkerRecord, set()),
@@ -228,6 +231,7 @@ def test_every_schema_is_compared_or_is_made_here() -> None:
         access_schemas.TokenGiven,
         webhook_schemas.WebhookGiven,
         webhook_schemas.WebhookChangeGiven,
+        ids.ImportGiven,
         audit_schemas.AuditGiven,
         audit_schemas.AuditPlanGiven,
         # Moments instead of milliseconds.
@@ -235,6 +239,11 @@ def test_every_schema_is_compared_or_is_made_here() -> None:
         # With a sentence; with when the next window is due.
         audit_schemas.Audit,
         audit_schemas.AuditPlan,
+        # With whether it is valid; with what the journal says, in moments; a named tuple.
+        ids.ImportPlan,
+        ids.RegisteredId,
+        ids.Registry,
+        ids.IdTally,
         # A webhook with its counts; its address depends on who asks.
         webhook_schemas.Webhook,
         stuck_schemas.FenceTarget,

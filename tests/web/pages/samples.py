@@ -150,6 +150,7 @@ def task(ordinal: int, *, state: TaskState = TaskState.RUNNING, last_error: str 
 def mapping(partition: int) -> PartitionMapping:
     ordinal = partition % 2
     return PartitionMapping(
+        pipeline="delayed-flights",
         kafka_cluster_id="4L6g3nShT-eMCtK--X86sw",
         group="delayed-flights",
         topic="flights",

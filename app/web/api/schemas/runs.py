@@ -10,6 +10,7 @@ from pydantic import Field
 from app.domain.runs.instance import InstanceState
 from app.domain.runs.run import DesiredRunState, RunEnd, RunState
 from app.domain.runs.task import EventKind, TaskState
+from app.domain.transactions.mapping import IdKind, Origin
 from app.web.api.schemas.base import Answer, Body
 from app.web.api.schemas.words import Why
 
@@ -188,8 +189,12 @@ class PartitionOwner(Answer):
 
 
 class PartitionMapping(Answer):
-    """An input partition and the transactional id under which it is read; `owner` is null while nobody holds it."""
+    """An input partition and the transactional id under which it is read; `owner` is null while nobody holds it.
 
+    `transactional_id` is what its owner told last, `assigned_id` what it is read under in `exactly_once`.
+    """
+
+    pipeline: str
     kafka_cluster_id: str
     group: str
     topic: str
@@ -203,6 +208,8 @@ class PartitionMapping(Answer):
     position: int | None
     committed: int | None
     end: int | None
+    assigned_id: str | None
+    origin: Origin | None
     lag_records: Annotated[int | None, Field(description="Records between what is committed and the end.")]
 
 
@@ -211,8 +218,14 @@ class MappingList(Answer):
 
 
 class PartitionOwnership(Answer):
-    """One stretch of time in which one attempt held one partition."""
+    """One stretch of time in which one attempt held one partition by one producer, epoch and generation.
 
+    `until` is null while it lasts; what the owner never told is null. `heard_until`: when the owner was heard the last
+    time before the end (null: not known). It ended between then and `until`, which is when somebody else was heard, or
+    the owner was given up.
+    """
+
+    pipeline: str
     kafka_cluster_id: str
     group: str
     topic: str
@@ -222,20 +235,25 @@ class PartitionOwnership(Answer):
     generation: int | None
     since: datetime
     until: datetime | None
+    producer_id: int | None
+    epoch: int | None
+    heard_until: datetime | None
 
 
-class OwnershipList(Answer):
+class OwnershipPage(Answer):
     items: list[PartitionOwnership]
+    next_cursor: str | None
 
 
 class TransactionalIdOwner(Answer):
-    """The one pipeline that owns a transactional id on a Kafka cluster."""
+    """The one pipeline that owns a transactional id on a Kafka cluster; `ordinal` and `task` of a task's id only."""
 
     kafka_cluster_id: str
     transactional_id: str
     pipeline: str
-    ordinal: int
-    task: int
+    kind: IdKind
+    ordinal: int | None
+    task: int | None
 
 
 class TransactionalIdList(Answer):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 from fastapi import Path
@@ -9,6 +10,8 @@ from pydantic import AwareDatetime, BeforeValidator, Field
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 _UUID = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
+
+_YEAR = re.compile(r"[0-9]{4}-")
 
 Name = Annotated[str, Field(pattern=_NAME, examples=["delayed-flights"])]
 NameInPath = Annotated[str, Path(pattern=_NAME)]
@@ -19,7 +22,7 @@ Sha256InPath = Annotated[str, Path(pattern="^[0-9a-f]{64}$")]
 
 def _written_out(moment: str) -> str:
     """Pydantic would take a number as seconds since 1970, or as milliseconds if it is large."""
-    if "-" not in moment.lstrip("-"):
+    if _YEAR.match(moment) is None:
         raise ValueError("expected a date and a time with its zone, such as 2026-01-31T09:00:00Z")
     return moment
 

@@ -13,6 +13,7 @@ from app.domain.audits.audit import Audit
 from app.domain.audits.result import AuditCounts
 from app.domain.journals.transaction_pace import PaceSample
 from app.domain.runs.series import RunSample
+from app.domain.transactions.id_registry import IdCount
 
 _LINES = (
     {"label": "in", "colour": "--chart-in"},
@@ -31,6 +32,7 @@ _PACE_LINES = (
     {"label": "commits/s", "colour": "--chart-out"},
     {"label": "aborts", "colour": "--chart-abort", "is_mark": True},
 )
+_ID_LINES = ({"label": "all", "colour": "--chart-in"}, {"label": "ours", "colour": "--chart-out"})
 _OPEN_LINES = ({"label": "open", "colour": "--chart-in"},)
 _AGE_LINES = ({"label": "oldest, in s", "colour": "--warn"},)
 
@@ -58,6 +60,16 @@ def _by_second(
     """Of samples that follow each other second by second."""
     first_s = samples[0].second if samples else 0
     return orjson.dumps({"lines": lines, "first_s": first_s, "data": values, "unit": unit}).decode()
+
+
+def id_growth_chart_of(counts: Sequence[IdCount]) -> str:
+    """How many ids there were, and how many of them ours."""
+    data = [
+        [int(count.at.timestamp()) for count in counts],
+        [count.ids for count in counts],
+        [count.ours for count in counts],
+    ]
+    return orjson.dumps({"lines": _ID_LINES, "data": data, "unit": ""}).decode()
 
 
 def audits_chart_of(audits: Sequence[Audit]) -> str | None:

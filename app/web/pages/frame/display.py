@@ -20,6 +20,7 @@ from app.domain.runs.instance import InstanceState
 from app.domain.runs.run import RunState
 from app.domain.runs.task import EventKind, TaskState
 from app.domain.stuck.diagnosis import Verdict
+from app.domain.transactions.id_registry import Standing
 from app.domain.webhooks.webhook import DeliveryState
 
 NOTHING = "–"
@@ -113,6 +114,9 @@ _TONES: tuple[tuple[str, str], ...] = (
     (GroupState.PREPARING_REBALANCE, "busy"),
     (GroupState.COMPLETING_REBALANCE, "busy"),
     (GroupState.UNKNOWN, "warn"),
+    (Standing.OURS, "good"),
+    (Standing.FOREIGN, "idle"),
+    (Standing.ORPHANED, "warn"),
     (Quality.LIVE, "good"),
     (Quality.PARTIAL, "busy"),
     (Quality.STALE, "warn"),

@@ -25,6 +25,8 @@ _SENTENCES = {
     "audit-asked": "Asked for. It begins as soon as the pipeline has passed the window.",
     "audit-planned": "Saved. Windows are audited as they are over.",
     "audit-stopped": "Stopping. Nothing is shown of the window.",
+    "ids-imported": "Imported. They are this pipeline's from now on.",
+    "ids-forgotten": "Given up. The brokers keep the ids until they expire.",
     "webhook-added": "Added. It is told what happens from now on; send a test to see whether it is heard.",
     "webhook-changed": "Saved. What is on its way goes there too.",
     "webhook-paused": "Paused. What happens meanwhile waits.",

@@ -10,6 +10,7 @@ from pydantic import Field
 from app.domain.journals.live_transactions import ClientProtocol, StepKind
 from app.domain.journals.live_transactions import LiveTransaction as DomainTransaction
 from app.domain.observing.snapshot import Source
+from app.domain.transactions.mapping import IdKind
 from app.services.observing.transactions import ObservedTransaction
 from app.services.observing.transactions import Pace as DomainPace
 from app.services.observing.transactions import TransactionDetail as DomainDetail
@@ -30,11 +31,12 @@ StateWord = Literal[
 
 
 class IdOwner(Answer):
-    """The task of a pipeline of this Fenceline."""
+    """The pipeline of this Fenceline that owns an id, and which task's it is, if it is a task's."""
 
     pipeline: str
-    ordinal: int
-    task: int
+    kind: IdKind
+    ordinal: int | None
+    task: int | None
 
 
 class Transaction(Answer):
@@ -177,7 +179,7 @@ def _transaction(observed: ObservedTransaction, now: datetime) -> dict[str, Any]
         open_ms = max(0, int((now - started_at).total_seconds() * 1000))
     return {
         "transactional_id": live.transactional_id,
-        "owner": None if owner is None else IdOwner(pipeline=owner.pipeline, ordinal=owner.ordinal, task=owner.task),
+        "owner": None if owner is None else IdOwner.of(owner),
         "state": state.status.word,
         "is_open": live.is_open,
         "producer_id": state.producer_id,

@@ -1,0 +1,208 @@
+"""Ids of an application that moves here: previewed, imported whole, and given up again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from app.domain.access import Principal, Verb, require
+from app.domain.clusters.cluster import Cluster
+from app.domain.errors import ConflictError, InvalidError, UnavailableError
+from app.domain.pipelines.pipeline_record import Pipeline
+from app.domain.storable import moment_of_ms, storable_text
+from app.domain.transactions.id_import import ImportFacts, ImportLine, ImportPlan, ImportWish, lines_of, plan_of
+from app.domain.transactions.mapping import AssignedId, IdKind, Origin
+from app.ports.brokers import Brokers
+from app.ports.unit_of_work import UnitOfWork
+from app.services.access import command_log
+from app.services.observing.observations import Observations
+from app.services.running.specifications import ids_of_tasks
+
+LATELY = timedelta(minutes=5)
+_MAX_SAID = 200
+
+
+async def plan_import(
+    uow: UnitOfWork,
+    brokers: Brokers,
+    observations: Observations,
+    *,
+    pipeline: str,
+    wish: ImportWish,
+    by: Principal,
+    now: datetime,
+) -> ImportPlan:
+    """What an import would do, line by line, with everything that speaks against it; nothing is written.
+
+    Raises NotFoundError, and InvalidError when there are no lines to speak of.
+    """
+    require(by, Verb.IMPORT_IDS)
+    record = await uow.pipelines.get(pipeline)
+    return await _plan(uow, brokers, observations, record=record, wish=wish, now=now)
+
+
+async def import_ids(
+    uow: UnitOfWork,
+    brokers: Brokers,
+    observations: Observations,
+    *,
+    pipeline: str,
+    wish: ImportWish,
+    by: Principal,
+    why: str | None,
+    now: datetime,
+) -> ImportPlan:
+    """Make the pipeline the owner of the ids, and assign the partitions theirs; what was imported before stays.
+
+    Raises InvalidError with every problem if there is one, ConflictError while a run lives: its tasks have been told
+    already under which ids they read.
+    """
+    require(by, Verb.IMPORT_IDS)
+    record = await uow.pipelines.get(pipeline, for_update=True)
+    await _refuse_live_run(uow, pipeline)
+    plan = await _plan(uow, brokers, observations, record=record, wish=wish, now=now)
+    if problems := plan.problems:
+        raise InvalidError(
+            f"nothing was imported: {len(problems)} problem{'' if len(problems) == 1 else 's'}, the first in line "
+            f"{problems[0].field.removeprefix('lines.')}: {problems[0].message}",
+            problems=problems,
+        )
+    cluster = await uow.clusters.get(record.cluster)
+    new = [line for line in plan.lines if not line.is_known]
+    await uow.transactional_ids.claim_for_partitions(
+        pipeline=pipeline,
+        kafka_cluster_id=cluster.kafka_cluster_id,
+        ids={line.transactional_id for line in new},
+        kind=IdKind.IMPORTED,
+    )
+    await uow.mappings.assign(
+        pipeline=pipeline,
+        kafka_cluster_id=cluster.kafka_cluster_id,
+        group=record.definition.group_id,
+        ids=[one for line in new if (one := _assigned(line)) is not None],
+        origin=Origin.IMPORTED,
+        now=now,
+    )
+    ids = sorted({line.transactional_id for line in new})
+    await command_log.record(
+        uow,
+        by=by,
+        verb=Verb.IMPORT_IDS,
+        target=f"pipeline:{pipeline}",
+        why=why,
+        now=now,
+        outcome=f"{len(ids)} ids imported, {len(plan.lines) - len(new)} lines were there already",
+        details={"formula": wish.formula, "values": wish.values, "ids": ids[:_MAX_SAID], "ids_in_all": len(ids)},
+    )
+    uow.notify("pipeline", pipeline)
+    return plan
+
+
+async def forget_imports(uow: UnitOfWork, pipeline: str, *, by: Principal, why: str | None, now: datetime) -> list[str]:
+    """Give up every id that was imported for the pipeline, and what partitions were assigned by it; which they were.
+
+    Raises ConflictError while a run lives.
+    """
+    require(by, Verb.FORGET_IMPORTED_IDS)
+    await uow.pipelines.get(pipeline, for_update=True)
+    await _refuse_live_run(uow, pipeline)
+    await uow.mappings.unassign(pipeline=pipeline, origin=Origin.IMPORTED)
+    ids = await uow.transactional_ids.release(pipeline=pipeline, kind=IdKind.IMPORTED)
+    await command_log.record(
+        uow,
+        by=by,
+        verb=Verb.FORGET_IMPORTED_IDS,
+        target=f"pipeline:{pipeline}",
+        why=why,
+        now=now,
+        outcome=f"{len(ids)} imported ids given up",
+        details={"ids": ids[:_MAX_SAID], "ids_in_all": len(ids)},
+    )
+    uow.notify("pipeline", pipeline)
+    return ids
+
+
+async def _plan(
+    uow: UnitOfWork,
+    brokers: Brokers,
+    observations: Observations,
+    *,
+    record: Pipeline,
+    wish: ImportWish,
+    now: datetime,
+) -> ImportPlan:
+    cluster = await uow.clusters.get(record.cluster)
+    group = record.definition.group_id
+    partitions = await _partitions(brokers, cluster, record.definition.source_topics)
+    lines = lines_of(wish, group=group, partitions=partitions)
+    ids = sorted({line.transactional_id for line in lines if line.transactional_id})
+    owned = await uow.transactional_ids.owners(
+        kafka_cluster_id=cluster.kafka_cluster_id, ids=[name for name in ids if storable_text(name) == name]
+    )
+    mappings = await uow.mappings.of_group(kafka_cluster_id=cluster.kafka_cluster_id, group=group)
+    return plan_of(
+        lines,
+        ImportFacts(
+            pipeline=record.name,
+            group=group,
+            partitions=partitions,
+            assigned={
+                (one.topic, one.partition): one.assigned_id
+                for one in mappings
+                if one.assigned_id is not None and one.pipeline == record.name
+            },
+            owners={one.transactional_id: one for one in owned},
+            of_tasks=await _ids_of_tasks(uow, cluster),
+            in_use=_in_use(observations, cluster.name, ids, now=now),
+        ),
+    )
+
+
+async def _partitions(brokers: Brokers, cluster: Cluster, topics: tuple[str, ...]) -> dict[str, int | None]:
+    try:
+        known = await brokers.topics(cluster.connection())
+    except UnavailableError:
+        return dict.fromkeys(topics)
+    return {topic: None if topic not in known else known[topic].partitions for topic in topics}
+
+
+async def _ids_of_tasks(uow: UnitOfWork, cluster: Cluster) -> dict[str, str]:
+    """By id: the pipeline on this Kafka cluster whose tasks would use it."""
+    same = {one.name for one in await uow.clusters.list_all() if one.kafka_cluster_id == cluster.kafka_cluster_id}
+    return {
+        name: other.name
+        for other in await uow.pipelines.list_all()
+        if other.cluster in same
+        for name in ids_of_tasks(other.definition, pipeline=other.name)
+    }
+
+
+def _in_use(observations: Observations, cluster: str, ids: list[str], *, now: datetime) -> Mapping[str, str]:
+    """What the journal saw lately under these ids, as sentences."""
+    transactions = observations.of(cluster).transactions
+    found: dict[str, str] = {}
+    for name in ids:
+        live = transactions.get(name)
+        if live is None:
+            continue
+        if live.is_open:
+            found[name] = "It has a transaction open: its application runs, and would be fenced by a start"
+        elif now - moment_of_ms(live.state.last_update_ms) < LATELY:
+            found[name] = (
+                "It was used within the last 5 minutes: its application may run, and would be fenced by a start"
+            )
+    return found
+
+
+async def _refuse_live_run(uow: UnitOfWork, pipeline: str) -> None:
+    live = await uow.runs.find_live(pipeline)
+    if live is not None:
+        raise ConflictError(
+            f"pipeline {pipeline} has a run that is {live.state}, whose tasks have been told their ids: drain it first"
+        )
+
+
+def _assigned(line: ImportLine) -> AssignedId | None:
+    if line.topic is None or line.partition is None:
+        return None
+    return AssignedId(topic=line.topic, partition=line.partition, transactional_id=line.transactional_id)

@@ -1,0 +1,178 @@
+"""The registry of transactional ids, and their import, at the edge."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Self
+
+from pydantic import Field
+
+from app.domain.transactions import id_import
+from app.domain.transactions import id_registry as domain
+from app.domain.transactions.id_formulas import IdFormula as DomainFormula
+from app.domain.transactions.id_registry import Orphan, Standing
+from app.services.id_registry import Registry as DomainRegistry
+from app.web.api.schemas.base import Answer, Body
+from app.web.api.schemas.observing.reading import JournalReading, time_of
+from app.web.api.schemas.pipelines import Problem
+from app.web.api.schemas.runs import PartitionMapping, TransactionalIdOwner
+from app.web.api.schemas.words import Why
+
+
+class IdFormula(Answer):
+    """How another framework names its transactional ids. `counts`: they are numbered, and belong to no partition."""
+
+    name: str
+    title: str
+    pattern: str
+    meanings: dict[str, str]
+    first: int
+    counts: bool
+
+    @classmethod
+    def of_formula(cls, formula: DomainFormula) -> Self:
+        return cls.of(formula, counts=formula.counts)
+
+
+class IdFormulaList(Answer):
+    items: list[IdFormula]
+
+
+class ImportGiven(Body):
+    """A CSV, a formula, or a CSV whose missing ids a formula makes.
+
+    The CSV has the columns topic, partition and transactional_id, in this order unless its first line names them in
+    another; a line without topic and partition is an id alone. `values` are what the formula's `meanings` name, `count`
+    is how many ids a formula that counts shall make.
+    """
+
+    csv: Annotated[str, Field(max_length=id_import.MAX_CSV_CHARACTERS)] = ""
+    formula: Annotated[str | None, Field(max_length=100)] = None
+    values: Annotated[dict[str, Annotated[str, Field(max_length=1000)]], Field(max_length=20)] = Field(default={})
+    count: Annotated[int, Field(ge=0, le=id_import.MAX_LINES)] = 0
+    why: Why = None
+
+    def wish(self) -> id_import.ImportWish:
+        return id_import.ImportWish(csv=self.csv, formula=self.formula, values=self.values, count=self.count)
+
+
+class ImportLine(Answer):
+    """One line; `is_known`: it was imported before and stays as it is. Any problem refuses the whole import."""
+
+    number: int
+    topic: str | None
+    partition: int | None
+    transactional_id: str
+    is_known: bool
+    problems: list[str]
+    warnings: list[str]
+
+
+class ImportPlan(Answer):
+    is_valid: bool
+    lines: list[ImportLine]
+    warnings: list[str]
+    problems: list[Problem]
+
+    @classmethod
+    def of_plan(cls, plan: id_import.ImportPlan) -> Self:
+        problems = plan.problems
+        return cls(
+            is_valid=not problems,
+            lines=[ImportLine.of(line) for line in plan.lines],
+            warnings=list(plan.warnings),
+            problems=[Problem.of(problem) for problem in problems],
+        )
+
+
+class ForgottenIds(Answer):
+    items: list[str]
+
+
+class RegisteredId(Answer):
+    """One transactional id. Null where the brokers do not have it: state, producer, changed_at.
+
+    `orphan`: why nobody needs it. `expires_at`: when the coordinator may forget it if nobody uses it until then; null:
+    not by itself, or not known. `contested`: a sentence where somebody else than its owner uses it.
+    """
+
+    transactional_id: str
+    standing: Standing
+    orphan: Orphan | None
+    owner: TransactionalIdOwner | None
+    partitions: list[str]
+    state: str | None
+    is_open: bool
+    producer_id: int | None
+    producer_epoch: int | None
+    changed_at: datetime | None
+    expires_at: datetime | None
+    contested: str
+
+    @classmethod
+    def of_registered(cls, one: domain.RegisteredId) -> Self:
+        state = None if one.live is None else one.live.state
+        return cls(
+            transactional_id=one.transactional_id,
+            standing=one.standing,
+            orphan=one.orphan,
+            owner=None if one.owner is None else TransactionalIdOwner.of(one.owner),
+            partitions=list(one.partitions),
+            state=None if state is None else state.status.word,
+            is_open=one.live is not None and one.live.is_open,
+            producer_id=None if state is None else state.producer_id,
+            producer_epoch=None if state is None else state.producer_epoch,
+            changed_at=None if state is None else time_of(state.last_update_ms),
+            expires_at=None if one.expires_at_ms is None else time_of(one.expires_at_ms),
+            contested=one.contested,
+        )
+
+
+class IdTally(Answer):
+    """`ids`: those that the brokers have; `unseen`: owned by a pipeline, and not on the brokers."""
+
+    ids: int
+    ours: int
+    foreign: int
+    orphaned: int
+    unseen: int
+    contested: int
+
+
+class IdCount(Answer):
+    at: datetime
+    ids: int
+    ours: int
+    orphaned: int
+
+
+class Registry(Answer):
+    """`stale`: mappings that no pipeline reads any more. `expiration_ms`: null with `expiration_problem`, why."""
+
+    items: list[RegisteredId]
+    next_cursor: str | None
+    matching: int
+    tally: IdTally
+    stale: list[PartitionMapping]
+    expiration_ms: int | None
+    expiration_problem: str
+    reading: JournalReading
+
+    @classmethod
+    def of_registry(cls, found: DomainRegistry, *, now: datetime) -> Self:
+        return cls(
+            items=[RegisteredId.of_registered(one) for one in found.items],
+            next_cursor=found.next_cursor,
+            matching=found.matching,
+            tally=IdTally(**found.tally._asdict()),
+            stale=[PartitionMapping.of(one, lag_records=one.lag_records) for one in found.stale],
+            expiration_ms=found.expiration_ms,
+            expiration_problem=found.expiration_problem,
+            reading=JournalReading.of_status(found.journal, now=now),
+        )
+
+
+class IdGrowth(Answer):
+    """Oldest first: one a minute of the last six hours, one an hour before."""
+
+    items: list[IdCount]
