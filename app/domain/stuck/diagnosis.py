@@ -14,6 +14,7 @@ from enum import StrEnum
 import msgspec
 
 from app.domain.stuck.facts import ONGOING, KnownTransaction, LogEnds, OpenTransaction, Owner, PartitionFacts, Refused
+from app.domain.stuck.left_out import ADVICE, may_be_committed
 from app.domain.stuck.wording import abort_line, clock, count, describe_line, end_line, fence_line, span
 
 WAIT_AT_MOST_MS = 60_000
@@ -220,12 +221,15 @@ def judge_holder(
             holder=held_by,
         )
     if is_hanging(facts, holder):
+        is_in_doubt = may_be_committed(holder, known)
         return Diagnosis(
             subject=facts.name,
-            verdict=Verdict.END,
+            verdict=Verdict.CANNOT_TELL if is_in_doubt else Verdict.END,
             headline=headline,
             links=(*links, Link(hanging_sentence(facts, holder), Source.COORDINATORS, at_ms)),
-            advice="It hangs: nobody will ever end it. End it in this partition; its records here become aborted."
+            advice=f"It hangs, and it may be committed. {ADVICE}."
+            if is_in_doubt
+            else "It hangs: nobody will ever end it. End it in this partition; its records here become aborted."
             + ("" if known or facts.coordinators.is_corroborated else UNSEEN),
             commands=(
                 end_line(facts.topic, facts.partition, asked.bootstrap_servers),
@@ -354,9 +358,10 @@ def hanging_sentence(facts: PartitionFacts, one: OpenTransaction) -> str:
     known = facts.coordinators.known.get(one.producer_id)
     if known is None:
         return f"{who} belongs to no transactional id that any coordinator knows"
+    in_doubt = ", so that it may be committed" if may_be_committed(one, known) else ""
     return (
         f"{who} belongs to {known.transactional_id}, which its coordinator has as {known.state} at epoch "
-        f"{known.producer_epoch} and without {facts.name}"
+        f"{known.producer_epoch} and without {facts.name}{in_doubt}"
     )
 
 

@@ -14,6 +14,7 @@ import msgspec
 
 from app.domain.stuck.diagnosis import UNSEEN, Asked, first_open, is_alive, is_hanging
 from app.domain.stuck.facts import ONGOING, KnownTransaction, OpenTransaction, PartitionFacts, Refused
+from app.domain.stuck.left_out import ADVICE, may_be_committed
 from app.domain.stuck.wording import abort_line, clock, count, describe_line, span
 
 _JUST_BEGUN_MS = 10_000
@@ -137,6 +138,10 @@ def _end_objections(facts: PartitionFacts, target: OpenTransaction, asked: Asked
         objections.append(
             f"its coordinator knows it as {known.transactional_id}, {known.state}: fence that id instead, since a "
             "marker in one partition would abort it here and let it commit elsewhere"
+        )
+    if known is not None and is_hanging(facts, target) and may_be_committed(target, known):
+        objections.append(
+            f"it may be committed ({known.transactional_id} is {known.state} at epoch {known.producer_epoch}). {ADVICE}"
         )
     if known is None and not facts.coordinators.is_corroborated:
         objections.append("no coordinator says whose it is." + UNSEEN)

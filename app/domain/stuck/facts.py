@@ -14,6 +14,7 @@ from app.domain.stuck.stretch import Stretch
 Partition = tuple[str, int]
 
 ONGOING = "Ongoing"
+COMPLETE_COMMIT = "CompleteCommit"
 _NO_SUCH_PARTITION = "UNKNOWN_TOPIC_OR_PARTITION"
 _UNDECIDED_OR_UNWRITTEN = frozenset({ONGOING, "PrepareCommit", "PrepareAbort"})
 

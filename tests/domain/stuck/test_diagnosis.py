@@ -72,7 +72,7 @@ def test_decided_transaction_waits_for_its_markers(state: str) -> None:
     "said",
     [
         None,
-        known(state="CompleteCommit", partitions=()),
+        known(state="CompleteAbort", partitions=()),
         known(state="Empty", partitions=(), producer_epoch=3),
         # Its id goes on elsewhere: this partition is no part of what its coordinator will end.
         known(partitions=(("payments", 0),)),
@@ -86,6 +86,13 @@ def test_transaction_that_no_coordinator_will_end_hangs(said: object) -> None:
         "fenceline end orders 0 --bootstrap-server b1:9092",
         "kafka-transactions.sh --bootstrap-server b1:9092 abort --topic orders --partition 0 --start-offset 10",
     )
+
+
+def test_what_hangs_and_may_be_committed_is_not_simply_ended() -> None:
+    found = diagnose_partition(held(known(state="CompleteCommit", producer_epoch=3, partitions=())), asked())
+    assert found.verdict is Verdict.CANNOT_TELL
+    assert "an abort marker would lose what its producer was told is committed" in found.advice
+    assert found.links[-1].sentence.endswith("so that it may be committed")
 
 
 @pytest.mark.parametrize("said", [None, known(state="CompleteCommit", partitions=())])

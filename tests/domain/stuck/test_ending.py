@@ -70,9 +70,28 @@ def test_ending_is_refused_while_somebody_might_know_it(facts: object) -> None:
 
 
 def test_ending_is_refused_while_the_owner_heartbeats() -> None:
-    hanging = held(known(state="CompleteCommit", partitions=()))
+    hanging = held(known(state="CompleteAbort", partitions=()))
     assert plan_end(hanging, None, asked()).refusal(force=False) is None
     assert "is alive" in (plan_end(hanging, None, asked(owners=ALIVE)).refusal(force=False) or "")
+
+
+@pytest.mark.parametrize(
+    ("state", "epoch", "is_in_doubt"),
+    [
+        ("CompleteCommit", 2, True),
+        ("CompleteCommit", 3, True),
+        ("CompleteCommit", 4, False),
+        ("CompleteAbort", 2, False),
+        ("Empty", 3, False),
+    ],
+)
+def test_what_its_coordinator_may_have_committed_is_aborted_by_force_only(
+    state: str, epoch: int, *, is_in_doubt: bool
+) -> None:
+    """opened() is of epoch 2: with KIP-890 its own commit left the id at 3."""
+    plan = plan_end(held(known(state=state, producer_epoch=epoch, partitions=())), None, asked())
+    assert ("may be committed" in (plan.refusal(force=False) or "")) == is_in_doubt
+    assert plan.refusal(force=True) is None
 
 
 def test_what_is_not_open_cannot_be_ended() -> None:

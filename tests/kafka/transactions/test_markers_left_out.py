@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -9,11 +11,14 @@ from confluent_kafka.admin import AdminClient
 from app.domain.journals import transaction_state
 from app.domain.journals.record_batch import RecordBatch, read_records
 from app.domain.journals.transaction_state import TransactionState, TransactionStatus
+from app.domain.stuck.ending import EndPlan
 from app.domain.transactions.transactional_id import transaction_log_partition
 from app.embedded.kafka import KafkaCluster
 from app.embedded.maven import KAFKA_JARS, OLD_KAFKA_JARS
 from app.kafka.attempt import Attempt
 from app.kafka.raw_fetch import read_logs
+from app.services.stuck.ending import plan_ending
+from tests.kafka.transactions.conftest import Scene
 from tests.support.brokers import TEST_BROKER_SETTINGS
 from tests.support.quiet import QUIET
 from tests.support.topics import create_topic, unique_name
@@ -93,6 +98,9 @@ def test_what_was_committed_while_its_only_replica_was_away_is_gone_with_the_nex
             )
         holder.start()
         wait_for(lambda: _leader(admin, topic) == holder.node_id, _ENDED_S, "its leader to be back")
+        if jars == KAFKA_JARS:
+            plan = asyncio.run(_plan_end(cluster, topic))
+            assert any("may be committed" in one for one in plan.objections), plan
         producer.begin_transaction()
         producer.produce(topic, b"aborted", partition=0)
         assert producer.flush(_ENDED_S) == 0
@@ -101,6 +109,12 @@ def test_what_was_committed_while_its_only_replica_was_away_is_gone_with_the_nex
         producer.produce(topic, b"later", partition=0)
         producer.commit_transaction(_ENDED_S)
         assert _committed(cluster, topic, up_to=b"later") == shown
+
+
+async def _plan_end(cluster: KafkaCluster, topic: str) -> EndPlan:
+    """What we would say to somebody who wants to end what hangs there."""
+    scene = Scene(cluster.bootstrap_servers)
+    return await plan_ending(scene.brokers, scene.connection, topic, 0, scene.asked)
 
 
 def _leader(admin: AdminClient, topic: str) -> int:
