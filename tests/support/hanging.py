@@ -27,9 +27,11 @@ _Find: Any = FindCoordinatorRequest
 _CommitOffsets: Any = TxnOffsetCommitRequest
 
 
-def make_hanging(bootstrap_servers: str, at: TopicPartition, transactional_id: str, *, records: int = 3) -> None:
-    """Commit a record under the id, then send more at its producer id and epoch, as a delayed request would."""
-    with _after_commit(bootstrap_servers, at, transactional_id) as (client, known):
+def make_hanging(
+    bootstrap_servers: str, at: TopicPartition, transactional_id: str, *, records: int = 3, commit: bool = False
+) -> None:
+    """End a transaction of one record, then send more at its producer id and epoch, as a delayed request would."""
+    with _after_end(bootstrap_servers, at, transactional_id, commit=commit) as (client, known):
         late = produce_request(
             at,
             [b"late"] * records,
@@ -47,24 +49,25 @@ def make_offset_hang(
     bootstrap_servers: str, at: TopicPartition, transactional_id: str, *, group: str, offset: int
 ) -> None:
     """The same with an offset of a group for `at`: nobody will decide it, and no new owner of `at` may begin."""
-    with _after_commit(bootstrap_servers, at, transactional_id) as (client, known):
+    with _after_end(bootstrap_servers, at, transactional_id, commit=False) as (client, known):
         answer = client.send(_late_offset(at, known, group, offset), _coordinator(client, group))
     (part,) = answer.topics[0].partitions
     assert part.error_code == 0, part
 
 
 @contextmanager
-def _after_commit(
-    bootstrap_servers: str, at: TopicPartition, transactional_id: str
+def _after_end(
+    bootstrap_servers: str, at: TopicPartition, transactional_id: str, *, commit: bool
 ) -> Generator[tuple[TransactionClient, KnownTransaction]]:
-    """The id as its coordinator has it once it has committed a record."""
+    """The id as its coordinator has it once its transaction of one record has ended."""
     producer = Producer(
         {"bootstrap.servers": bootstrap_servers, "transactional.id": transactional_id, "linger.ms": 0, **QUIET}
     )
     initialise(producer)
     producer.begin_transaction()
-    producer.produce(at.topic, b"committed", partition=at.partition)
-    producer.commit_transaction(_DEADLINE_S)
+    producer.produce(at.topic, b"committed" if commit else b"aborted", partition=at.partition)
+    assert producer.flush(_DEADLINE_S) == 0
+    (producer.commit_transaction if commit else producer.abort_transaction)(_DEADLINE_S)
     with TransactionClient({"bootstrap.servers": bootstrap_servers}, Attempt(bootstrap_servers, _DEADLINE_S)) as client:
         known = client.describe_transactions([transactional_id])[transactional_id]
         assert isinstance(known, KnownTransaction), known

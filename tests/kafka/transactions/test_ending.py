@@ -23,14 +23,26 @@ async def test_hanging_transaction_is_ended_and_readers_go_on(scene: Scene) -> N
     topic = scene.topic()
     make_hanging(scene.bootstrap_servers, TopicPartition(topic, 0), unique_name("late"))
     scene.write(topic)
-    assert scene.committed_values(TopicPartition(topic, 0)) == [b"committed"]
+    assert scene.committed_values(TopicPartition(topic, 0)) == []
     plan = await ending.plan_ending(scene.brokers, scene.connection, topic, 0, scene.asked)
     assert plan.objections == ()
     assert "4 records" in plan.losses[0]
     done = await ending.end(scene.brokers, scene.connection, topic, 0, scene.asked, planned=plan, force=False)
     assert done.after.verdict is Verdict.FREE
-    assert scene.committed_values(TopicPartition(topic, 0)) == [b"committed", b"plain"]
+    assert scene.committed_values(TopicPartition(topic, 0)) == [b"plain"]
     assert ask_tool(scene, "find-hanging", "--topic", topic, "--max-transaction-timeout", "0") == []
+
+
+async def test_what_came_after_a_commit_is_ended_by_force_only(scene: Scene) -> None:
+    """It looks like one whose marker was left out (test_markers_left_out.py)."""
+    topic = scene.topic()
+    make_hanging(scene.bootstrap_servers, TopicPartition(topic, 0), unique_name("late"), commit=True)
+    scene.write(topic)
+    plan = await ending.plan_ending(scene.brokers, scene.connection, topic, 0, scene.asked)
+    with pytest.raises(ConflictError, match="it may be committed"):
+        await ending.end(scene.brokers, scene.connection, topic, 0, scene.asked, planned=plan, force=False)
+    await ending.end(scene.brokers, scene.connection, topic, 0, scene.asked, planned=plan, force=True)
+    assert scene.committed_values(TopicPartition(topic, 0)) == [b"committed", b"plain"]
 
 
 async def test_transaction_that_its_coordinator_knows_is_not_ended_behind_its_back(scene: Scene) -> None:
