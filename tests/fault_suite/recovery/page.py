@@ -40,8 +40,9 @@ tests.fault_suite.recovery.static_members`:
 
 """
 _STATIC_END = """
-The loop does not use it. A static member does not leave the group when it drains, so that whoever would take over
-waits for its session; and every planned restart, rolling bounce and scaling down is a drain.
+The loop does not use it. Under KIP-848 a member that was killed is refused, fatally, while the session of its
+predecessor lasts; a classic one gains where it is started again at once on the same host. Who drains gives its
+partitions away at once either way, and every planned restart, rolling bounce and scaling down is a drain.
 """
 
 
