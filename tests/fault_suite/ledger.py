@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from tests.fault_suite.freezes import Outlasted, added
 from tests.fault_suite.plan import Kind
 
 LEDGER = Path(__file__).parents[2] / "tests" / "results" / "faults.jsonl"
@@ -25,6 +26,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     failure: what else was wrong, in a sentence. judged: False where it did not come as far as the whole verdict, so
     that records and transactions say nothing. lost, duplicated, torn, out_of_order: None where that was not judged; of
     a run that did not come to rest all but lost are. changed_since_commit: the commit alone does not say what was run.
+    freezes: how many workers stood still, by point and by what they outlasted; None in runs that did not note it.
     """
 
     faults: int
@@ -46,6 +48,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     changed_since_commit: bool
     date: str
     versions: dict[str, str]
+    freezes: dict[str, dict[Outlasted, int]] | None = None
 
     @property
     def is_exact(self) -> bool:
@@ -75,6 +78,7 @@ class Total(msgspec.Struct, frozen=True, kw_only=True):
     out_of_order: int
     longest_standstill_s: float
     by_kind: dict[Kind, KindFigures]
+    freezes: dict[str, dict[Outlasted, int]]
 
 
 def line_of(entry: Entry) -> str:
@@ -114,4 +118,5 @@ def total(entries: Iterable[Entry]) -> Total:
         out_of_order=sum(run.out_of_order or 0 for run in runs),
         longest_standstill_s=max((run.longest_standstill_s for run in runs), default=0.0),
         by_kind={kind: KindFigures(faults[kind], longest[kind]) for kind in Kind if kind in longest},
+        freezes=added([run.freezes for run in judged if run.freezes is not None]),
     )

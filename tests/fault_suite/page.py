@@ -9,6 +9,8 @@ import msgspec
 
 from app.domain.pipelines.pipeline import PipelineDefinition
 from app.embedded.broker_settings import SETTINGS_FOR_ONE_MACHINE
+from tests.fault_suite.freeze_points import Point
+from tests.fault_suite.freezes import Outlasted, place_of
 from tests.fault_suite.ledger import LEDGER, Entry, read, total
 from tests.fault_suite.plan import Kind
 from tests.fault_suite.proxied_cluster import SETTINGS
@@ -30,6 +32,11 @@ _BY_FAULT = """
 
 A stand-still is a time without an output of one source partition. It counts for the fault that began in it, or else for
 the last one before it; one in which several began counts for all of them together only. The suite's timeouts: """
+_FREEZES = """
+## Workers that stood still
+
+A worker is stopped (SIGSTOP) at a point of the loop, or anywhere, and goes on afterwards: past its session it is no
+member any more, past the transaction's timeout and the coordinator's next look no producer. """
 _NOTHING = "Nothing is in the ledger yet.\n"
 
 _SESSION = "the member's session timeout"
@@ -94,7 +101,9 @@ EXPLAINED = {
 
 
 def page(entries: Sequence[Entry]) -> str:
-    return _BEGINNING + ("".join([_sum(entries), _kinds(entries), _runs(entries)]) if entries else _NOTHING)
+    return _BEGINNING + (
+        "".join([_sum(entries), _kinds(entries), _freezes(entries), _runs(entries)]) if entries else _NOTHING
+    )
 
 
 def _sum(entries: Sequence[Entry]) -> str:
@@ -140,6 +149,23 @@ def _kinds(entries: Sequence[Entry]) -> str:
         + "".join(
             _cells(kind, f"{found.faults:,}", _standstill(found.longest_standstill_s), _BOUNDS.get(kind, "not known"))
             for kind, found in total(entries).by_kind.items()
+        )
+    )
+
+
+def _freezes(entries: Sequence[Entry]) -> str:
+    noting = [entry for entry in entries if entry.judged and entry.freezes is not None]
+    if not noting:
+        return f"{_FREEZES}No run has noted it yet.\n"
+    found = total(noting).freezes
+    columns = [f"outlasted {outlasted}" for outlasted in Outlasted]
+    return (
+        f"{_FREEZES}Of {len(noting)} of {len(entries)} runs; the others did not note it.\n\n"
+        + _cells("where", *columns)
+        + f"|---{'|---' * len(columns)}|\n"
+        + "".join(
+            _cells(place, *(f"{found.get(place, {}).get(outlasted, 0):,}" for outlasted in Outlasted))
+            for place in map(place_of, (*Point, None))
         )
     )
 

@@ -21,6 +21,7 @@ import confluent_kafka
 
 from app.embedded.maven import KAFKA_VERSION
 from tests.fault_suite.fault_log import FaultLog
+from tests.fault_suite.freezes import Outlasted
 from tests.fault_suite.judging import Verdict
 from tests.fault_suite.ledger import Entry, KindFigures
 from tests.fault_suite.lines_around import lines_around
@@ -70,6 +71,8 @@ class Stage(Protocol):
     @property
     def kinds(self) -> tuple[Kind, ...]: ...
     def do(self, fault: Fault, did: Callable[[str], None], *, wait: Callable[[float], object]) -> None: ...
+    @property
+    def freezes(self) -> dict[str, dict[Outlasted, int]]: ...
     def explanations(self) -> list[str]: ...
     def settle(self) -> None: ...
     def drain(self) -> None: ...
@@ -88,6 +91,7 @@ class Run:
         self._not_done = 0
         self._verdict: Verdict | None = None
         self._failures: list[str] = []
+        self._freezes: dict[str, dict[Outlasted, int]] = {}
 
     def over(
         self, stage: Stage, *, minutes: float, at_most: int | None = None, only: Sequence[Kind] | None = None
@@ -105,6 +109,7 @@ class Run:
         with self._noted():
             wait_for(lambda: follower.trail.count, _FIRST_WITHIN_S, "the first output")
             self._do_faults(stage, only or stage.kinds, until=time.monotonic() + 60 * minutes, at_most=at_most)
+        self._freezes = stage.freezes
         with self._noted():
             stage.settle()
         with self._noted():
@@ -204,6 +209,7 @@ class Run:
                 "librdkafka": confluent_kafka.libversion()[0],
                 "python": platform.python_version(),
             },
+            freezes=self._freezes,
         )
 
     def _do_faults(self, stage: Stage, kinds: Sequence[Kind], *, until: float, at_most: int | None) -> None:

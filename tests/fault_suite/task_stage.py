@@ -159,11 +159,13 @@ class TaskStage(PipelineStage):
                         did(f"{self.workers.name_of(self.workers.send(task, signal.SIGTERM))}: SIGTERM")
                 pid = self._points.wait_until_frozen(fault.point, _WITHIN_S)
             did(f"{self.workers.name_of(pid)}: frozen {fault.point}")
+        since = time.monotonic()
         if fault.kind is Kind.WORKER_REPLACED:
             frozen = self.workers.task_of(pid)
             self.workers.replace(frozen)
             did(f"replaced by {self.workers.name(frozen)}")
         wait(fault.lasts_s)
+        stood_s = time.monotonic() - since
         was_frozen = is_stopped(pid)
         self._points.thaw(pid)
         if joined is not None:
@@ -171,6 +173,7 @@ class TaskStage(PipelineStage):
             self.workers.retire(joined)
         if not was_frozen:
             raise NotDoneError(f"process {pid} did not stand still for {fault.lasts_s:g} s")
+        did(self.stood(fault.point, stood_s))
 
     def _lead_into_revoke(self, point: Point, did: Did) -> tuple[int, int]:
         """A worker that stands still there, and the task that has led it there by joining.

@@ -13,6 +13,8 @@ import pytest
 
 from tests.fault_suite import run
 from tests.fault_suite.first_wrong import Cut
+from tests.fault_suite.freeze_points import Point
+from tests.fault_suite.freezes import Outlasted
 from tests.fault_suite.judging import Verdict, Where, Wrong
 from tests.fault_suite.ledger import Entry, KindFigures
 from tests.fault_suite.plan import Fault, Kind, NotDoneError, faults
@@ -144,6 +146,7 @@ class Scene:
     ) -> None:
         self.pipeline = cast(Any, SimpleNamespace(bootstrap_servers="", sink="", partitions=1))
         self.kinds = (Kind.SLOW,)
+        self.freezes = {Point.IN_REVOKE.value: {Outlasted.BOTH: 1}}
         self.facts = cast(Any, facts or Known())
         self._acts = iter(acts)
         self._clock = clock
@@ -226,6 +229,7 @@ def test_a_fault_that_came_too_late_is_not_counted_and_another_one_takes_its_pla
     entry = entry_of(Scene(clock, [NotDoneError("it has ended by itself"), "done", "done"]), tmp_path, at_most=2)
     assert entry.is_exact, entry.failure
     assert (entry.faults, entry.not_done, entry.by_kind) == (2, 1, {Kind.SLOW: KindFigures(2, 0.0)})
+    assert entry.freezes == {"in-revoke": {Outlasted.BOTH: 1}}
     log = (tmp_path / "faults.jsonl").read_text().splitlines()
     assert "NotDoneError: it has ended by itself" in log[1]
 

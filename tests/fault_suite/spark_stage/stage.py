@@ -72,7 +72,9 @@ class SparkStage(PipelineStage):
             self._start_pipeline()
             intruders = self._intruders()
             stack.callback(intruders.close)
-            self._spark_faults = SparkFaults(self.spark, self.processes, self.points, pipeline=self.pipeline)
+            self._spark_faults = SparkFaults(
+                self.spark, self.processes, self.points, pipeline=self.pipeline, stood=self.stood
+            )
             self._control_faults = ControlFaults(self.plane, self.processes, intruders, disk=disk)
             self._acts: Mapping[Kind, Act] = {
                 **self._spark_faults.acts,
