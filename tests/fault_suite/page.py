@@ -56,6 +56,7 @@ _BOUNDS: dict[Kind, str] = {
     Kind.BROKER_PAUSED: "as long as it lasts, or until its leaders have moved: the brokers' session, then an election",
     Kind.BROKERS_ROLLED: "a controlled shutdown for each: an election, and the coordinators load their partitions",
     Kind.COORDINATORS_MOVED: "an election, and the coordinators load their partitions",
+    Kind.PREPARED_MOVED: "an election, and the new coordinator loads its partition and has the markers written",
     Kind.CONNECTIONS_CUT: "the client's reconnect",
     Kind.BROKER_UNREACHABLE: _REQUESTS,
     Kind.STALLED_TO_BROKER: _REQUESTS,

@@ -31,6 +31,7 @@ class Kind(StrEnum):
     BROKER_PAUSED = "broker paused"
     BROKERS_ROLLED = "brokers rolled"
     COORDINATORS_MOVED = "coordinators moved in a commit"
+    PREPARED_MOVED = "coordinator moved between prepared and complete"
     CONNECTIONS_CUT = "connections cut"
     BROKER_UNREACHABLE = "broker unreachable"
     STALLED_TO_BROKER = "stalled to broker"
@@ -63,7 +64,12 @@ class Kind(StrEnum):
 
 
 FREEZING = (Kind.WORKER_FROZEN, Kind.WORKER_REPLACED)
-OF_TRANSACTIONS = (Kind.COMMIT_REQUEST_LOST, Kind.COMMIT_ANSWER_LOST, Kind.COORDINATORS_MOVED)
+OF_TRANSACTIONS = (
+    Kind.COMMIT_REQUEST_LOST,
+    Kind.COMMIT_ANSWER_LOST,
+    Kind.COORDINATORS_MOVED,
+    Kind.PREPARED_MOVED,
+)
 
 Range = tuple[float, float]
 
@@ -87,6 +93,8 @@ LASTS_S: dict[Kind, tuple[Range, ...]] = {
     Kind.BROKERS_ROLLED: _AT_ONCE,
     # Until the leaders have been moved: only then is the connection cut.
     Kind.COORDINATORS_MOVED: ((5, 8),),
+    # Until another leader has been elected.
+    Kind.PREPARED_MOVED: _AT_ONCE,
     Kind.CONNECTIONS_CUT: _AT_ONCE,
     Kind.BROKER_UNREACHABLE: _PAST_TIMEOUTS,
     Kind.STALLED_TO_BROKER: _PAST_TIMEOUTS,
