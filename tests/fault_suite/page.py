@@ -120,6 +120,7 @@ def _sum(entries: Sequence[Entry]) -> str:
         "duplicated": found.duplicated,
         "torn": found.torn,
         "out of order": found.out_of_order,
+        f"contradictions in the offset log, of {found.asked} runs that asked it": found.offset_log,
     }
     since, until = min(entry.date for entry in entries), max(entry.date for entry in entries)
     return (
@@ -197,6 +198,7 @@ def _run(entry: Entry) -> str:
         "duplicated": entry.duplicated,
         "torn": entry.torn,
         "out of order": entry.out_of_order,
+        "contradictions in the offset log": entry.offset_log or 0,
     }
     said = [f"{number:,} {what}" for what, number in wrong.items() if number]
     if unknown := [what for what, number in wrong.items() if number is None]:

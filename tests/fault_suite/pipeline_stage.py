@@ -12,6 +12,7 @@ from types import TracebackType
 from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
 from tests.fault_suite.freeze_points import Point
 from tests.fault_suite.freezes import Freezes, Outlasted, Timeouts
+from tests.fault_suite.offset_log import Asked
 from tests.fault_suite.plan import FREEZING, OF_TRANSACTIONS, Kind
 from tests.fault_suite.proxied_cluster import SETTINGS, ProxiedCluster
 from tests.fault_suite.reading import Facts
@@ -50,6 +51,10 @@ class PipelineStage(ABC):
     @abstractmethod
     def _kinds(self) -> Iterable[Kind]:
         """Those of who runs the pipeline; the cluster has its own."""
+
+    @abstractmethod
+    def ask_offset_log(self) -> Asked:
+        """What tasks recorded of their offsets, when they have come to their end."""
 
     @property
     def facts(self) -> Facts:

@@ -86,6 +86,7 @@ def move_prepared(
         return found if found.offset > before.offset else None
 
     after = wait_for(later, _WITHIN_S, lambda: f"a word of the new leader on {name}; it is {journal.said()[name]}")
+    assert after is not None
     did(f"then {after}, leader epoch {after.leader_epoch}, before {before.leader_epoch}")
 
 

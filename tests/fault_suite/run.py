@@ -25,6 +25,7 @@ from tests.fault_suite.freezes import Outlasted
 from tests.fault_suite.judging import Verdict
 from tests.fault_suite.ledger import Entry, KindFigures
 from tests.fault_suite.lines_around import lines_around
+from tests.fault_suite.offset_log import Asked
 from tests.fault_suite.plan import Fault, Kind, NotDoneError, faults
 from tests.fault_suite.reading import Facts, Follower
 from tests.fault_suite.standstill import Standstills
@@ -74,6 +75,7 @@ class Stage(Protocol):
     @property
     def freezes(self) -> dict[str, dict[Outlasted, int]]: ...
     def explanations(self) -> list[str]: ...
+    def ask_offset_log(self) -> Asked: ...
     def settle(self) -> None: ...
     def drain(self) -> None: ...
     def end(self) -> None: ...
@@ -92,6 +94,7 @@ class Run:
         self._verdict: Verdict | None = None
         self._failures: list[str] = []
         self._freezes: dict[str, dict[Outlasted, int]] = {}
+        self._offset_log = Asked(None)
 
     def over(
         self, stage: Stage, *, minutes: float, at_most: int | None = None, only: Sequence[Kind] | None = None
@@ -116,6 +119,9 @@ class Run:
             feeder.stop()
         facts = stage.facts
         is_through = self._comes_to_rest(stage, facts)
+        with self._noted():
+            self._offset_log = stage.ask_offset_log()
+            self._failures += [self._offset_log.failure] if self._offset_log.failure else []
         follower.finish(facts.sink_ends(), deadline_s=_REST_WITHIN_S)
         fresh = Trail()
         self._verdict, contradictions = facts.judge(
@@ -210,6 +216,7 @@ class Run:
                 "python": platform.python_version(),
             },
             freezes=self._freezes,
+            offset_log=self._offset_log.contradictions,
         )
 
     def _do_faults(self, stage: Stage, kinds: Sequence[Kind], *, until: float, at_most: int | None) -> None:
