@@ -126,7 +126,8 @@ LASTS_S: dict[Kind, tuple[Range, ...]] = {
     Kind.POSTGRES_PAUSED: ((1, 3), (5, 10), (15, 20)),
     Kind.POSTGRES_RESTARTED: _AT_ONCE,
     Kind.DATABASE_RESTORED: _AT_ONCE,
-    Kind.DISK_FULL: ((5, 15),),
+    # From when a write was refused.
+    Kind.DISK_FULL: ((0, 5),),
 }
 """For how many seconds: one of these ranges."""
 
