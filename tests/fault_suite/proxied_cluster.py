@@ -186,6 +186,16 @@ class ProxiedCluster:
 
         wait_for(lambda: not behind(), _WITHIN_S, lambda: f"all replicas in sync; behind are {behind()[:5]}")
 
+    def leaders(self) -> dict[At, int]:
+        """Of every partition of every topic, the internal ones included; -1: nobody."""
+        asking = AdminClient({"bootstrap.servers": self.bootstrap_servers, **QUIET})
+        topics = asking.list_topics(timeout=_WITHIN_S).topics
+        return {
+            At(topic, number): partition.leader
+            for topic in topics
+            for number, partition in topics[topic].partitions.items()
+        }
+
     def skipped_markers(self) -> int:
         """How many transactions the brokers say they have completed without all of their markers; one that shuts down
         in the middle of a commit does not say so."""

@@ -37,6 +37,7 @@ class ControlPlane:
         heartbeat_timeout_s: float = 4,
         lost_after_s: float = 10,
     ) -> None:
+        self.spark = spark
         self._folder = folder
         self._state_dir = state_dir
         self._settings = {
