@@ -31,21 +31,25 @@ class Disk:
         self.is_full = False
 
 
-@pytest.mark.parametrize("writes", [True, False])
+OF_THE_SERVER = _sentence(OSError(errno.ENOSPC, "No space"), Path("specification.json"))
+OF_A_DRIVER = "TakeOutcome(… message='java.nio.file.FileSystemException: workers.zip: No space left on device')"
+
+
+@pytest.mark.parametrize("said", [OF_THE_SERVER, OF_A_DRIVER, None], ids=["by server", "by driver", "by nobody"])
 def test_a_full_disk_counts_only_where_a_write_was_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str | None
 ) -> None:
     log, disk = tmp_path / "server.log", Disk()
     # Of an earlier one, which does not count for this one.
-    log.write_text(_sentence(OSError(errno.ENOSPC, "No space"), tmp_path) + "\n")
+    log.write_text(f"{OF_THE_SERVER}\n")
     monkeypatch.setattr(control_faults, "_FELT_S", 0.0)
 
     def kill(_pids: object, _number: object) -> None:
         """The server starts another driver, or has no need to."""
-        if writes:
+        if said is not None:
             assert disk.is_full
             with log.open("a") as file:
-                file.write(_sentence(OSError(errno.ENOSPC, "No space"), tmp_path) + "\n")
+                file.write(f"{said}\n")
 
     monkeypatch.setattr(control_faults, "hit", kill)
     plane: Any = SimpleNamespace(server=SimpleNamespace(process=SimpleNamespace(log_path=log)))
@@ -54,10 +58,10 @@ def test_a_full_disk_counts_only_where_a_write_was_refused(
     act = ControlFaults(plane, processes, SimpleNamespace(), disk=small).acts[Kind.DISK_FULL]  # pyright: ignore[reportArgumentType]
     waited: list[float] = []
     told: list[str] = []
-    if writes:
+    if said is not None:
         act(FULL, told.append, waited.append)
         assert (refused_writes(log), waited) == (2, [3])
-        assert told[-1] == "the server said that a specification could not be written"
+        assert told[-1] == "the server said that a file had no room"
     else:
         with pytest.raises(NotDoneError, match="nobody has felt it"):
             act(FULL, told.append, waited.append)
