@@ -12,6 +12,7 @@ from app.domain.offset_log.hearing import Init
 from app.domain.offset_log.keeping import Place
 from app.domain.offset_log.record import CheckRecord, FindingRecord
 from app.domain.offset_log.report import OffsetReport
+from app.domain.offset_log.silence import Attempted
 from app.domain.runs.task import TaskReport
 
 
@@ -26,6 +27,10 @@ class OffsetLogRepository(Protocol):
         self, pipeline: str, *, since: datetime | None, places: Sequence[Place] | None = None
     ) -> list[Heard]:
         """What attempts have told of a pipeline's partitions since then; None: all that is kept. Of `places` only."""
+        ...
+
+    async def attempted(self, pipeline: str) -> list[Attempted]:
+        """Every attempt of which anything is kept, of whatever partition or of none."""
         ...
 
     async def inits(self, pipeline: str) -> Mapping[str, Sequence[Init]]:

@@ -14,6 +14,7 @@ from app.domain.offset_log.check import PipelineCheck, check
 from app.domain.offset_log.heard import Heard
 from app.domain.offset_log.hearing import Init, unheard_inits
 from app.domain.offset_log.record import CheckRecord, FindingRecord
+from app.domain.offset_log.silence import Attempted
 from app.domain.storable import moment_of_ms, storable
 from app.ports.unit_of_work import UnitOfWork
 from app.services.alerts import tell
@@ -63,14 +64,17 @@ async def verify(
     heard = await uow.offset_log.heard(pipeline, since=since)
     inits = await uow.offset_log.inits(pipeline)
     snapshot = observations.of(record.cluster)
-    found = await asyncio.to_thread(_check, heard, inits, snapshot, since, now)
+    found = await asyncio.to_thread(_check, heard, inits, (), snapshot, since, now)
     suspected = {(one.group, one.topic, one.partition) for one in found.findings}
-    if since is None or not suspected:
+    if not suspected:
         return found
-    # What was told earlier may fill the gap: a task that was cut off tells late what it did long ago.
-    whole = await uow.offset_log.heard(pipeline, since=None, places=sorted(suspected))
-    heard = [one for one in heard if one.place not in suspected] + [one for one in whole if one.place in suspected]
-    return await asyncio.to_thread(_check, heard, inits, snapshot, since, now)
+    # Who died may have filled the gap without a word of it.
+    attempted = await uow.offset_log.attempted(pipeline)
+    if since is not None:
+        # What was told earlier may fill it: a task that was cut off tells late what it did long ago.
+        whole = await uow.offset_log.heard(pipeline, since=None, places=sorted(suspected))
+        heard = [one for one in heard if one.place not in suspected] + [one for one in whole if one.place in suspected]
+    return await asyncio.to_thread(_check, heard, inits, attempted, snapshot, since, now)
 
 
 async def check_live(uow: UnitOfWork, observations: Observations, *, pipeline: str, now: datetime) -> int:
@@ -104,13 +108,14 @@ async def look(uow: UnitOfWork, *, pipeline: str) -> OffsetLog:
 def _check(
     heard: Collection[Heard],
     inits: Mapping[str, Sequence[Init]],
+    attempted: Sequence[Attempted],
     snapshot: Snapshot,
     since: datetime | None,
     now: datetime,
 ) -> PipelineCheck:
     newest = max((one.newest_at for one in heard if one.newest_at is not None), default=None)
     unheard = () if newest is None else _unheard(inits, snapshot, newest)
-    return check(heard, unheard=unheard, since=since, until=now)
+    return check(heard, unheard=unheard, attempted=attempted, since=since, until=now)
 
 
 def _unheard(inits: Mapping[str, Sequence[Init]], snapshot: Snapshot, newest: datetime) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from tests.fault_suite.freezes import Outlasted, added
 from tests.fault_suite.plan import Kind
 
 LEDGER = Path(__file__).parents[2] / "tests" / "results" / "faults.jsonl"
@@ -25,6 +26,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     failure: what else was wrong, in a sentence. judged: False where it did not come as far as the whole verdict, so
     that records and transactions say nothing. lost, duplicated, torn, out_of_order: None where that was not judged; of
     a run that did not come to rest all but lost are. changed_since_commit: the commit alone does not say what was run.
+    offset_log: contradictions in what tasks recorded of their offsets; None where that was not asked.
+    freezes: how many workers stood still, by point and by what they outlasted; None in runs that did not note it.
     """
 
     faults: int
@@ -46,13 +49,15 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     changed_since_commit: bool
     date: str
     versions: dict[str, str]
+    freezes: dict[str, dict[Outlasted, int]] | None = None
+    offset_log: int | None = None
 
     @property
     def is_exact(self) -> bool:
         return (
             self.judged
             and self.failure is None
-            and not (self.lost or self.duplicated or self.torn or self.out_of_order)
+            and not (self.lost or self.duplicated or self.torn or self.out_of_order or self.offset_log)
         )
 
 
@@ -60,7 +65,8 @@ class Total(msgspec.Struct, frozen=True, kw_only=True):
     """Of many runs. A fault that was done counts where its run was judged: of another one nobody knows what it did.
     Stand-stills were seen in any case, and what is wrong counts wherever it was found.
 
-    unjudged: runs without a whole verdict; they have failed, too.
+    unjudged: runs without a whole verdict; they have failed, too. asked: those whose offset log was asked; offset_log:
+    contradictions found in it.
     """
 
     runs: int
@@ -75,6 +81,9 @@ class Total(msgspec.Struct, frozen=True, kw_only=True):
     out_of_order: int
     longest_standstill_s: float
     by_kind: dict[Kind, KindFigures]
+    freezes: dict[str, dict[Outlasted, int]]
+    asked: int
+    offset_log: int
 
 
 def line_of(entry: Entry) -> str:
@@ -114,4 +123,7 @@ def total(entries: Iterable[Entry]) -> Total:
         out_of_order=sum(run.out_of_order or 0 for run in runs),
         longest_standstill_s=max((run.longest_standstill_s for run in runs), default=0.0),
         by_kind={kind: KindFigures(faults[kind], longest[kind]) for kind in Kind if kind in longest},
+        asked=sum(run.offset_log is not None for run in runs),
+        offset_log=sum(run.offset_log or 0 for run in runs),
+        freezes=added([run.freezes for run in judged if run.freezes is not None]),
     )

@@ -9,6 +9,8 @@ import msgspec
 
 from app.domain.pipelines.pipeline import PipelineDefinition
 from app.embedded.broker_settings import SETTINGS_FOR_ONE_MACHINE
+from tests.fault_suite.freeze_points import Point
+from tests.fault_suite.freezes import Outlasted, place_of
 from tests.fault_suite.ledger import LEDGER, Entry, read, total
 from tests.fault_suite.plan import Kind
 from tests.fault_suite.proxied_cluster import SETTINGS
@@ -30,6 +32,11 @@ _BY_FAULT = """
 
 A stand-still is a time without an output of one source partition. It counts for the fault that began in it, or else for
 the last one before it; one in which several began counts for all of them together only. The suite's timeouts: """
+_FREEZES = """
+## Workers that stood still
+
+A worker is stopped (SIGSTOP) at a point of the loop, or anywhere, and goes on afterwards: past its session it is no
+member any more, past the transaction's timeout and the coordinator's next look no producer. """
 _NOTHING = "Nothing is in the ledger yet.\n"
 
 _SESSION = "the member's session timeout"
@@ -49,6 +56,7 @@ _BOUNDS: dict[Kind, str] = {
     Kind.BROKER_PAUSED: "as long as it lasts, or until its leaders have moved: the brokers' session, then an election",
     Kind.BROKERS_ROLLED: "a controlled shutdown for each: an election, and the coordinators load their partitions",
     Kind.COORDINATORS_MOVED: "an election, and the coordinators load their partitions",
+    Kind.PREPARED_MOVED: "an election, and the new coordinator loads its partition and has the markers written",
     Kind.CONNECTIONS_CUT: "the client's reconnect",
     Kind.BROKER_UNREACHABLE: _REQUESTS,
     Kind.STALLED_TO_BROKER: _REQUESTS,
@@ -94,7 +102,9 @@ EXPLAINED = {
 
 
 def page(entries: Sequence[Entry]) -> str:
-    return _BEGINNING + ("".join([_sum(entries), _kinds(entries), _runs(entries)]) if entries else _NOTHING)
+    return _BEGINNING + (
+        "".join([_sum(entries), _kinds(entries), _freezes(entries), _runs(entries)]) if entries else _NOTHING
+    )
 
 
 def _sum(entries: Sequence[Entry]) -> str:
@@ -110,6 +120,7 @@ def _sum(entries: Sequence[Entry]) -> str:
         "duplicated": found.duplicated,
         "torn": found.torn,
         "out of order": found.out_of_order,
+        f"contradictions in the offset log, of {found.asked} runs that asked it": found.offset_log,
     }
     since, until = min(entry.date for entry in entries), max(entry.date for entry in entries)
     return (
@@ -144,6 +155,23 @@ def _kinds(entries: Sequence[Entry]) -> str:
     )
 
 
+def _freezes(entries: Sequence[Entry]) -> str:
+    noting = [entry for entry in entries if entry.judged and entry.freezes is not None]
+    if not noting:
+        return f"{_FREEZES}No run has noted it yet.\n"
+    found = total(noting).freezes
+    columns = [f"outlasted {outlasted}" for outlasted in Outlasted]
+    return (
+        f"{_FREEZES}Of {len(noting)} of {len(entries)} runs; the others did not note it.\n\n"
+        + _cells("where", *columns)
+        + f"|---{'|---' * len(columns)}|\n"
+        + "".join(
+            _cells(place, *(f"{found.get(place, {}).get(outlasted, 0):,}" for outlasted in Outlasted))
+            for place in map(place_of, (*Point, None))
+        )
+    )
+
+
 def _standstill(longest_s: float) -> str:
     return f"{longest_s:g} s" if longest_s else "none of its own"
 
@@ -170,6 +198,7 @@ def _run(entry: Entry) -> str:
         "duplicated": entry.duplicated,
         "torn": entry.torn,
         "out of order": entry.out_of_order,
+        "contradictions in the offset log": entry.offset_log or 0,
     }
     said = [f"{number:,} {what}" for what, number in wrong.items() if number]
     if unknown := [what for what, number in wrong.items() if number is None]:

@@ -10,8 +10,11 @@ from pathlib import Path
 from types import TracebackType
 
 from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
+from tests.fault_suite.freeze_points import Point
+from tests.fault_suite.freezes import Freezes, Outlasted, Timeouts
+from tests.fault_suite.offset_log import Asked
 from tests.fault_suite.plan import FREEZING, OF_TRANSACTIONS, Kind
-from tests.fault_suite.proxied_cluster import ProxiedCluster
+from tests.fault_suite.proxied_cluster import SETTINGS, ProxiedCluster
 from tests.fault_suite.reading import Facts
 from tests.support.pipelines import TestPipeline
 
@@ -29,6 +32,7 @@ class PipelineStage(ABC):
         self._guarantee = guarantee
         self._folder = folder
         self._stack = ExitStack()
+        self._freezes = Freezes()
         self.cluster = ProxiedCluster(brokers, folder)
 
     def __exit__(
@@ -48,6 +52,10 @@ class PipelineStage(ABC):
     def _kinds(self) -> Iterable[Kind]:
         """Those of who runs the pipeline; the cluster has its own."""
 
+    @abstractmethod
+    def ask_offset_log(self) -> Asked:
+        """What tasks recorded of their offsets, when they have come to their end."""
+
     @property
     def facts(self) -> Facts:
         definition = self.pipeline.definition
@@ -57,6 +65,24 @@ class PipelineStage(ABC):
             sink=definition.sink_topic,
             group=definition.group_id,
         )
+
+    @property
+    def freezes(self) -> dict[str, dict[Outlasted, int]]:
+        """How many workers have stood still, by the point at which they did and by what they have outlasted."""
+        return self._freezes.counted
+
+    def stood(self, point: Point | None, stood_s: float) -> str:
+        """A worker has stood still for so long, and goes on; what the log of faults says of it."""
+        return self._freezes.stood(point, stood_s, self.timeouts)
+
+    @property
+    def timeouts(self) -> Timeouts:
+        """Of the pipeline's members and producers."""
+        definition = self.pipeline.definition
+        is_classic = definition.group_protocol is GroupProtocol.CLASSIC
+        session_ms = definition.session_timeout_ms if is_classic else int(SETTINGS["group.consumer.session.timeout.ms"])
+        look_ms = int(SETTINGS["transaction.abort.timed.out.transaction.cleanup.interval.ms"])
+        return Timeouts(session_ms / 1000, definition.transaction_timeout_ms / 1000, look_ms / 1000)
 
     def explanations(self) -> list[str]:
         """What of a failure is the brokers' own doing, as they say."""

@@ -31,6 +31,7 @@ class Kind(StrEnum):
     BROKER_PAUSED = "broker paused"
     BROKERS_ROLLED = "brokers rolled"
     COORDINATORS_MOVED = "coordinators moved in a commit"
+    PREPARED_MOVED = "coordinator moved between prepared and complete"
     CONNECTIONS_CUT = "connections cut"
     BROKER_UNREACHABLE = "broker unreachable"
     STALLED_TO_BROKER = "stalled to broker"
@@ -63,19 +64,26 @@ class Kind(StrEnum):
 
 
 FREEZING = (Kind.WORKER_FROZEN, Kind.WORKER_REPLACED)
-OF_TRANSACTIONS = (Kind.COMMIT_REQUEST_LOST, Kind.COMMIT_ANSWER_LOST, Kind.COORDINATORS_MOVED)
+OF_TRANSACTIONS = (
+    Kind.COMMIT_REQUEST_LOST,
+    Kind.COMMIT_ANSWER_LOST,
+    Kind.COORDINATORS_MOVED,
+    Kind.PREPARED_MOVED,
+)
 
 Range = tuple[float, float]
 
 _AT_ONCE: tuple[Range, ...] = ((0, 0),)
-# Half of them before any timeout. Then past the session of a classic group (4 s), and past that of a KIP-848 group and
-# the transaction timeout (10 s each).
-_PAST_TIMEOUTS: tuple[Range, ...] = ((0.5, 3), (0.5, 3), (4.5, 6), (10.5, 13))
+# Before any timeout, past the session of a classic group (4 s), and past that of a KIP-848 group and the transaction
+# timeout (10 s each) with the coordinator's next look (1 s).
+_BEFORE, _PAST_SESSION, _PAST_ALL = (0.5, 3.0), (4.5, 6.0), (11.5, 14.0)
+_PAST_TIMEOUTS: tuple[Range, ...] = (_BEFORE, _BEFORE, _PAST_SESSION, _PAST_ALL)
+_STANDS_STILL: tuple[Range, ...] = (_BEFORE, _PAST_SESSION, _PAST_ALL)
 LASTS_S: dict[Kind, tuple[Range, ...]] = {
     Kind.WORKER_KILLED: _AT_ONCE,
     Kind.WORKER_TERMINATED: _AT_ONCE,
-    Kind.WORKER_FROZEN: _PAST_TIMEOUTS,
-    Kind.WORKER_REPLACED: _PAST_TIMEOUTS,
+    Kind.WORKER_FROZEN: _STANDS_STILL,
+    Kind.WORKER_REPLACED: _STANDS_STILL,
     Kind.WORKER_DOUBLED: _AT_ONCE,
     Kind.INSTANCES_SCALED: _AT_ONCE,
     Kind.PARTITION_ADDED: _AT_ONCE,
@@ -85,6 +93,8 @@ LASTS_S: dict[Kind, tuple[Range, ...]] = {
     Kind.BROKERS_ROLLED: _AT_ONCE,
     # Until the leaders have been moved: only then is the connection cut.
     Kind.COORDINATORS_MOVED: ((5, 8),),
+    # Until another leader has been elected.
+    Kind.PREPARED_MOVED: _AT_ONCE,
     Kind.CONNECTIONS_CUT: _AT_ONCE,
     Kind.BROKER_UNREACHABLE: _PAST_TIMEOUTS,
     Kind.STALLED_TO_BROKER: _PAST_TIMEOUTS,
@@ -116,7 +126,8 @@ LASTS_S: dict[Kind, tuple[Range, ...]] = {
     Kind.POSTGRES_PAUSED: ((1, 3), (5, 10), (15, 20)),
     Kind.POSTGRES_RESTARTED: _AT_ONCE,
     Kind.DATABASE_RESTORED: _AT_ONCE,
-    Kind.DISK_FULL: ((5, 15),),
+    # From when a write was refused.
+    Kind.DISK_FULL: ((0, 5),),
 }
 """For how many seconds: one of these ranges."""
 
@@ -149,19 +160,23 @@ def faults(seed: int, kinds: Sequence[Kind] = tuple(Kind)) -> Iterator[Fault]:
     """Without end. The n-th depends on seed and kinds alone: neither on the machine, nor on how the others went.
 
     Each kind comes once in as many faults as there are kinds, so that a short run has met every one; the places at
-    which workers are frozen likewise.
+    which workers are frozen likewise, and at each place the lengths: a zombie is made of every step of the loop.
     """
     points: Sequence[Point | None] = (None, *Point)
     at_points = _in_turns(seed, "points", points)
+    lengths = {point: _in_turns(seed, f"stands still/{point}", _STANDS_STILL) for point in points}
     for number, kind in zip(count(), _in_turns(seed, "kinds", tuple(kinds)), strict=False):
         rng = random.Random(f"{seed}/{number}")
+        point = next(at_points) if kind in FREEZING else None
+        gap_s = rng.uniform(*_GAP_S)
+        length = next(lengths[point]) if kind in FREEZING else rng.choice(LASTS_S[kind])
         yield Fault(
             number=number,
             kind=kind,
-            gap_s=round(rng.uniform(*_GAP_S), _HUNDREDTHS),
-            lasts_s=round(rng.uniform(*rng.choice(LASTS_S[kind])), _HUNDREDTHS),
+            gap_s=round(gap_s, _HUNDREDTHS),
+            lasts_s=round(rng.uniform(*length), _HUNDREDTHS),
             which=rng.random(),
-            point=next(at_points) if kind in FREEZING else None,
+            point=point,
             is_awaited=rng.random() < _AWAITED,
         )
 

@@ -1,4 +1,4 @@
-"""Brokers behind proxies, and what can be done to them and to the network between them and their clients."""
+"""Brokers behind proxies; what is done to them, to the network before them, and to what they tell each other."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from app.domain.transactions.transactional_id import transaction_log_partition
 from app.embedded.kafka import KafkaBroker, KafkaCluster
 from app.embedded.ports import free_ports
 from tests.fault_suite.leaders import At, move_leaders
+from tests.fault_suite.marker_gate import MarkerGate
 from tests.fault_suite.plan import Fault, Kind, NotDoneError
+from tests.fault_suite.prepared import move_prepared
 from tests.fault_suite.proxy import BrokerProxy, Conditions, Direction, Loss, Lost, Part
 from tests.support.brokers import TEST_BROKER_SETTINGS
 from tests.support.quiet import QUIET
@@ -27,6 +29,7 @@ Did = Callable[[str], None]
 Wait = Callable[[float], object]
 
 _PROXIED = "PROXIED"
+_BETWEEN_BROKERS = "BETWEEN"
 _WITHIN_S = 90.0
 _SLOW_BYTES_PER_S = 50_000
 _DELAY_S = 0.3
@@ -36,7 +39,13 @@ _CONDITIONS = {
     Kind.SLOW: Conditions(bytes_per_s=_SLOW_BYTES_PER_S),
     Kind.DELAYED: Conditions(delay_s=_DELAY_S),
 }
-_OF_SEVERAL = (Kind.BROKER_KILLED, Kind.BROKER_PAUSED, Kind.BROKERS_ROLLED, Kind.COORDINATORS_MOVED)
+_OF_SEVERAL = (
+    Kind.BROKER_KILLED,
+    Kind.BROKER_PAUSED,
+    Kind.BROKERS_ROLLED,
+    Kind.COORDINATORS_MOVED,
+    Kind.PREPARED_MOVED,
+)
 _KINDS = (
     Kind.CONNECTIONS_CUT,
     Kind.BROKER_UNREACHABLE,
@@ -57,6 +66,7 @@ SETTINGS = {
     # The judge reads both journals from their beginnings, and only what is in a closed segment is compacted.
     "offsets.topic.segment.bytes": str(1 << 30),
     "transaction.state.log.segment.bytes": str(1 << 30),
+    "inter.broker.listener.name": _BETWEEN_BROKERS,
 }
 
 
@@ -76,15 +86,17 @@ class ProxiedCluster:
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             self.proxies = [stack.enter_context(BrokerProxy(port)) for port in free_ports(self._count)]
+            self.gate = stack.enter_context(MarkerGate(free_ports(self._count)))
             self.kafka = stack.enter_context(
                 KafkaCluster.start(
                     brokers=self._count,
                     data_dir=self._folder / "kafka",
                     overrides=SETTINGS,
-                    listeners={_PROXIED: "PLAINTEXT"},
-                    advertised={_PROXIED: [proxy.port for proxy in self.proxies]},
+                    listeners={_PROXIED: "PLAINTEXT", _BETWEEN_BROKERS: "PLAINTEXT"},
+                    advertised={_PROXIED: [proxy.port for proxy in self.proxies], _BETWEEN_BROKERS: self.gate.ports},
                 )
             )
+            self.gate.targets = [broker.listeners[_BETWEEN_BROKERS].port for broker in self.kafka.brokers]
             for proxy, broker in zip(self.proxies, self.kafka.brokers, strict=True):
                 proxy.target_port = broker.listeners[_PROXIED].port
             self._stack = stack.pop_all()
@@ -111,6 +123,7 @@ class ProxiedCluster:
 
     def settle(self) -> None:
         """End whatever a fault may have left."""
+        self.gate.let_through()
         for proxy in self.proxies:
             proxy.heal()
         for broker in self.kafka.brokers:
@@ -151,6 +164,9 @@ class ProxiedCluster:
                 self._lose(Loss(Part.ANSWER, silence_s=fault.lasts_s), did)
             case Kind.COORDINATORS_MOVED:
                 self._move_coordinators(fault, did)
+            case Kind.PREPARED_MOVED:
+                self.wait_until_in_sync()
+                move_prepared(self.bootstrap_servers, self.gate, did, wait=wait)
             case _:
                 conditions = _CONDITIONS[fault.kind]
                 self._network(fault, lambda proxy: proxy.impose(conditions), did, wait)
@@ -169,6 +185,16 @@ class ProxiedCluster:
             ]
 
         wait_for(lambda: not behind(), _WITHIN_S, lambda: f"all replicas in sync; behind are {behind()[:5]}")
+
+    def leaders(self) -> dict[At, int]:
+        """Of every partition of every topic, the internal ones included; -1: nobody."""
+        asking = AdminClient({"bootstrap.servers": self.bootstrap_servers, **QUIET})
+        topics = asking.list_topics(timeout=_WITHIN_S).topics
+        return {
+            At(topic, number): partition.leader
+            for topic in topics
+            for number, partition in topics[topic].partitions.items()
+        }
 
     def skipped_markers(self) -> int:
         """How many transactions the brokers say they have completed without all of their markers; one that shuts down

@@ -21,9 +21,11 @@ import confluent_kafka
 
 from app.embedded.maven import KAFKA_VERSION
 from tests.fault_suite.fault_log import FaultLog
+from tests.fault_suite.freezes import Outlasted
 from tests.fault_suite.judging import Verdict
 from tests.fault_suite.ledger import Entry, KindFigures
 from tests.fault_suite.lines_around import lines_around
+from tests.fault_suite.offset_log import Asked
 from tests.fault_suite.plan import Fault, Kind, NotDoneError, faults
 from tests.fault_suite.reading import Facts, Follower
 from tests.fault_suite.standstill import Standstills
@@ -70,7 +72,10 @@ class Stage(Protocol):
     @property
     def kinds(self) -> tuple[Kind, ...]: ...
     def do(self, fault: Fault, did: Callable[[str], None], *, wait: Callable[[float], object]) -> None: ...
+    @property
+    def freezes(self) -> dict[str, dict[Outlasted, int]]: ...
     def explanations(self) -> list[str]: ...
+    def ask_offset_log(self) -> Asked: ...
     def settle(self) -> None: ...
     def drain(self) -> None: ...
     def end(self) -> None: ...
@@ -88,6 +93,8 @@ class Run:
         self._not_done = 0
         self._verdict: Verdict | None = None
         self._failures: list[str] = []
+        self._freezes: dict[str, dict[Outlasted, int]] = {}
+        self._offset_log = Asked(None)
 
     def over(
         self, stage: Stage, *, minutes: float, at_most: int | None = None, only: Sequence[Kind] | None = None
@@ -105,12 +112,16 @@ class Run:
         with self._noted():
             wait_for(lambda: follower.trail.count, _FIRST_WITHIN_S, "the first output")
             self._do_faults(stage, only or stage.kinds, until=time.monotonic() + 60 * minutes, at_most=at_most)
+        self._freezes = stage.freezes
         with self._noted():
             stage.settle()
         with self._noted():
             feeder.stop()
         facts = stage.facts
         is_through = self._comes_to_rest(stage, facts)
+        with self._noted():
+            self._offset_log = stage.ask_offset_log()
+            self._failures += [self._offset_log.failure] if self._offset_log.failure else []
         follower.finish(facts.sink_ends(), deadline_s=_REST_WITHIN_S)
         fresh = Trail()
         self._verdict, contradictions = facts.judge(
@@ -204,6 +215,8 @@ class Run:
                 "librdkafka": confluent_kafka.libversion()[0],
                 "python": platform.python_version(),
             },
+            freezes=self._freezes,
+            offset_log=self._offset_log.contradictions,
         )
 
     def _do_faults(self, stage: Stage, kinds: Sequence[Kind], *, until: float, at_most: int | None) -> None:

@@ -14,6 +14,7 @@ import msgspec
 
 from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
 from tests.fault_suite.freeze_points import FreezePoints, Point, is_stopped
+from tests.fault_suite.offset_log import Asked, checked, written_in
 from tests.fault_suite.pipeline_stage import PipelineStage
 from tests.fault_suite.plan import FREEZING, Fault, Kind, NotDoneError
 from tests.fault_suite.proxied_cluster import Did, Wait
@@ -25,6 +26,7 @@ from tests.support.topics import add_partition
 _FEWEST, _MOST = 2, 3
 _PARTITIONS = 4
 """One more than tasks: whoever joins takes one from somebody."""
+_WORKERS = "workers"
 _WITHIN_S = 90.0
 _LED_WITHIN_S = 20.0
 """Longer than the session of a member that is dead."""
@@ -95,6 +97,10 @@ class TaskStage(PipelineStage):
         """SIGKILL for every worker: nobody commits any more."""
         self.workers.close()
 
+    def ask_offset_log(self) -> Asked:
+        """By a replay of what the processes wrote."""
+        return checked(written_in(self._folder / _WORKERS), group=self.pipeline.definition.group_id)
+
     def do(self, fault: Fault, did: Did, *, wait: Wait) -> None:
         """Do it, wait for as long as it lasts, and end it. `did` is told whom it has hit, once it has.
 
@@ -137,7 +143,7 @@ class TaskStage(PipelineStage):
         }
         return TaskProcess(
             msgspec.structs.replace(specification, client_config={**specification.client_config, **settings}),
-            self._folder / "workers" / f"task-{task}-attempt-{attempt}",
+            self._folder / _WORKERS / f"task-{task}-attempt-{attempt}",
             environment=self._points.environment_of({**os.environ, **self._environment}),
         )
 
@@ -159,11 +165,13 @@ class TaskStage(PipelineStage):
                         did(f"{self.workers.name_of(self.workers.send(task, signal.SIGTERM))}: SIGTERM")
                 pid = self._points.wait_until_frozen(fault.point, _WITHIN_S)
             did(f"{self.workers.name_of(pid)}: frozen {fault.point}")
+        since = time.monotonic()
         if fault.kind is Kind.WORKER_REPLACED:
             frozen = self.workers.task_of(pid)
             self.workers.replace(frozen)
             did(f"replaced by {self.workers.name(frozen)}")
         wait(fault.lasts_s)
+        stood_s = time.monotonic() - since
         was_frozen = is_stopped(pid)
         self._points.thaw(pid)
         if joined is not None:
@@ -171,6 +179,7 @@ class TaskStage(PipelineStage):
             self.workers.retire(joined)
         if not was_frozen:
             raise NotDoneError(f"process {pid} did not stand still for {fault.lasts_s:g} s")
+        did(self.stood(fault.point, stood_s))
 
     def _lead_into_revoke(self, point: Point, did: Did) -> tuple[int, int]:
         """A worker that stands still there, and the task that has led it there by joining.

@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 
 from app.domain.pipelines.pipeline import GroupProtocol
+from app.embedded.kafka import KafkaBroker
 from tests.fault_suite.copier import Copier
+from tests.fault_suite.leaders import At
 from tests.fault_suite.proxy import Conditions
 from tests.fault_suite.reading import Follower
 from tests.fault_suite.standstill import Standstills
@@ -36,6 +38,8 @@ SLOW = Conditions(bytes_per_s=1_000_000)
 # What is read ahead is read again after an abort, over a slow network.
 SMALL_FETCHES = {"fetch.message.max.bytes": "200000"}
 
+NOBODY = -1
+
 Bounce = Callable[[TaskStage], None]
 
 
@@ -48,18 +52,33 @@ def drained_copiers(stage: TaskStage) -> None:
 
 
 def killed_brokers(stage: TaskStage) -> None:
-    for broker in stage.cluster.kafka.brokers:
-        wait_for_progress(stage)
-        broker.kill()
-        broker.start()
-        stage.cluster.wait_until_in_sync()
+    bounce_brokers(stage, KafkaBroker.kill)
 
 
 def restarted_brokers(stage: TaskStage) -> None:
+    bounce_brokers(stage, KafkaBroker.stop)
+
+
+def bounce_brokers(stage: TaskStage, end: Callable[[KafkaBroker], None]) -> None:
     for broker in stage.cluster.kafka.brokers:
         wait_for_progress(stage)
-        broker.restart()
-        stage.cluster.wait_until_in_sync()
+        bounce_broker(stage, broker, end)
+
+
+def bounce_broker(stage: TaskStage, broker: KafkaBroker, end: Callable[[KafkaBroker], None]) -> None:
+    """It stays away until others lead all that it has led: coordinators' partitions, and those of source and sink."""
+
+    def still_led() -> list[At]:
+        now = stage.cluster.leaders()
+        return [at for at in led if now[at] in (broker.node_id, NOBODY)]
+
+    led = [at for at, leader in stage.cluster.leaders().items() if leader == broker.node_id]
+    assert led, f"broker {broker.node_id} leads nothing: nothing would move"
+    end(broker)
+    wait_for(lambda: not still_led(), WITHIN_S, lambda: f"other leaders than {broker.node_id} of {still_led()}")
+    broker.start()
+    stage.cluster.wait_until_in_sync()
+    assert still_led() == [], "it has got back what it had led, by itself"
 
 
 def bounce_copiers(stage: TaskStage, how: signal.Signals) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from tests.fault_suite.freezes import Outlasted
 from tests.fault_suite.ledger import LEDGER, Entry, KindFigures, read
 from tests.fault_suite.page import EXPLAINED, PAGE, page
 from tests.fault_suite.plan import Kind
@@ -54,6 +55,15 @@ def test_runs_are_summed_and_each_is_told() -> None:
     assert killed[1:3] == ["3", "9.5 s"]
     assert [row[2] for row in rows if row[1:2] == ["three brokers"]] == ["7", "8"]
     assert all(not row[0].startswith(Kind.BROKER_KILLED) for row in rows), "what was not done has no row"
+
+
+def test_what_frozen_workers_outlasted_is_told_of_the_runs_that_noted_it() -> None:
+    assert "No run has noted it yet." in page([RUN])
+    noting = msgspec.structs.replace(RUN, freezes={"in-revoke": {Outlasted.SESSION: 2, Outlasted.BOTH: 1}})
+    text = page([RUN, noting, noting])
+    assert "Of 2 of 3 runs; the others did not note it." in text
+    assert ["in-revoke", "0", "4", "0", "2"] in rows_of(text)
+    assert ["before-commit", "0", "0", "0", "0"] in rows_of(text), "a point at which nobody was frozen is told too"
 
 
 def test_what_was_wrong_is_told_with_its_run() -> None:

@@ -10,12 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.domain.pipelines.pipeline import GroupProtocol
 from tests.fault_suite import ledger
 from tests.fault_suite.fault_log import FaultLog
 from tests.fault_suite.freeze_points import Point
+from tests.fault_suite.freezes import Outlasted
 from tests.fault_suite.ledger import Entry, KindFigures
-from tests.fault_suite.plan import LASTS_S, Fault, Kind, faults
+from tests.fault_suite.plan import FREEZING, LASTS_S, Fault, Kind, faults
 from tests.fault_suite.standstill import Standstills
+from tests.fault_suite.task_stage import TaskStage
+from tests.support.definitions import a_definition
+from tests.support.pipelines import SESSION_TIMEOUT_MS, TestPipeline
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -44,6 +49,21 @@ def test_each_kind_comes_once_in_as_many_faults_as_there_are_kinds(seed: int) ->
 def test_workers_are_frozen_at_every_point_and_anywhere(seed: int) -> None:
     drawn = first(len(Point) + 1, seed, (Kind.WORKER_FROZEN,))
     assert {fault.point for fault in drawn} == {None, *Point}
+
+
+@given(SEEDS)
+@pytest.mark.parametrize("protocol", list(GroupProtocol))
+def test_at_every_point_some_workers_sleep_past_their_session_and_past_their_transaction(
+    tmp_path_factory: pytest.TempPathFactory, protocol: GroupProtocol, seed: int
+) -> None:
+    stage = TaskStage(1, tmp_path_factory.getbasetemp(), brokers=1, protocol=protocol)
+    stage.pipeline = TestPipeline("", a_definition(group_protocol=protocol, session_timeout_ms=SESSION_TIMEOUT_MS), 1)
+    drawn = first(3 * (len(Point) + 1), seed, FREEZING)
+    outlasted = {(fault.point, stage.timeouts.outlasted(fault.lasts_s)) for fault in drawn}
+    for point in (None, *Point):
+        assert {(point, Outlasted.NEITHER), (point, Outlasted.BOTH)} <= outlasted
+    # The session of a KIP-848 group is as long as the transaction timeout.
+    assert ((Point.IN_REVOKE, Outlasted.SESSION) in outlasted) is (protocol is GroupProtocol.CLASSIC)
 
 
 @given(SEEDS)
@@ -165,6 +185,22 @@ def test_runs_are_added_up_and_those_that_failed_are_counted(tmp_path: Path) -> 
     assert (added.runs, added.failed, added.faults, added.records, added.lost) == (3, 2, 6, 30, 1)
     assert added.by_kind == {Kind.BROKER_KILLED: KindFigures(2, 4.5), Kind.SLOW: KindFigures(4, 1.0)}
     assert list(added.by_kind) == [Kind.BROKER_KILLED, Kind.SLOW]
+
+
+def test_what_was_outlasted_is_added_up_and_a_line_that_does_not_say_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    ledger.append(entry(freezes={"in-revoke": {Outlasted.BOTH: 1, Outlasted.NEITHER: 2}}), path)
+    ledger.append(entry(freezes={"anywhere": {Outlasted.SESSION: 1}, "in-revoke": {Outlasted.BOTH: 1}}), path)
+    old = msgspec.json.decode(ledger.line_of(entry()))
+    del old["freezes"]
+    with path.open("ab") as file:
+        file.write(msgspec.json.encode(old) + b"\n")
+    runs = ledger.read(path)
+    assert runs[-1].freezes is None
+    assert ledger.total(runs).freezes == {
+        "in-revoke": {Outlasted.NEITHER: 2, Outlasted.BOTH: 2},
+        "anywhere": {Outlasted.SESSION: 1},
+    }
 
 
 def test_of_a_run_without_a_whole_verdict_nothing_is_added_but_what_was_wrong_and_how_long_it_stood_still() -> None:

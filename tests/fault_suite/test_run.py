@@ -13,8 +13,11 @@ import pytest
 
 from tests.fault_suite import run
 from tests.fault_suite.first_wrong import Cut
+from tests.fault_suite.freeze_points import Point
+from tests.fault_suite.freezes import Outlasted
 from tests.fault_suite.judging import Verdict, Where, Wrong
 from tests.fault_suite.ledger import Entry, KindFigures
+from tests.fault_suite.offset_log import Asked
 from tests.fault_suite.plan import Fault, Kind, NotDoneError, faults
 from tests.fault_suite.run import CutOffError, Run, finish, run_on
 from tests.fault_suite.standstill import Standstills
@@ -127,6 +130,9 @@ class Known:
         return Cut({"copies-0": [f"> {where.sink}"]}, {1_000})
 
 
+FINE = Asked(0)
+
+
 class Scene:
     """A stage on which nothing runs. acts: what becomes of each fault. settles_at_s: on its clock."""
 
@@ -141,14 +147,17 @@ class Scene:
         facts: Known | None = None,
         settles_at_s: float = 0.0,
         drains: bool = True,
+        asked: Asked = FINE,
     ) -> None:
         self.pipeline = cast(Any, SimpleNamespace(bootstrap_servers="", sink="", partitions=1))
         self.kinds = (Kind.SLOW,)
+        self.freezes = {Point.IN_REVOKE.value: {Outlasted.BOTH: 1}}
         self.facts = cast(Any, facts or Known())
         self._acts = iter(acts)
         self._clock = clock
         self._settles_at_s = settles_at_s
         self._drains = drains
+        self._asked = asked
 
     def __enter__(self) -> object:
         return self
@@ -167,6 +176,9 @@ class Scene:
 
     def explanations(self) -> list[str]:
         return []
+
+    def ask_offset_log(self) -> Asked:
+        return self._asked
 
     def settle(self) -> None:
         self._clock.now_s += self._settles_at_s
@@ -226,6 +238,7 @@ def test_a_fault_that_came_too_late_is_not_counted_and_another_one_takes_its_pla
     entry = entry_of(Scene(clock, [NotDoneError("it has ended by itself"), "done", "done"]), tmp_path, at_most=2)
     assert entry.is_exact, entry.failure
     assert (entry.faults, entry.not_done, entry.by_kind) == (2, 1, {Kind.SLOW: KindFigures(2, 0.0)})
+    assert entry.freezes == {"in-revoke": {Outlasted.BOTH: 1}}
     log = (tmp_path / "faults.jsonl").read_text().splitlines()
     assert "NotDoneError: it has ended by itself" in log[1]
 
@@ -260,6 +273,17 @@ def test_when_all_has_come_out_and_somebody_does_not_drain_what_is_lost_is_judge
     entry = entry_of(Scene(clock, ["done"], drains=False), tmp_path, at_most=1)
     assert (entry.judged, entry.lost, entry.is_exact) == (True, 0, False)
     assert entry.failure == "AssertionError: task 1 goes on"
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_exact"), [(Asked(0), True), (Asked(None), True), (Asked(2, ("in-0: gap: 10 to 14",)), False)]
+)
+def test_a_run_whose_tasks_recorded_what_contradicts_has_failed(
+    clock: Clock, tmp_path: Path, asked: Asked, is_exact: bool
+) -> None:
+    entry = entry_of(Scene(clock, ["done"], asked=asked), tmp_path, at_most=1)
+    assert (entry.offset_log, entry.judged, entry.is_exact) == (asked.contradictions, True, is_exact)
+    assert ("the offset log: 2 contradictions, such as in-0: gap: 10 to 14" in (entry.failure or "")) is not is_exact
 
 
 def test_a_run_that_was_cut_off_is_told_and_has_no_verdict(clock: Clock, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ def test_a_single_broker_stays_since_its_partitions_would_have_no_leader(tmp_pat
     one = kinds(tmp_path, brokers=1, guarantee=ProcessingGuarantee.EXACTLY_ONCE_V2)
     assert three - one == {
         Kind.COORDINATORS_MOVED,
+        Kind.PREPARED_MOVED,
         Kind.BROKER_KILLED,
         Kind.BROKER_PAUSED,
         Kind.BROKERS_ROLLED,

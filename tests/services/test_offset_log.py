@@ -61,6 +61,29 @@ async def test_gap_is_a_doubt_while_a_checkpoint_is_open_that_may_have_been_comm
     assert (await tasks.verify()).standing is Standing.CONTRADICTED
 
 
+@pytest.mark.parametrize(("last_generation", "standing"), [(2, Standing.CANNOT_TELL), (3, Standing.CONTRADICTED)])
+async def test_gap_is_a_doubt_while_one_may_have_had_the_partition_who_never_told_of_it(
+    plane: ControlPlane, last_generation: int, standing: Standing
+) -> None:
+    """He had another one, and was not heard of again."""
+    tasks = await tasks_of(plane)
+    await tasks.tell(0, assigned(0, 1), at(1, 0), assigned(2, last_generation), partition=1)
+    await tasks.tell(1, assigned(0, 1), at(1, 0), committed(2, 0, 10), given_up(3), assigned(4, 3), at(5, 15))
+    tasks.see(0, 1)
+    assert (await tasks.verify()).standing is standing
+    assert (await tasks.verify(hours=1)).standing is standing
+    await tasks.tell(0)
+    assert (await tasks.verify()).standing is Standing.CONTRADICTED, "heard since"
+
+
+async def test_who_has_told_of_nothing_yet_and_died_may_have_filled_a_gap(plane: ControlPlane) -> None:
+    tasks = await tasks_of(plane)
+    await tasks.tell(0)
+    await tasks.tell(1, assigned(0, 1), at(1, 0), committed(2, 0, 10), given_up(3), assigned(4, 3), at(5, 15))
+    tasks.see(0, 1)
+    assert (await tasks.verify()).standing is Standing.CANNOT_TELL
+
+
 async def test_gap_is_a_doubt_while_the_coordinators_are_not_read(plane: ControlPlane) -> None:
     tasks = await tasks_of(plane)
     await tasks.handed_over(began=15)

@@ -98,9 +98,13 @@ def main() -> None:
         task_of_an_instance(data) if kind == "instance" else msgspec.json.decode(data, type=TaskSpecification)
     )
     transform: Transform = DeadlyTransform() if sys.argv[2] == "deadly" else IdentityTransform()
+    control = PrintingControl()
     try:
-        say(Report(result=run_task(specification, PrintingControl(), transform=transform)))
+        result = run_task(specification, control, transform=transform)
+        control.say_offsets()
+        say(Report(result=result))
     except Exception as error:
+        control.say_offsets()
         say(Report(error=f"{type(error).__name__}: {error}"))
         raise
 

@@ -30,6 +30,7 @@ from app.domain.offset_log.hearing import Init
 from app.domain.offset_log.keeping import Known, Place, keeping
 from app.domain.offset_log.record import CheckRecord, FindingRecord
 from app.domain.offset_log.report import OffsetReport
+from app.domain.offset_log.silence import Attempted
 from app.domain.offset_log.verdict import Kind
 from app.domain.pipelines.pipeline import ProcessingGuarantee
 from app.domain.runs.task import TaskReport
@@ -39,8 +40,7 @@ _ROWS_AT_ONCE = 1000
 """A statement takes 65,535 parameters."""
 _ATTEMPT = ("run_id", "ordinal", "task", "lease", "attempt")
 _EVENTS = msgspec.json.Decoder(tuple[Event, ...])
-_HEARD = sa.text(
-    """
+_KNOWN = """
     WITH started AS (
         SELECT runs.id,
                began.definition->>'cluster' AS on_cluster,
@@ -62,6 +62,11 @@ _HEARD = sa.text(
     ), known AS (
         SELECT id, number, dense_rank() OVER (ORDER BY on_cluster, resets + unrecorded) AS life FROM started
     )
+"""
+"""The runs of a pipeline, which start they are, and in which life."""
+_HEARD = sa.text(
+    f"""
+    {_KNOWN}
     SELECT revisions.definition->>'group_id' AS group_id,
            told.run_id, told.ordinal, told.task, told.lease, told.attempt, told.topic, told.partition,
            told.recorded, told.is_open, known.number, known.life,
@@ -83,12 +88,32 @@ _HEARD = sa.text(
     WHERE tellers.reported_at >= coalesce(CAST(:since AS timestamptz), '-infinity')
       AND (CAST(:topics AS text[]) IS NULL OR (told.topic, told.partition) IN (
            SELECT * FROM unnest(CAST(:topics AS text[]), CAST(:partitions AS integer[]))))
-    """
+    """  # noqa: S608 - a part of our own
 ).bindparams(
     sa.bindparam("since", type_=sa.DateTime(timezone=True)),
     sa.bindparam("topics", type_=postgresql.ARRAY(sa.Text)),
     sa.bindparam("partitions", type_=postgresql.ARRAY(sa.Integer)),
 )
+_ATTEMPTED = sa.text(
+    f"""
+    {_KNOWN}
+    SELECT known.number, known.life, tellers.ordinal, tellers.task, tellers.lease, tellers.attempt,
+           tellers.is_over, tellers.complete_at, found.first, found.last
+    FROM known
+    JOIN offset_tellers AS tellers ON tellers.run_id = known.id
+    LEFT JOIN LATERAL (
+        SELECT min(CAST(event->>'generation' AS bigint)) AS first, max(CAST(event->>'generation' AS bigint)) AS last
+        FROM offset_events AS kept
+        WHERE (kept.run_id, kept.ordinal, kept.task, kept.lease, kept.attempt)
+            = (tellers.run_id, tellers.ordinal, tellers.task, tellers.lease, tellers.attempt)
+          AND event->>'type' = 'assigned'
+    ) AS found ON true
+    """  # noqa: S608 - a part of our own
+)
+
+
+_LIVES = {"reset": Verb.RESET_OFFSETS, "unrecorded": ProcessingGuarantee.AT_LEAST_ONCE}
+"""What begins another life."""
 
 
 class SqlOffsetLog:
@@ -177,8 +202,7 @@ class SqlOffsetLog:
             _HEARD,
             {
                 "pipeline": pipeline,
-                "reset": Verb.RESET_OFFSETS,
-                "unrecorded": ProcessingGuarantee.AT_LEAST_ONCE,
+                **_LIVES,
                 "since": since,
                 "topics": None if places is None else [topic for _, topic, _ in places],
                 "partitions": None if places is None else [partition for _, _, partition in places],
@@ -186,6 +210,20 @@ class SqlOffsetLog:
         )
         # Of tasks that abort ten times a second it is seconds' work, and the server has others to answer.
         return await asyncio.to_thread(lambda: [_heard(row) for row in rows])
+
+    async def attempted(self, pipeline: str) -> list[Attempted]:
+        rows = await self._db.rows(_ATTEMPTED, {"pipeline": pipeline, **_LIVES})
+        return [
+            Attempted(
+                teller=Teller(run=row.number, ordinal=row.ordinal, task=row.task, lease=row.lease, attempt=row.attempt),
+                is_over=row.is_over,
+                complete_at=row.complete_at,
+                first=row.first,
+                last=row.last,
+                life=row.life,
+            )
+            for row in rows
+        ]
 
     async def inits(self, pipeline: str) -> Mapping[str, Sequence[Init]]:
         ids = sa.select(transactional_ids.c.transactional_id).join(

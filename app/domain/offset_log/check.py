@@ -11,6 +11,7 @@ import msgspec
 from app.domain.offset_log.events import Assigned, Checkpoint, Event, GivenUp, Outcome, Positioned, Teller
 from app.domain.offset_log.heard import Heard, tellings
 from app.domain.offset_log.replay import replay
+from app.domain.offset_log.silence import Attempted, silent
 from app.domain.offset_log.stretch import Stretch
 from app.domain.offset_log.verdict import Contradiction, Doubt, Figures, Kind, Standing, summed
 from app.domain.storable import moment_of_ms
@@ -105,19 +106,31 @@ class PipelineCheck(msgspec.Struct, frozen=True, kw_only=True):
         return next((standing for standing in worst if standing in said), None)
 
 
-def check(heard: Iterable[Heard], *, unheard: Sequence[str], since: datetime | None, until: datetime) -> PipelineCheck:
+def check(
+    heard: Iterable[Heard],
+    *,
+    unheard: Sequence[str],
+    attempted: Sequence[Attempted] = (),
+    since: datetime | None,
+    until: datetime,
+) -> PipelineCheck:
     """Replay all that is given.
 
     Args:
         unheard: why attempts may have committed of which nothing was heard (see `hearing`).
+        attempted: every attempt of which anything was heard, of whatever partition (see `silence`).
     """
     ordered = sorted(heard, key=lambda one: one.place)
-    checked = [_of_partition(list(of_one), unheard) for _, of_one in groupby(ordered, key=lambda one: one.place)]
+    checked = [
+        _of_partition(list(of_one), unheard, attempted) for _, of_one in groupby(ordered, key=lambda one: one.place)
+    ]
     return PipelineCheck(since=since, until=until, partitions=tuple(checked))
 
 
-def _of_partition(heard: list[Heard], unheard: Sequence[str]) -> PartitionCheck:
-    verdict = replay(tellings(heard), unheard=unheard)
+def _of_partition(heard: list[Heard], unheard: Sequence[str], attempted: Sequence[Attempted]) -> PartitionCheck:
+    newest_at = max((one.newest_at for one in heard if one.newest_at is not None), default=None)
+    silent_here = silent(attempted, told=(one.teller for one in heard), newest_at=newest_at)
+    verdict = replay(tellings(heard), unheard=unheard, silent=silent_here)
     group, topic, partition = heard[0].place
     shown = verdict.contradictions
     if len(shown) > MAX_FINDINGS:

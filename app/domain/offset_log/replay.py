@@ -6,7 +6,8 @@ the group's generation, or for attempts of one task by lease and attempt; clocks
 
 No contradiction: a checkpoint that was aborted, and read again; offsets without a record (markers, aborted records,
 compaction); what retention deleted before it was read; an attempt that works on beside its successor and is refused.
-A doubt, never a contradiction: a gap that somebody may have filled of whom not everything was heard, and anything
+A doubt, never a contradiction: a gap that somebody may have filled of whom not everything was heard (in a partition of
+which he never told a word, too, between the owners that he may have come between), and anything
 across a point where the group had forgotten its offsets. That point is put before or after others by run and
 generation; so a group that somebody deletes in the middle of a run, whose generations begin again, may be taken for a
 gap or an overlap: its records are skipped or processed twice in truth, and it was not the loop that did it.
@@ -15,32 +16,35 @@ gap or an overlap: its records are skipped or processed twice in truth, and it w
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
+from typing import NamedTuple
 
 from app.domain.offset_log.events import Telling
+from app.domain.offset_log.silence import Age, Silent
 from app.domain.offset_log.stretch import Stretch, holes
 from app.domain.offset_log.tenures import Reading, Tenure, read
 from app.domain.offset_log.verdict import Contradiction, Doubt, Figures, Kind, Verdict, summed
 
 
-def replay(tellings: Iterable[Telling], *, unheard: Sequence[str] = ()) -> Verdict:
+def replay(tellings: Iterable[Telling], *, unheard: Sequence[str] = (), silent: Sequence[Silent] = ()) -> Verdict:
     """What everything that was recorded of one partition says.
 
     Args:
         tellings: of each attempt that recorded anything of it, in any order.
         unheard: why an attempt may have committed of which nothing was heard at all (see `hearing`); sentences.
+        silent: attempts that may have had the partition without a word of it.
     """
     contradictions: list[Contradiction] = []
     doubts: list[Doubt] = []
     figures: list[Figures] = []
     by_life = sorted(tellings, key=lambda telling: telling.life)
-    for _life, of_life in groupby(by_life, key=lambda telling: telling.life):
+    for life, of_life in groupby(by_life, key=lambda telling: telling.life):
         readings = [read(telling) for telling in of_life]
         figures += [reading.figures for reading in readings]
         own = [found for reading in readings for found in reading.contradictions]
         contradictions += own
-        between, unsure = _across(readings, own=own, unheard=unheard)
+        between, unsure = _across(readings, _Around(own, unheard, [one for one in silent if one.life == life]))
         contradictions += between
         doubts += unsure
     return Verdict(
@@ -50,13 +54,19 @@ def replay(tellings: Iterable[Telling], *, unheard: Sequence[str] = ()) -> Verdi
     )
 
 
-def _across(
-    readings: list[Reading], *, own: list[Contradiction], unheard: Sequence[str]
-) -> tuple[list[Contradiction], list[Doubt]]:
+class _Around(NamedTuple):
+    """What a gap is judged by besides the tenures: what attempts say of themselves, and who was not heard."""
+
+    own: list[Contradiction]
+    unheard: Sequence[str]
+    silent: Sequence[Silent]
+
+
+def _across(readings: list[Reading], around: _Around) -> tuple[list[Contradiction], list[Doubt]]:
     tenures = [tenure for reading in readings for tenure in reading.tenures]
     cuts = sorted({_age(tenure) for tenure in tenures if _splits(tenure, tenures)})
     if not cuts:
-        return _judge(tenures, readings, own=own, unheard=unheard)
+        return _judge(tenures, readings, around)
     contradictions: list[Contradiction] = []
     doubts = [
         Doubt(
@@ -72,7 +82,7 @@ def _across(
     elsewhere = [Stretch(*one) for tenure in tenures if tenure.generation is None for one in tenure.committed]
     for section in range(len(cuts) + 1):
         those = [tenure for tenure in placed if bisect_right(cuts, _age(tenure)) == section]
-        found, unsure = _judge(those, [*readings, Reading(undecided=elsewhere)], own=own, unheard=unheard)
+        found, unsure = _judge(those, [*readings, Reading(undecided=elsewhere)], around)
         contradictions += found
         doubts += unsure
     if elsewhere:
@@ -80,12 +90,10 @@ def _across(
     return contradictions, doubts
 
 
-def _judge(
-    tenures: list[Tenure], readings: list[Reading], *, own: list[Contradiction], unheard: Sequence[str]
-) -> tuple[list[Contradiction], list[Doubt]]:
+def _judge(tenures: list[Tenure], readings: list[Reading], around: _Around) -> tuple[list[Contradiction], list[Doubt]]:
     """Tenures of one life; the rest of what the readings say holds wherever it meets them."""
     overlaps = _overlaps(tenures)
-    known = own + overlaps
+    known = around.own + overlaps
     contradictions = overlaps + [
         found
         for found in _rewinds(tenures)
@@ -93,12 +101,15 @@ def _judge(
     ]
     doubts: list[Doubt] = []
     for hole in _gaps(tenures, readings):
-        if any(found.kind is Kind.GAP and found.stretch.meets(hole) for found in own):
+        if any(found.kind is Kind.GAP and found.stretch.meets(hole) for found in around.own):
             continue
         message = f"offsets {hole.start} to {(hole.end or 0) - 1} were committed by nobody, and later ones were"
-        reasons = list(unheard)
+        reasons = list(around.unheard)
         if any(stretch.meets(hole) for reading in readings for stretch in reading.unheard):
             reasons.append("not all has been heard of an attempt that may have had them")
+        before, after = _owners_around(hole, tenures)
+        if any(one.may_lie_between(before, after) for one in around.silent):
+            reasons.append("an attempt of which not all was heard may have had the partition without a word of it")
         if reasons:
             doubts.append(Doubt(Kind.GAP, hole, f"{message}, as far as was heard: {'; '.join(reasons)}"))
         else:
@@ -160,6 +171,22 @@ def _gaps(tenures: list[Tenure], readings: list[Reading]) -> list[Stretch]:
             if stretch.end is not None and stretch.meets(Stretch(low, high)):
                 covered.append((stretch.start, stretch.end))
     return holes(covered)
+
+
+def _owners_around(hole: Stretch, tenures: list[Tenure]) -> tuple[Age | None, Age | None]:
+    """How old those are who committed up to it, and those who went on behind it; None: not known."""
+    before = [tenure for tenure in tenures if any(end == hole.start for _, end in tenure.committed)]
+    after = [
+        tenure
+        for tenure in tenures
+        if tenure.began == hole.end or any(start == hole.end for start, _ in tenure.committed)
+    ]
+    return _first_of(before, min), _first_of(after, max)
+
+
+def _first_of(owners: list[Tenure], order: Callable[[list[Age]], Age]) -> Age | None:
+    ages = [(one.teller.run, one.generation) for one in owners if one.generation is not None]
+    return order(ages) if ages and len(ages) == len(owners) else None
 
 
 def _age(tenure: Tenure) -> tuple[int, int, int]:

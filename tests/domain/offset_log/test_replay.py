@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from app.domain.offset_log.events import (
     Assigned,
@@ -17,6 +18,7 @@ from app.domain.offset_log.events import (
     Telling,
 )
 from app.domain.offset_log.replay import replay
+from app.domain.offset_log.silence import Age, Silent
 from app.domain.offset_log.stretch import Stretch
 from app.domain.offset_log.verdict import Figures, Kind, Standing, Verdict
 
@@ -116,6 +118,37 @@ def test_attempt_that_nothing_was_heard_of_makes_a_gap_a_doubt_that_says_so() ->
     verdict = replay([first, telling(assigned(2), at(15), teller=SECOND)], unheard=["epoch 5 is nobody's"])
     assert found(verdict) == []
     assert "epoch 5 is nobody's" in verdict.doubts[0].message
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "is_doubted"),
+    [
+        (None, None, True),
+        ((1, 1), None, True),
+        ((1, 1), (1, 2), True),
+        # It was heard of in the generation of the owner behind the gap.
+        ((1, 3), None, False),
+        # Its successor had its id when the owner before the gap had the partition.
+        ((1, 0), (1, 1), False),
+        ((0, 9), (1, 2), True),
+    ],
+)
+def test_gap_is_a_doubt_where_one_may_have_been_who_never_told_of_the_partition(
+    since: Age | None, until: Age | None, is_doubted: bool
+) -> None:
+    first = telling(assigned(1), at(0), checkpoint(0, 10), given_up())
+    both = [first, telling(assigned(3), at(15), teller=SECOND)]
+    silent = Silent(Teller(run=1, ordinal=2, task=0, lease=1, attempt=0), 0, since, until)
+    verdict = replay(both, silent=[silent])
+    assert verdict.standing is (Standing.CANNOT_TELL if is_doubted else Standing.CONTRADICTED)
+    assert replay(both, silent=[silent._replace(life=1)]).standing is Standing.CONTRADICTED, "of another life"
+
+
+def test_what_a_silent_attempt_may_have_done_excuses_no_overlap() -> None:
+    silent = Silent(Teller(run=1, ordinal=2, task=0, lease=1, attempt=0), 0, None, None)
+    first = telling(assigned(1), at(0), checkpoint(0, 12), given_up())
+    second = telling(assigned(3), at(10), checkpoint(10, 20), teller=SECOND)
+    assert Kind.OVERLAP in {kind for kind, _ in found(replay([first, second], silent=[silent]))}
 
 
 def test_gap_within_one_ownership_is_nobody_elses_doing() -> None:

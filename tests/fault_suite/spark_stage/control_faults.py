@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping
+from pathlib import Path
 
 from tests.fault_suite.plan import Fault, Kind, NotDoneError
 from tests.fault_suite.proxied_cluster import Did, Wait
@@ -16,6 +17,15 @@ from tests.support.waiting import wait_for
 
 _FEW, _MANY = 2, 3
 _STARTED_S = 90.0
+_FELT_S = 90.0
+# Its own word for a specification that it could not write, and what it tells of a driver that could write no file.
+_REFUSED = ("the disk is full", "No space left on device")
+
+
+def refused_writes(server_log: Path) -> int:
+    """How often the server has said that a file had no room, its own or that of a driver."""
+    said = server_log.read_text(encoding="utf-8", errors="replace")
+    return sum(said.count(words) for words in _REFUSED)
 
 
 class ControlFaults:
@@ -136,13 +146,23 @@ class ControlFaults:
         did(f"its {found[0]}")
 
     def _fill_disk(self, fault: Fault, did: Did, wait: Wait) -> None:
-        """A driver dies meanwhile, so that the next one's specification has no room."""
+        """A driver dies meanwhile, so that the next one's specification, or what it needs itself, has no room.
+
+        NotDoneError where nobody has felt it: nothing was written while the disk was full.
+        """
         assert self._disk is not None
-        did(f"{self._disk.fill()} bytes written until the disk was full")
         driver = chosen(fault.which, self._processes.wait_for_working_drivers())
+        log_path = self._plane.server.process.log_path
+        before = refused_writes(log_path)
+        did(f"{self._disk.fill()} bytes written until the disk was full")
         try:
             hit([driver.jvm], signal.SIGKILL)
             did(f"{driver} killed")
+            try:
+                wait_for(lambda: refused_writes(log_path) > before, _FELT_S, "a write that the full disk refused")
+            except AssertionError as error:
+                raise NotDoneError(f"nobody has felt it: {error}") from error
+            did("the server said that a file had no room")
             wait(fault.lasts_s)
         finally:
             self._disk.empty()

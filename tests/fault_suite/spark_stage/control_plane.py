@@ -13,6 +13,7 @@ from sqlalchemy import make_url
 from app.domain.pipelines.pipeline import PipelineDefinition
 from app.embedded.postgres import EmbeddedPostgres
 from app.embedded.spark import SparkCluster
+from tests.fault_suite.offset_log import Asked
 from tests.support.databases import create_database, drop_database, end_sessions
 from tests.support.server_process import ServerProcess
 
@@ -36,6 +37,7 @@ class ControlPlane:
         heartbeat_timeout_s: float = 4,
         lost_after_s: float = 10,
     ) -> None:
+        self.spark = spark
         self._folder = folder
         self._state_dir = state_dir
         self._settings = {
@@ -100,6 +102,14 @@ class ControlPlane:
         self.wait_until_ready()
         self.server.post(f"/runs/{self.run_id}/drain")
         self.server.wait_for_run(self.run_id, "stopped", _DRAINED_S)
+
+    def ask_offset_log(self) -> Asked:
+        """What a check of all that is kept finds, and what the live one has found meanwhile."""
+        if not self.server.process.is_running:
+            return Asked(None)
+        address = f"/pipelines/{self.name}/offset-log"
+        kept = [record["finding"] for record in self.server.get(address)["findings"]]
+        return Asked.of_server(self.server.get(f"{address}/check"), kept)
 
     def keep_copy(self) -> None:
         """What `restore` goes back to. Postgres copies a database that nobody is connected to: the server is killed."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 
 import psutil
@@ -28,15 +28,25 @@ _OF_WHO_STAYS = (Point.IN_REVOKE, Point.BETWEEN_REVOKE_AND_ASSIGN)
 
 
 class SparkFaults:
-    """Signals to the processes of one cluster's applications; none of it asks the server."""
+    """Signals to the processes of one cluster's applications; none of it asks the server.
+
+    stood: told at which point a worker has stood still, and for how many seconds; says what that has outlasted.
+    """
 
     def __init__(
-        self, cluster: SparkCluster, processes: SparkProcesses, points: FreezePoints, *, pipeline: TestPipeline
+        self,
+        cluster: SparkCluster,
+        processes: SparkProcesses,
+        points: FreezePoints,
+        *,
+        pipeline: TestPipeline,
+        stood: Callable[[Point | None, float], str],
     ) -> None:
         self._cluster = cluster
         self._processes = processes
         self._points = points
         self._pipeline = pipeline
+        self._stood = stood
 
     @property
     def acts(self) -> Mapping[Kind, Act]:
@@ -79,10 +89,13 @@ class SparkFaults:
 
     def _freeze_worker(self, fault: Fault, did: Did, wait: Wait) -> None:
         with self._frozen(fault, did) as pid:
+            since = time.monotonic()
             wait(fault.lasts_s)
+            stood_s = time.monotonic() - since
             was_frozen = is_stopped(pid)
             self._points.thaw(pid)
         _require(was_frozen, f"worker {pid} did not stand still for {fault.lasts_s:g} s")
+        did(self._stood(fault.point, stood_s))
 
     def _replace_worker(self, fault: Fault, did: Did, wait: Wait) -> None:
         """Spark starts the task again while its old attempt stands still; then that one wakes up.
@@ -102,6 +115,7 @@ class SparkFaults:
 
     def _replace(self, task: Task, fault: Fault, did: Did, wait: Wait) -> None:
         """Its worker stands still."""
+        since = time.monotonic()
         try:
             if fault.point is not None:
                 self._kill_daemon(task)
@@ -116,6 +130,9 @@ class SparkFaults:
             _require(is_stopped(task.worker), f"worker {task.worker} did not stand still until the task ran again")
             did(f"replaced by {found[0]}, while the old worker stands still")
             wait(fault.lasts_s)
+            stood_s = time.monotonic() - since
+            if is_stopped(task.worker):
+                did(self._stood(fault.point, stood_s))
         finally:
             self._points.thaw(task.worker)
 
@@ -134,11 +151,14 @@ class SparkFaults:
         task = self._task(fault)
         pids = [task.worker, task.daemon, task.executor.pid]
         hit(pids, signal.SIGSTOP)
+        since = time.monotonic()
         did(f"{task}: {pids} frozen")
         wait(fault.lasts_s)
+        stood_s = time.monotonic() - since
         was_frozen = is_stopped(task.worker)
         send(reversed(pids), signal.SIGCONT)
         _require(was_frozen, f"{task} did not stand still for {fault.lasts_s:g} s")
+        did(self._stood(fault.point, stood_s))
 
     def _end_driver(self, fault: Fault, did: Did, _wait: Wait) -> None:
         driver = chosen(fault.which, self._processes.wait_for_working_drivers())

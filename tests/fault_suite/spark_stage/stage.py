@@ -12,6 +12,7 @@ from typing import Self
 from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee, SparkSettings
 from app.embedded.spark import SparkCluster
 from tests.fault_suite.freeze_points import FreezePoints
+from tests.fault_suite.offset_log import Asked
 from tests.fault_suite.pipeline_stage import PipelineStage
 from tests.fault_suite.plan import Fault, Kind
 from tests.fault_suite.proxied_cluster import Did, Wait
@@ -72,7 +73,9 @@ class SparkStage(PipelineStage):
             self._start_pipeline()
             intruders = self._intruders()
             stack.callback(intruders.close)
-            self._spark_faults = SparkFaults(self.spark, self.processes, self.points, pipeline=self.pipeline)
+            self._spark_faults = SparkFaults(
+                self.spark, self.processes, self.points, pipeline=self.pipeline, stood=self.stood
+            )
             self._control_faults = ControlFaults(self.plane, self.processes, intruders, disk=disk)
             self._acts: Mapping[Kind, Act] = {
                 **self._spark_faults.acts,
@@ -104,6 +107,10 @@ class SparkStage(PipelineStage):
         members = partial(verifier.group_members, self.cluster.bootstrap_servers, pipeline.definition.group_id)
         # Orphans that nobody finds any more are members, too.
         wait_for(lambda: members() == 0, _ENDED_S, lambda: f"a group without members; it has {members()}")
+
+    def ask_offset_log(self) -> Asked:
+        """By the server; not asked where it was ended with the rest."""
+        return self.plane.ask_offset_log()
 
     def do(self, fault: Fault, did: Did, *, wait: Wait) -> None:
         """Do it, wait for as long as it lasts, and end it. `did` is told whom it has hit, once it has.

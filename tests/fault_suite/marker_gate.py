@@ -1,0 +1,144 @@
+"""Holds back the markers that brokers ask each other to write, and nothing else: a transaction that is decided then is
+not complete for as long as a test wants.
+
+Brokers come to it because their own listener advertises its ports. Only the connections on which markers are asked for
+are ever held: replication goes on, so that what the coordinator has decided is replicated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from app.embedded.ports import LOOPBACK
+
+T = TypeVar("T")
+
+_CHUNK_BYTES = 64 * 1024
+_ANSWER_S = 10.0
+# TransactionMarkerChannelManager: the client id of its connections is `broker-N-txn-marker-sender`.
+_MARKERS_ONLY = b"-txn-marker-sender"
+# Length, api key, version, correlation id and the client id of any broker lie within these bytes of a connection.
+_HEADER_BYTES = 48
+
+
+class MarkerGate:
+    """Listens on `ports` of loopback, one for each broker, and connects to `targets`, which may be told later.
+
+    A context manager. Its methods may be called from any thread; they return when what they say is true.
+    """
+
+    def __init__(self, ports: Sequence[int]) -> None:
+        self.ports = ports
+        self.targets: Sequence[int] = ()
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    def __enter__(self) -> Self:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="marker gate", daemon=True)
+        self._thread.start()
+        self._ask(self._listen())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ask(self._end())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_ANSWER_S)
+        self._loop.close()
+
+    def hold(self) -> None:
+        """From now on no marker is asked for, until `let_through`."""
+        self._ask(self._set_open(False))
+
+    def let_through(self) -> None:
+        """Those that were held arrive now."""
+        self._ask(self._set_open(True))
+
+    def _ask(self, what: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(what, self._loop).result(_ANSWER_S)
+
+    async def _listen(self) -> None:
+        self._open = asyncio.Event()
+        self._open.set()
+        self._servers = [
+            await asyncio.start_server(self._server_of(at), LOOPBACK, port) for at, port in enumerate(self.ports)
+        ]
+
+    async def _end(self) -> None:
+        for server in self._servers:
+            server.close()
+        for writer in self._writers:
+            writer.transport.abort()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+    async def _set_open(self, is_open: bool) -> None:
+        if is_open:
+            self._open.set()
+        else:
+            self._open.clear()
+
+    def _server_of(self, broker: int) -> Any:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writers = [writer]
+            try:
+                broker_reader, broker_writer = await asyncio.open_connection(LOOPBACK, self.targets[broker])
+                writers.append(broker_writer)
+                self._writers.update(writers)
+                await self._pass_on(reader, writer, broker_reader, broker_writer)
+            except (OSError, IndexError):
+                # The broker is away, or not known yet: whoever comes is told so, and comes again.
+                pass
+            finally:
+                self._writers.difference_update(writers)
+                for one in writers:
+                    one.transport.abort()
+
+        return serve
+
+    async def _pass_on(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        broker_reader: asyncio.StreamReader,
+        broker_writer: asyncio.StreamWriter,
+    ) -> None:
+        """Until either side ends it."""
+        pumps = [
+            asyncio.create_task(self._ask_on(reader, broker_writer)),
+            asyncio.create_task(_pump(broker_reader, writer)),
+        ]
+        try:
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for pump in pumps:
+                pump.cancel()
+            await asyncio.gather(*pumps, return_exceptions=True)
+
+    async def _ask_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        first = b""
+        while len(first) < _HEADER_BYTES and _MARKERS_ONLY not in first:
+            data = await reader.read(_CHUNK_BYTES)
+            if not data:
+                return
+            first += data
+            writer.write(data)
+        is_held = _MARKERS_ONLY in first[:_HEADER_BYTES]
+        while data := await reader.read(_CHUNK_BYTES):
+            if is_held:
+                await self._open.wait()
+            writer.write(data)
+            await writer.drain()
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(_CHUNK_BYTES):
+        writer.write(data)
+        await writer.drain()

@@ -1,0 +1,146 @@
+"""What the tasks of a run recorded of their offsets, asked at its end: does it contradict itself?
+
+The same check that the server makes, over what processes have written to their reports in place of telling a server, or
+by the server itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import msgspec
+
+from app.domain.offset_log.check import PipelineCheck, check
+from app.domain.offset_log.events import Assigned, Event, Teller
+from app.domain.offset_log.heard import Heard
+from app.domain.offset_log.silence import Attempted
+from tests.support.tasks import Report
+
+_SHOWN = 5
+
+
+class Asked(NamedTuple):
+    """contradictions: None where nothing was recorded. said: the first of them, as sentences."""
+
+    contradictions: int | None
+    said: tuple[str, ...] = ()
+
+    @property
+    def failure(self) -> str | None:
+        return (
+            f"the offset log: {self.contradictions} contradictions, such as {'; '.join(self.said)}"
+            if self.said
+            else None
+        )
+
+    @classmethod
+    def of_check(cls, found: PipelineCheck) -> Self:
+        if found.standing is None:
+            return cls(None)
+        said = [f"{one.topic}-{one.partition}: {one.kind}: {one.message}" for one in found.findings]
+        return cls(found.contradictions, tuple(said[:_SHOWN]))
+
+    @classmethod
+    def of_server(cls, now: Mapping[str, Any], kept: Iterable[Mapping[str, Any]]) -> Self:
+        """now: what a check of all that is kept answers. kept: contradictions that were found live, and are marked."""
+        if now["standing"] is None:
+            return cls(None)
+        findings = [finding for partition in now["partitions"] for finding in partition["findings"]]
+        found = {_place(one): f"{one['topic']}-{one['partition']}: {one['message']}" for one in findings}
+        marked = {_place(one): f"{one['topic']}-{one['partition']}: found live: {one['message']}" for one in kept}
+        live_only = [said for place, said in marked.items() if place not in found]
+        total = sum(int(partition["contradictions"]) for partition in now["partitions"]) + len(live_only)
+        return cls(total, tuple([*found.values(), *live_only][:_SHOWN]))
+
+
+class Written(NamedTuple):
+    """What one attempt's process has written. Nothing is missing only of one that came to its own end."""
+
+    task: int
+    attempt: int
+    reports: tuple[Report, ...]
+
+    @property
+    def teller(self) -> Teller:
+        return Teller(run=0, ordinal=0, task=self.task, lease=1, attempt=self.attempt)
+
+    @property
+    def is_over(self) -> bool:
+        return any(report.result is not None or report.error is not None for report in self.reports)
+
+    @property
+    def has_begun(self) -> bool:
+        """An attempt says its state before it joins the group: who has said nothing has committed nothing."""
+        return bool(self.reports)
+
+
+def checked(attempts: Iterable[Written], *, group: str) -> Asked:
+    """Of all attempts of a run, none of which goes on."""
+    now = datetime.now(UTC)
+    begun = [one for one in attempts if one.has_begun]
+    heard = [partition for one in begun for partition in _heard(one, group=group, now=now)]
+    return Asked.of_check(check(heard, unheard=(), attempted=[_attempted(one) for one in begun], since=None, until=now))
+
+
+def written_in(folder: Path) -> list[Written]:
+    """By all attempts that have a folder `task-N-attempt-M` in this one."""
+    found: list[Written] = []
+    for path in sorted(folder.glob("task-*-attempt-*/reports.jsonl")):
+        _, task, _, attempt = path.parent.name.split("-")
+        # A line that was not written to its end is one that was never said.
+        lines = path.read_bytes().split(b"\n")[:-1]
+        reports = tuple(msgspec.json.decode(line, type=Report) for line in lines)
+        found.append(Written(int(task), int(attempt), reports))
+    return found
+
+
+def _heard(written: Written, *, group: str, now: datetime) -> list[Heard]:
+    told = [partition for report in written.reports for partition in report.offsets]
+    found: list[Heard] = []
+    # Sorting keeps the order in which one partition's were told.
+    for (topic, number), of_one in groupby(sorted(told, key=lambda one: (one.topic, one.partition)), key=_at):
+        entries = list(of_one)
+        # A checkpoint is told again, under its number, when it has grown.
+        events: dict[int, Event] = {event.index: event for entry in entries for event in entry.events}
+        found.append(
+            Heard(
+                group=group,
+                topic=topic,
+                partition=number,
+                teller=written.teller,
+                run_id="run",
+                host=None,
+                events=tuple(events.values()),
+                recorded=entries[-1].recorded,
+                # Who was killed may have committed since, whatever he said last.
+                is_open=not written.is_over,
+                is_over=written.is_over,
+                complete_at=None,
+                newest_at=now,
+            )
+        )
+    return found
+
+
+def _at(told: Any) -> tuple[str, int]:
+    return told.topic, told.partition
+
+
+def _attempted(written: Written) -> Attempted:
+    told = [event for report in written.reports for one in report.offsets for event in one.events]
+    generations = [event.generation for event in told if isinstance(event, Assigned) and event.generation is not None]
+    return Attempted(
+        teller=written.teller,
+        is_over=written.is_over,
+        complete_at=None,
+        first=min(generations, default=None),
+        last=max(generations, default=None),
+    )
+
+
+def _place(finding: Mapping[str, Any]) -> tuple[str, int, str, int]:
+    return finding["topic"], finding["partition"], finding["kind"], finding["start"]
