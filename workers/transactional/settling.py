@@ -42,6 +42,7 @@ class Settling:
 
     Args:
         inquiry: None where producers share no id, and nobody can be fenced.
+        only: the one partition that the producer is for, and that is held and read again; None: all that is owned.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Settling:
         *,
         announce: Announce,
         learn: Learn,
+        only: Partition | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.obstacle: str | None = None
@@ -60,6 +62,7 @@ class Settling:
         self._make_producer = make_producer
         self._inquiry = inquiry
         self._announce = announce
+        self._only = only
         self._batch_size: int | None = None
         self._clock = clock
         self._needs_producer = False
@@ -80,6 +83,10 @@ class Settling:
         return self._needs_producer or self._needs_rewind
 
     @property
+    def needs_producer(self) -> bool:
+        return self._needs_producer
+
+    @property
     def lasts_s(self) -> float:
         """For how long something has been needed; 0 when nothing is."""
         return 0.0 if self._since is None else self._clock() - self._since
@@ -87,7 +94,9 @@ class Settling:
     @property
     def is_undecided(self) -> bool:
         """True while a transaction of ours may be open that only an init would end."""
-        return self._needs_producer and self._has_held_id and self._inquiry is not None
+        # A partition's id that was fenced is somebody else's now, and with it what was open.
+        is_ended = self._is_fenced and self._only is not None
+        return self._needs_producer and self._has_held_id and self._inquiry is not None and not is_ended
 
     @property
     def wait_s(self) -> float:
@@ -131,10 +140,11 @@ class Settling:
             SupersededError: this attempt may not have its id again.
             FencedError, FatalError: as the init says.
         """
+        if self._needs_producer:
+            fresh = self.next_init()
+            return None if fresh is None else self.after_init(init_error(fresh, SLICE_S))
         if self.wait_s > 0:
             return None
-        if self._needs_producer:
-            return self._init() if self._is_allowed() else None
         try:
             self._rewind()
         except (RetriableError, AbortableError) as error:
@@ -143,6 +153,36 @@ class Settling:
         self._needs_rewind = False
         self._go_on()
         return None
+
+    def next_init(self) -> TaskProducer | None:
+        """The producer that is to be initialised now; None if none is, or it may not be yet.
+
+        Its `init` may be called on any thread; what became of it is for `after_init`.
+
+        Raises:
+            SupersededError: this attempt may not have its id again.
+        """
+        if not self._needs_producer or self.wait_s > 0 or not self._is_allowed():
+            return None
+        if self._fresh is None:
+            self._fresh = self._make_producer(self._batch_size)
+        return self._fresh
+
+    def after_init(self, error: BaseException | None) -> TaskProducer | None:
+        """What the init of `next_init` answered; the producer if it is ready. Raises what is not to be repeated."""
+        if isinstance(error, RetriableError):
+            self._try_again(str(error), _TRY_AGAIN_S)
+            return None
+        if error is not None:
+            self._may_init = self._may_init and not isinstance(error, FencedError)
+            self.give_up()
+            raise error
+        fresh, self._fresh = self._fresh, None
+        self._needs_producer = self._is_fenced = self._may_init = False
+        self._has_held_id = True
+        if not self._needs_rewind:
+            self._go_on()
+        return fresh
 
     def give_up(self) -> None:
         """Let go of a producer whose init has not been answered, and of a question that has not."""
@@ -175,25 +215,6 @@ class Settling:
             self._announce(EventKind.REBUILT, answer.reason)
         return True
 
-    def _init(self) -> TaskProducer | None:
-        if self._fresh is None:
-            self._fresh = self._make_producer(self._batch_size)
-        try:
-            self._fresh.init(SLICE_S)
-        except RetriableError as error:
-            self._try_again(str(error), _TRY_AGAIN_S)
-            return None
-        except BaseException as error:
-            self._may_init = self._may_init and not isinstance(error, FencedError)
-            self.give_up()
-            raise
-        fresh, self._fresh = self._fresh, None
-        self._needs_producer = self._is_fenced = self._may_init = False
-        self._has_held_id = True
-        if not self._needs_rewind:
-            self._go_on()
-        return fresh
-
     def _try_again(self, obstacle: str, wait_s: float) -> None:
         """Later: an error that comes at once must not come as fast as it can."""
         self.obstacle = obstacle
@@ -201,15 +222,29 @@ class Settling:
 
     def _begin(self) -> None:
         self._since = self._clock() if self._since is None else self._since
-        self._membership.hold(Hold.SETTLING)
+        if self._only is None:
+            self._membership.hold(Hold.SETTLING)
+        else:
+            self._membership.hold_back(self._only)
 
     def _go_on(self) -> None:
         self.obstacle = self._since = None
-        self._membership.release(Hold.SETTLING)
+        if self._only is None:
+            self._membership.release(Hold.SETTLING)
+        else:
+            self._membership.let_go(self._only)
 
     def _rewind(self) -> None:
-        """Seek what has been read from to what is committed. A partition not read from yet starts there by itself."""
+        """Seek what has been read from to what is committed. A partition not read from yet starts there by itself.
+
+        A single one that has not is begun again: what was committed when it was assigned may be of before the init.
+        """
         read_from = self._membership.positions()
+        if self._only is not None:
+            if self._only not in read_from:
+                self._membership.restart([self._only])
+                return
+            read_from = {self._only: read_from[self._only]}
         if not read_from:
             return
         committed = self._membership.committed(read_from, timeout_s=SLICE_S)
@@ -219,6 +254,15 @@ class Settling:
             self._learn(partition, found.offset)
             if found.offset is not None:
                 self._membership.recorder.positioned(partition, found.offset)
+
+
+def init_error(producer: TaskProducer, timeout_s: float) -> BaseException | None:
+    """Initialise it; what went wrong, for `after_init`."""
+    try:
+        producer.init(timeout_s)
+    except BaseException as error:  # noqa: BLE001 - raised again where it is heard
+        return error
+    return None
 
 
 def _growing(doublings: int, *, longest_s: float) -> float:

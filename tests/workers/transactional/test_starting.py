@@ -56,7 +56,12 @@ class Commits:
         self._heard: list[Callable[[], None]] = []
 
     def __call__(
-        self, starts: Mapping[Partition, int], *, for_others: Mapping[Partition, int], confirmed: Callable[[], None]
+        self,
+        starts: Mapping[Partition, int],
+        *,
+        for_others: Mapping[Partition, int],
+        together: bool,
+        confirmed: Callable[[], None],
     ) -> None:
         self.sent.append({**starts, **for_others})
         self._heard.append(confirmed)

@@ -31,6 +31,10 @@ _NO_OFFSETS = "Failed to fetch committed offsets for"
 """How librdkafka says that it has given up asking where assigned partitions begin; the code may be any."""
 
 
+def _nothing_to_do(_partitions: Sequence[Partition]) -> None:
+    """What is done in a callback where nothing is to be done."""
+
+
 class Hold(StrEnum):
     """Why nothing may be read now: somebody paused the pipeline, or a broken checkpoint must be settled first."""
 
@@ -75,7 +79,8 @@ class Membership:
                                      callback the revoked ones belong to somebody else
       2. raise the numbers           whatever of the checkpoint should have survived step 1 can no longer be committed
     On loss there is nothing to commit for: the numbers are raised, and the loop aborts what it finds changed.
-    On assign the partitions are taken here, not by the client, so that they can be held before their first fetch.
+    On assign the partitions are taken here, not by the client, so that they can be held before their first fetch;
+    `begin` comes before that, and so before their committed offsets are read (rule 4).
 
     Callbacks never raise: an exception that leaves a callback inside `consume(n)` drops the records gathered so far,
     although the position has passed them. What happened is kept in `trouble` for the loop.
@@ -87,19 +92,28 @@ class Membership:
         *,
         ownership: Ownership,
         confirmed: Confirmed | None,
-        end_checkpoint: Callable[[], None],
+        end_checkpoint: Callable[[Sequence[Partition]], None],
         announce: Announce,
         recorder: OffsetRecorder,
+        begin: Callable[[Sequence[Partition]], None] = _nothing_to_do,
+        lose: Callable[[Sequence[Partition]], None] = _nothing_to_do,
     ) -> None:
-        """`confirmed` None: what is committed may go back, nothing is compared."""
+        """
+        Args:
+            confirmed: None: what is committed may go back, nothing is compared.
+            begin, end_checkpoint, lose: told inside the callbacks which partitions are assigned, revoked, lost.
+        """
         self.consumer = consumer
         self.ownership = ownership
         self.confirmed = confirmed
+        self._begin = begin
         self._end_checkpoint = end_checkpoint
+        self._lose = lose
         self._announce = announce
         self.recorder = recorder
         self._has_read = False
         self._holds: set[Hold] = set()
+        self._held_back: set[Partition] = set()
         self._stopped: dict[Partition, int | None] = {}
         self._trouble: BaseException | None = None
 
@@ -260,7 +274,23 @@ class Membership:
             self._holds.remove(reason)
             if not self._holds:
                 with kafka_call("resume the partitions"):
-                    self.consumer.resume(_list(self.ownership.owned))
+                    self.consumer.resume(_list(self.ownership.owned - self._held_back))
+
+    def hold_back(self, partition: Partition) -> None:
+        """Read nothing of this partition, owned or about to be, whatever becomes of the others."""
+        if partition not in self._held_back:
+            self._held_back.add(partition)
+            if partition in self.ownership.owned and not self._holds:
+                with kafka_call(f"pause {partition[0]}-{partition[1]}"):
+                    self.consumer.pause(_list([partition]))
+
+    def let_go(self, partition: Partition) -> None:
+        """Read this partition again like the others."""
+        if partition in self._held_back:
+            self._held_back.remove(partition)
+            if partition in self.ownership.owned and not self._holds:
+                with kafka_call(f"resume {partition[0]}-{partition[1]}"):
+                    self.consumer.resume(_list([partition]))
 
     @property
     def is_held(self) -> bool:
@@ -272,6 +302,8 @@ class Membership:
 
     def on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         with self._keeping_trouble():
+            self._begin(_keys(partitions))
+        with self._keeping_trouble():
             self._take(consumer, partitions)
         self._forget_stops(_keys(partitions))
         self.ownership.assigned(_keys(partitions))
@@ -281,7 +313,7 @@ class Membership:
 
     def on_revoke(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         with self._keeping_trouble():
-            self._end_checkpoint()
+            self._end_checkpoint(_keys(partitions))
         self.ownership.given_up(_keys(partitions))
         with self._keeping_trouble():
             self.recorder.given_up(_keys(partitions), Leaving.REVOKED)
@@ -290,16 +322,17 @@ class Membership:
     def on_lost(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self.ownership.given_up(_keys(partitions))
         with self._keeping_trouble():
+            self._lose(_keys(partitions))
+        with self._keeping_trouble():
             self.recorder.given_up(_keys(partitions), Leaving.LOST)
             self._tell(EventKind.LOST, "lost: the group went on without this member", partitions)
 
     def _take(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         consumer.incremental_assign(partitions)
         # The client remembers a pause across revoke and assign: what left while it was held would stay paused.
-        if self._holds:
-            consumer.pause(partitions)
-        else:
-            consumer.resume(partitions)
+        is_held = {_key(entry): bool(self._holds) or _key(entry) in self._held_back for entry in partitions}
+        consumer.pause([entry for entry in partitions if is_held[_key(entry)]])
+        consumer.resume([entry for entry in partitions if not is_held[_key(entry)]])
 
     def _forget_stops(self, partitions: Iterable[Partition]) -> None:
         for partition in partitions:
@@ -342,8 +375,12 @@ def generation_of(group_metadata: object) -> int | None:
     return int.from_bytes(group_metadata[len(prefix) : len(prefix) + 4], sys.byteorder, signed=True)
 
 
+def _key(entry: TopicPartition) -> Partition:
+    return entry.topic, entry.partition
+
+
 def _keys(partitions: Iterable[TopicPartition]) -> list[Partition]:
-    return [(entry.topic, entry.partition) for entry in partitions]
+    return [_key(entry) for entry in partitions]
 
 
 def _list(partitions: Iterable[Partition]) -> list[TopicPartition]:

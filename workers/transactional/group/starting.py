@@ -27,6 +27,7 @@ _NOT_THERE = (
 class CommitStarts(Protocol):
     """Commits offsets without outputs; `for_others` are of partitions that somebody else owns, or nobody.
 
+    together: all of them or none, whatever number of producers there is; the first of `starts` has one.
     confirmed: called when the broker has said that they are committed: before it returns, or (at_least_once) in a later
     poll, or never.
     """
@@ -36,6 +37,7 @@ class CommitStarts(Protocol):
         starts: Mapping[Partition, int],
         *,
         for_others: Mapping[Partition, int],
+        together: bool,
         confirmed: Callable[[], None],
     ) -> None: ...
 
@@ -143,6 +145,7 @@ class Starting:
         self._commit_starts(
             {name: ends[name] for name in mine},
             for_others=for_others,
+            together=True,
             confirmed=self._note_beginning,
         )
         said = ", ".join(f"{topic}-{number} at {ends[topic, number]}" for topic, number in sorted(ends))
@@ -168,7 +171,7 @@ class Starting:
                 # have stopped without an offset.
                 self._membership.recorder.positioned(partition, offset, Found.NOTHING_COMMITTED)
         if starts:
-            self._commit_starts(starts, for_others={}, confirmed=self._note_beginning)
+            self._commit_starts(starts, for_others={}, together=False, confirmed=self._note_beginning)
         self._membership.restart(committed)
 
     def _start(self, partition: Partition, committed: int | None, log: LogBounds) -> int | None:
