@@ -58,7 +58,7 @@ class Inquiry:
 
     Where an id belongs to an input partition, whoever has taken it has been given the partition by the group, and this
     attempt may still have all its others. So neither the server's yes nor somebody's later init settles it for a fenced
-    one: it waits `group_speaks_s` for the group to take the partition away, which ends the question. If it is ours still,
+    one: it waits `group_speaks_s` for the group to take the partition away, which ends the question. If it has not,
     who took the id was nobody of the group (any more), and it may be initialised.
 
     A journal that cannot be reached says nothing yet. Waiting for it costs nothing: the broker that has it is the id's
