@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,15 +17,14 @@ from app.domain.transactions.transactional_id import for_partition
 from app.kafka.transaction_journal import read_transaction_journal
 from app.wire.heartbeat import EventKind, TaskState
 from app.wire.specification import PartitionMapping
-from tests.exactly_once.conftest import MakePipeline, StartProcess
+from tests.exactly_once.conftest import MakePipeline
+from tests.fault_suite.freeze_points import FreezePoints, Point
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import TaskProcess, running
 from tests.support.topics import add_partition
-from tests.support.waiting import wait_for
 from workers.transactional.client_config import transactional_producer_config
 from workers.transactional.control import TaskEnd
 from workers.transactional.errors import RetriableError
-from workers.transactional.group.ownership import Partition
 from workers.transactional.lane_of_each import LaneOfEach
 from workers.transactional.producing.transactional_producer import TransactionalProducer
 
@@ -35,7 +36,7 @@ KINDS = [
     pytest.param({**V1, "group_protocol": GroupProtocol.CONSUMER}, id="generation-consumer"),
     pytest.param(GROUP_ONLY, id="group_only-classic"),
 ]
-HELD_OPEN = {"commit_interval_ms": 3_000, "transaction_timeout_ms": 60_000, "session_timeout_ms": 3_000}
+FROZEN = {"transaction_timeout_ms": 60_000, "session_timeout_ms": 3_000}
 
 
 def id_of(pipeline: TestPipeline, partition: int) -> str:
@@ -137,18 +138,41 @@ def test_every_incarnation_is_told_however_short_it_was_held(make_pipeline: Make
         assert in_journal <= told
 
 
-def frozen_with_outputs(pipeline: TestPipeline, start_process: StartProcess, settings: Any) -> TaskProcess:
-    """A zombie that has written 500 outputs and sent none of their offsets."""
-    pipeline.feed(10)
-    with running(pipeline.specification(**V2)) as task:
-        task.wait_for_records(10)
-        task.drain()
-    zombie = start_process(pipeline.specification(**HELD_OPEN, **settings))
-    zombie.wait_until(lambda: len(zombie.last().partitions) == 1, "the assignment")
-    pipeline.feed(500)
-    zombie.wait_for_position(510)
-    zombie.freeze()
-    return zombie
+class Zombie:
+    """A task in a process that is frozen when its 500 outputs are written and nothing of their offsets is sent."""
+
+    def __init__(self, pipeline: TestPipeline, folder: Path, settings: Any) -> None:
+        self._points = FreezePoints(folder / "freeze")
+        pipeline.feed(10)
+        self.process = TaskProcess(
+            pipeline.specification(**FROZEN, **settings),
+            folder / "zombie",
+            environment=self._points.environment_of({**os.environ}),
+        )
+        self.process.wait_for_records(10)
+        self._points.ask(Point.AFTER_OUTPUTS)
+        pipeline.feed(500)
+        self._pid = self._points.wait_until_frozen(Point.AFTER_OUTPUTS, 30)
+
+    def thaw(self) -> None:
+        """It goes on where it was: it sends offsets before it polls again and hears of its loss."""
+        self._points.thaw(self._pid)
+
+
+MakeZombie = Callable[[TestPipeline, Any], Zombie]
+
+
+@pytest.fixture
+def make_zombie(tmp_path: Path) -> Generator[MakeZombie]:
+    made: list[Zombie] = []
+
+    def make(pipeline: TestPipeline, settings: Any) -> Zombie:
+        made.append(Zombie(pipeline, tmp_path, settings))
+        return made[-1]
+
+    yield make
+    for zombie in made:
+        zombie.process.close()
 
 
 @pytest.mark.parametrize(
@@ -161,26 +185,17 @@ def frozen_with_outputs(pipeline: TestPipeline, start_process: StartProcess, set
     ],
 )
 def test_frozen_zombie(
-    make_pipeline: MakePipeline, start_process: StartProcess, zombies: Any, takers: Any, duplicated: int
+    make_pipeline: MakePipeline, make_zombie: MakeZombie, zombies: Any, takers: Any, duplicated: int
 ) -> None:
     """Thawed when another task has had its partition and committed. The first case is the negative control of the rest:
     nothing but the taker's init on the same id, or the generation, stands between the zombie and its commit."""
     pipeline = make_pipeline(partitions=1)
-    zombie = frozen_with_outputs(pipeline, start_process, zombies)
-    frozen_at = time.monotonic()
-    with running(pipeline.specification(task=1, session_timeout_ms=3_000, **takers)) as taker:
+    zombie = make_zombie(pipeline, zombies)
+    with running(pipeline.specification(task=1, **{**FROZEN, **takers})) as taker:
         taker.wait_for_records(500)
-        # Due at once when it wakes up, before it can have heard that it is no member any more.
-        time.sleep(max(0.0, frozen_at + 3.5 - time.monotonic()))
         zombie.thaw()
-        zombie.wait_until(lambda: EventKind.LOST in zombie.kinds(), "the loss")
-        pipeline.feed(100)
-        wait_for(
-            lambda: taker.control.last.counters.records_in + zombie.last().counters.records_in >= 600 + duplicated,
-            30,
-            "the next records, by whoever has the partition",
-        )
-        assert zombie.drain().end is TaskEnd.DRAINED
+        zombie.process.wait_until(lambda: EventKind.LOST in zombie.process.kinds(), "the loss")
+        assert zombie.process.drain().end is TaskEnd.DRAINED
         taker.drain()
     audit = pipeline.audit()
     assert (len(audit.lost), len(audit.duplicated)) == (0, duplicated), str(audit)
@@ -197,14 +212,14 @@ def _assigned_without_init(self: LaneOfEach, partitions: Sequence[Partition]) ->
 @pytest.mark.parametrize(("is_mutated", "duplicated"), [(False, 0), (True, 500)])
 def test_init_comes_before_the_committed_offset_is_read(
     make_pipeline: MakePipeline,
-    start_process: StartProcess,
+    make_zombie: MakeZombie,
     monkeypatch: pytest.MonkeyPatch,
     is_mutated: bool,
     duplicated: int,
 ) -> None:
     """The zombie commits when its partition is assigned to another task whose init is still on its way."""
     pipeline = make_pipeline(partitions=1)
-    zombie = frozen_with_outputs(pipeline, start_process, GROUP_ONLY)
+    zombie = make_zombie(pipeline, GROUP_ONLY)
     may_init = threading.Event()
     init: Callable[[TransactionalProducer, float], None] = TransactionalProducer.init
 
@@ -216,17 +231,16 @@ def test_init_comes_before_the_committed_offset_is_read(
     monkeypatch.setattr(TransactionalProducer, "init", late)
     if is_mutated:
         monkeypatch.setattr(LaneOfEach, "assigned", _assigned_without_init)
-    frozen_at = time.monotonic()
-    with running(pipeline.specification(task=1, session_timeout_ms=3_000, **GROUP_ONLY)) as taker:
+    with running(pipeline.specification(task=1, **{**FROZEN, **GROUP_ONLY})) as taker:
         taker.wait_for_event(EventKind.ASSIGNED)
-        # The committed offset is read as soon as the partition is taken; nothing says when that is done.
-        time.sleep(max(1.0, frozen_at + 3.5 - time.monotonic()))
+        # Its committed offset is read at once; nothing tells when.
+        time.sleep(1.0)
         zombie.thaw()
-        zombie.wait_for_records(500)
+        zombie.process.wait_for_records(510)
         may_init.set()
         pipeline.feed(100)
         taker.wait_for_records(100 + duplicated)
-        zombie.drain()
+        zombie.process.drain()
         taker.drain()
     audit = pipeline.audit()
     assert (len(audit.lost), len(audit.duplicated)) == (0, duplicated), str(audit)
