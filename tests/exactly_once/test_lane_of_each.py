@@ -25,6 +25,7 @@ from tests.support.topics import add_partition
 from workers.transactional.client_config import transactional_producer_config
 from workers.transactional.control import TaskEnd
 from workers.transactional.errors import RetriableError
+from workers.transactional.group.ownership import Partition
 from workers.transactional.lane_of_each import LaneOfEach
 from workers.transactional.producing.transactional_producer import TransactionalProducer
 
