@@ -79,6 +79,39 @@ def test_each_partition_has_its_own_id_through_rebalances(make_pipeline: MakePip
     assert journal_of(pipeline, pipeline.transactional_id(0)) == []
 
 
+def test_inits_and_commits_of_many_partitions_are_made_together(
+    make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each waits until all four have been called: one after the other they would wait in vain."""
+    pipeline = make_pipeline(partitions=4, commit_interval_ms=1_500, **V1)
+    init, commit = TransactionalProducer.init, TransactionalProducer.commit
+    inits, commits = threading.Barrier(4), threading.Barrier(4)
+
+    def init_with_the_others(self: TransactionalProducer, timeout_s: float) -> None:
+        inits.wait(20)
+        init(self, timeout_s)
+
+    def commit_with_the_others(self: TransactionalProducer, **more: Any) -> None:
+        commits.wait(20)
+        commit(self, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TransactionalProducer, "init", init_with_the_others)
+        with running(pipeline.specification()) as one:
+            one.wait_for_partitions(4)
+            # The first batches are preceded by notes, in transactions of their own.
+            pipeline.feed(50)
+            one.wait_for_records(200)
+            patch.setattr(TransactionalProducer, "commit", commit_with_the_others)
+            pipeline.feed(50)
+            one.wait_for_records(400)
+            patch.setattr(TransactionalProducer, "commit", commit)
+            one.drain()
+    assert not inits.broken
+    assert not commits.broken
+    pipeline.assert_whole()
+
+
 def test_ids_of_mappings_go_before_the_formula(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(partitions=2, **V1)
     imported = f"{pipeline.definition.group_id}-0_1"

@@ -11,7 +11,14 @@ from itertools import groupby
 from confluent_kafka import Message
 
 from workers.transactional.checkpoints import Bounds, Ending
-from workers.transactional.errors import FatalError, FencedError, LoopError, TaskFailedError, error_of
+from workers.transactional.errors import (
+    FatalError,
+    FencedError,
+    LoopError,
+    RetriableError,
+    TaskFailedError,
+    error_of,
+)
 from workers.transactional.group.membership import Membership
 from workers.transactional.group.ownership import Partition
 from workers.transactional.lanes import Batch, Lane, Marks
@@ -161,6 +168,8 @@ class LaneOfEach:
     ) -> None:
         if together:
             lane = self._lanes[min(starts)]
+            if lane.settling.is_needed:
+                raise RetriableError("the partition that begins the group is not ready yet")
             lane.checkpoints.commit_starts(starts, for_others=for_others, confirmed=confirmed)
             return
         endings = [

@@ -59,6 +59,12 @@ class Lane:
             self.recovery.replace_producer()
 
     @property
+    def obstacle(self) -> str | None:
+        """Why it is not settled yet."""
+        said = self.settling.obstacle
+        return said if said is None or self.partition is None else f"{self.partition[0]}-{self.partition[1]}: {said}"
+
+    @property
     def is_unknown(self) -> bool:
         """Whether a commit was asked for and not answered; then nothing may be done but to let go of the producer."""
         checkpoint = self.checkpoints.current

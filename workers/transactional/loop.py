@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from confluent_kafka import KafkaError, Message
@@ -13,22 +13,22 @@ from workers.transactional.checkpoint import Checkpoint
 from workers.transactional.control import Control
 from workers.transactional.errors import LoopError, TaskFailedError, error_of
 from workers.transactional.garbage import Collector
-from workers.transactional.group.membership import Committed, Hold, Membership
+from workers.transactional.group.membership import Hold, Membership
 from workers.transactional.group.ownership import Partition
 from workers.transactional.group.source_topics import SourceTopics
 from workers.transactional.group.starting import Starting
-from workers.transactional.lanes import Batch, Lane, Lanes, Marks
+from workers.transactional.lanes import Batch, Lane, Lanes
 from workers.transactional.records.batching import BatchSize
 from workers.transactional.records.processing import Processing
 from workers.transactional.records.trials import MAX_CHECKPOINT_RECORDS, UNLIMITED
 from workers.transactional.recovery import VISIBLE_WAIT_S
 from workers.transactional.telling.idle_look import IdleLook
 from workers.transactional.telling.progress import Progress
+from workers.transactional.vetting import Vetting
 
 _IDLE_POLL_S = 0.1
 _LONGEST_POLL_S = 0.2
 _SETTLING_POLL_S = 0.02
-_READ_COMMITTED_S = 5.0
 
 
 class TaskLoop:
@@ -74,6 +74,7 @@ class TaskLoop:
         self._numbers: dict[Partition, int] = {}
         self._changes_seen = 0
         self._idle_look = IdleLook(membership, progress=progress, clock=clock)
+        self._vetting = Vetting(membership, lanes=lanes, progress=progress)
         self._garbage = Collector(clock=clock)
         self._client_errors_told: set[tuple[int, str]] = set()
         self._may_have_left_open = False
@@ -235,7 +236,7 @@ class TaskLoop:
         self._processing.look_up_again()
 
     def _process(self, messages: list[Message]) -> None:
-        batches = self._vetted(self._lanes.divide(messages, self._moved()))
+        batches = self._vetting.vetted(self._lanes.divide(messages, self._moved()))
         bytes_before = sum(batch.lane.tally.open.bytes_in for batch in batches)
         began_at = self._clock()
         for batch in batches:
@@ -282,61 +283,6 @@ class TaskLoop:
         number = self._membership.ownership.number
         self._positions.update({name: (number(name), offset) for name, offset in positions.items()})
 
-    def _vetted(self, batches: list[Batch]) -> list[Batch]:
-        """Commit the notes that must stand before these batches are processed (rule 7).
-
-        Those that may not be processed yet are left out, and polled again.
-        """
-        first = [batch for batch in batches if batch.lane.suspicion.unvetted(batch.moved)]
-        if not first and not any(batch.lane.suspicion.is_active for batch in batches):
-            return batches
-        learned = self._learn_notes(first, batches)
-        marks: list[Marks] = []
-        passed: list[Batch] = []
-        for batch in batches:
-            lane, messages, moved = batch
-            if lane.suspicion.is_active and len(messages) > lane.suspicion.limit:
-                self._lanes.commit([lane])
-                lane.settling.require_rewind()
-                continue
-            due = lane.suspicion.marks(moved)
-            starts = {**{name: found.offset or 0 for name, found in learned.get(lane, {}).items()}, **_starts(messages)}
-            marked = {name: starts[name] for name in due if name in starts}
-            if marked:
-                marks.append(Marks(lane, marked, due))
-            passed.append(batch)
-        if marks:
-            self._lanes.commit_marks(marks)
-        ready: list[Batch] = []
-        for batch in passed:
-            if batch.lane.settling.is_needed:
-                batch.lane.settling.require_rewind()
-            else:
-                # Not before: where the marks could not be committed, they are still due.
-                batch.lane.suspicion.vetted(learned.get(batch.lane, {}))
-                ready.append(batch)
-        return ready
-
-    def _learn_notes(self, first: Sequence[Batch], batches: Sequence[Batch]) -> dict[Lane, dict[Partition, Committed]]:
-        """What stands beside the committed offsets where these lanes have not looked since they were assigned them."""
-        starts = {name for batch in batches for name in _starts(batch.messages)}
-        unvetted = {
-            name: batch.lane for batch in first for name in batch.lane.suspicion.unvetted(self._partitions(batch.lane))
-        }
-        learned: dict[Lane, dict[Partition, Committed]] = {}
-        if unvetted:
-            for name, found in self._membership.committed(unvetted, timeout_s=_READ_COMMITTED_S).items():
-                self._progress.learned(name, found.offset)
-                if found.offset is not None or name in starts:
-                    unvetted[name].suspicion.vet(name, found)
-                    if found.offset is not None:
-                        self._membership.recorder.begins(name, found.offset)
-                    learned.setdefault(unvetted[name], {})[name] = found
-        return learned
-
-    def _partitions(self, lane: Lane) -> Collection[Partition]:
-        return self._membership.ownership.owned if lane.partition is None else (lane.partition,)
-
     def _is_settling(self) -> bool:
         return any(lane.settling.is_needed for lane in self._lanes.each)
 
@@ -357,8 +303,8 @@ class TaskLoop:
                     self._positions.pop(partition, None)
 
     def _tell_obstacle(self) -> None:
-        obstacles = [lane.settling.obstacle for lane in self._lanes.each if lane.settling.obstacle]
-        self._progress.obstacle = obstacles[0] if obstacles else self._source_topics.obstacle
+        obstacles = (obstacle for lane in self._lanes.each if (obstacle := lane.obstacle) is not None)
+        self._progress.obstacle = next(obstacles, self._source_topics.obstacle)
 
     def _heed_client_error(self, error: KafkaError) -> None:
         self._progress.last_error = f"{error.name()}: {error.str()}"
@@ -400,13 +346,6 @@ class TaskLoop:
 
 def _is_full(lane: Lane, checkpoint: Checkpoint) -> bool:
     return lane.suspicion.is_tried(checkpoint.positions) or checkpoint.records >= MAX_CHECKPOINT_RECORDS
-
-
-def _starts(messages: Sequence[Message]) -> dict[Partition, int]:
-    starts: dict[Partition, int] = {}
-    for message in messages:
-        starts.setdefault(_partition_of(message), message.offset() or 0)
-    return starts
 
 
 def _partition_of(message: Message) -> Partition:
