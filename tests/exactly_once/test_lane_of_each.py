@@ -29,15 +29,15 @@ from workers.transactional.group.ownership import Partition
 from workers.transactional.lane_of_each import LaneOfEach
 from workers.transactional.producing.transactional_producer import TransactionalProducer
 
-V1 = {"processing_guarantee": ProcessingGuarantee.EXACTLY_ONCE}
-GROUP_ONLY = {**V1, "offset_fencing": OffsetFencing.GROUP_ONLY}
-V2 = {"processing_guarantee": ProcessingGuarantee.EXACTLY_ONCE_V2}
+V1: dict[str, Any] = {"processing_guarantee": ProcessingGuarantee.EXACTLY_ONCE}
+GROUP_ONLY: dict[str, Any] = {**V1, "offset_fencing": OffsetFencing.GROUP_ONLY}
+V2: dict[str, Any] = {"processing_guarantee": ProcessingGuarantee.EXACTLY_ONCE_V2}
 KINDS = [
     pytest.param({**V1, "group_protocol": GroupProtocol.CLASSIC}, id="generation-classic"),
     pytest.param({**V1, "group_protocol": GroupProtocol.CONSUMER}, id="generation-consumer"),
     pytest.param(GROUP_ONLY, id="group_only-classic"),
 ]
-FROZEN = {"transaction_timeout_ms": 60_000, "session_timeout_ms": 3_000}
+FROZEN: dict[str, Any] = {"transaction_timeout_ms": 60_000, "session_timeout_ms": 3_000}
 
 
 def id_of(pipeline: TestPipeline, partition: int) -> str:

@@ -152,11 +152,13 @@ class Checkpoints:
 
     def ending_of_marks(self, starts: Mapping[Partition, int], notes: Mapping[Partition, str]) -> Ending:
         """That commit, to be made; nothing may be open."""
+
+        def heard(_at: float) -> None:
+            self._confirm(starts, Work())
+
         self.add(starts, records=0)
         self._suspicion.marking(notes)
-        return Ending(
-            self._sending(notes), lambda _: self._confirm(starts, Work()), lambda: self._end(Outcome.COMMITTED)
-        )
+        return Ending(self._sending(notes), heard, lambda: self._end(Outcome.COMMITTED))
 
     def commit_starts(
         self,

@@ -51,6 +51,9 @@ class _IdentityKeeper:
         self._transactional_id = transactional_id
 
     def __call__(self, statistics: str) -> None:
+        if self.identity is not None and self.is_of_now:
+            # It changes in an abort only. They name every partition of the sink, and many producers say them.
+            return
         eos = msgspec.json.decode(statistics, type=_Statistics).eos
         if eos.producer_id >= 0:
             self.identity = ProducerIdentity(eos.producer_id, eos.producer_epoch, self._transactional_id)
