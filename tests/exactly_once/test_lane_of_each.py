@@ -19,12 +19,14 @@ from app.wire.heartbeat import EventKind, TaskState
 from app.wire.specification import PartitionMapping
 from tests.exactly_once.conftest import MakePipeline
 from tests.fault_suite.freeze_points import FreezePoints, Point
+from tests.support.feeder import Feeder
 from tests.support.pipelines import TestPipeline
-from tests.support.tasks import TaskProcess, running
+from tests.support.tasks import TaskProcess, TaskThread, running
 from tests.support.topics import add_partition
+from tests.support.verifier import READ_COMMITTED, end_offsets
 from workers.transactional.client_config import transactional_producer_config
 from workers.transactional.control import TaskEnd
-from workers.transactional.errors import RetriableError
+from workers.transactional.errors import PipelineStopError, RetriableError
 from workers.transactional.group.ownership import Partition
 from workers.transactional.lane_of_each import LaneOfEach
 from workers.transactional.producing.transactional_producer import TransactionalProducer
@@ -79,6 +81,35 @@ def test_each_partition_has_its_own_id_through_rebalances(make_pipeline: MakePip
     assert journal_of(pipeline, pipeline.transactional_id(0)) == []
 
 
+@pytest.mark.parametrize("settings", KINDS)
+@pytest.mark.usefixtures("uncontradicted_offsets")
+def test_partitions_that_are_taken_while_records_come_are_committed_in_the_callback(
+    make_pipeline: MakePipeline, settings: Any
+) -> None:
+    """Two others come and go under a steady feed; a checkpoint is open at nearly every moment."""
+    pipeline = make_pipeline(partitions=6, commit_interval_ms=1_000, **settings)
+    feeder = Feeder(pipeline, records_per_s=2_000)
+    feeder.start()
+    try:
+        with running(pipeline.specification()) as first:
+            first.wait_for_partitions(6)
+            for task in (1, 2):
+                with running(pipeline.specification(task=task)) as other:
+                    other.wait_for_partitions(3)
+                    first.wait_for_partitions(3)
+                    first.wait_until(lambda seen: seen.open_transaction_age_ms is not None, "an open checkpoint")
+                    assert other.drain().end is TaskEnd.DRAINED
+                first.wait_for_partitions(6)
+            feeder.stop()
+            ends = end_offsets(pipeline.bootstrap_servers, pipeline.source, READ_COMMITTED)
+            first.wait_until(lambda seen: {p.partition: p.committed for p in seen.partitions} == ends, "all committed")
+            counters = first.drain().counters
+    finally:
+        feeder.stop()
+    assert (counters.transactions_unknown, counters.fencings) == (0, 0)
+    pipeline.assert_whole()
+
+
 def test_inits_and_commits_of_many_partitions_are_made_together(
     make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,6 +155,15 @@ def test_ids_of_mappings_go_before_the_formula(make_pipeline: MakePipeline) -> N
     assert journal_of(pipeline, id_of(pipeline, 0))
     assert not journal_of(pipeline, id_of(pipeline, 1))
     pipeline.assert_whole()
+
+
+def test_two_partitions_with_one_id_stop_the_pipeline(make_pipeline: MakePipeline) -> None:
+    pipeline = make_pipeline(partitions=2, **V1)
+    both = [PartitionMapping(topic=pipeline.source, partition=number, transactional_id="app-0_0") for number in (0, 1)]
+    task = TaskThread(pipeline.specification_with_mappings(*both)).start()
+    error = task.join_error()
+    assert isinstance(error, PipelineStopError)
+    assert f"{pipeline.source}-0 and {pipeline.source}-1 have one transactional id, app-0_0" in str(error)
 
 
 def test_task_without_partitions_runs(make_pipeline: MakePipeline) -> None:

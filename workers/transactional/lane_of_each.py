@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import groupby
 
@@ -15,10 +15,12 @@ from workers.transactional.errors import (
     FatalError,
     FencedError,
     LoopError,
+    PipelineStopError,
     RetriableError,
     TaskFailedError,
     error_of,
 )
+from workers.transactional.group.member_metadata import MemberMetadata
 from workers.transactional.group.membership import Membership
 from workers.transactional.group.ownership import Partition
 from workers.transactional.lanes import Batch, Lane, Marks
@@ -49,7 +51,9 @@ class LaneOfEach:
 
     Args:
         make: a new lane, without a producer.
+        metadata: what the lanes' commits ask for the member's metadata.
         id_of: the transactional id of a partition.
+        refusal: why these ids cannot be used; None: they can.
     """
 
     are_many = True
@@ -60,7 +64,9 @@ class LaneOfEach:
         make: Callable[[Partition], Lane],
         *,
         id_of: Callable[[Partition], str],
+        refusal: str | None,
         membership: Membership,
+        metadata: MemberMetadata,
         progress: Progress,
         bounds: Bounds,
         sends_for_group_alone: bool,
@@ -69,7 +75,9 @@ class LaneOfEach:
         self.each: Sequence[Lane] = ()
         self._make = make
         self._id_of = id_of
+        self._refusal = refusal
         self._membership = membership
+        self._metadata = metadata
         self._progress = progress
         self._bounds = bounds
         self._sends_for_group_alone = sends_for_group_alone
@@ -84,7 +92,9 @@ class LaneOfEach:
         return bool(self.each) and all(lane.settling.is_needed for lane in self.each)
 
     def prepare(self) -> None:
-        """Nothing is assigned yet."""
+        """Nothing is assigned yet. Raises PipelineStopError when the ids cannot be used."""
+        if self._refusal is not None:
+            raise PipelineStopError(self._refusal)
 
     def polled(self) -> None:
         self._polled_at = self._clock()
@@ -298,9 +308,12 @@ class LaneOfEach:
             lane.recovery.guarded(partial(conclude, lane, ending, heard, error))
 
     def _together(self, calls: Sequence[Callable[[], None]]) -> list[BaseException | None]:
-        """Make all of them and wait; what each has raised."""
+        """Make all of them and wait, answering for the consumer meanwhile; what each has raised."""
         futures = [self._pool.submit(call) for call in calls]
-        while wait(futures, SLICE_S).not_done:
+        for future in futures:
+            future.add_done_callback(lambda _: self._metadata.wake())
+        while not all(future.done() for future in futures):
+            self._metadata.serve(SLICE_S)
             self._publish_if_due()
         return [future.exception() for future in futures]
 

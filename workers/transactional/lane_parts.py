@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from app.domain.pipelines.pipeline import OffsetFencing, ProcessingGuarantee
 from app.domain.transactions import transactional_id
 from workers.transactional.checkpoints import Bounds, Checkpoints
@@ -16,6 +14,7 @@ from workers.transactional.client_config import (
 )
 from workers.transactional.control import Control, TaskSpecification
 from workers.transactional.group.group_alone import GroupAlone
+from workers.transactional.group.member_metadata import MemberMetadata
 from workers.transactional.group.membership import Membership
 from workers.transactional.group.offset_commits import OffsetCommits
 from workers.transactional.group.ownership import Partition
@@ -49,6 +48,7 @@ def lanes_of(
     definition = specification.definition
     of_each = definition.processing_guarantee is ProcessingGuarantee.EXACTLY_ONCE
     window = Window()
+    ids = PartitionIds(specification)
     bounds = Bounds(
         transaction_timeout_s=definition.transaction_timeout_ms / 1000,
         max_poll_interval_s=max_poll_interval_s,
@@ -57,7 +57,8 @@ def lanes_of(
         abort_s=2 * SLICE_S if of_each else None,
     )
     is_for_group_alone = of_each and definition.offset_fencing is OffsetFencing.GROUP_ONLY
-    sends_for: SendsFor = GroupAlone(definition.group_id) if is_for_group_alone else membership.consumer
+    metadata = MemberMetadata(membership.consumer)
+    sends_for: SendsFor = GroupAlone(definition.group_id) if is_for_group_alone else metadata
 
     def lane(partition: Partition | None) -> Lane:
         suspicion = Suspicion(membership.ownership)
@@ -72,7 +73,7 @@ def lanes_of(
             bounds=bounds,
             sends_for=sends_for,
         )
-        name = specification.transactional_id if partition is None else partition_id(specification, partition)
+        name = specification.transactional_id if partition is None else ids.of(partition)
         settling = Settling(
             membership,
             producer_maker(specification, name, commits),
@@ -97,26 +98,47 @@ def lanes_of(
         return OneLane(lane(None), progress=progress)
     return LaneOfEach(
         lane,
-        id_of=partial(partition_id, specification),
+        id_of=ids.of,
+        refusal=ids.refusal,
         membership=membership,
+        metadata=metadata,
         progress=progress,
         bounds=bounds,
         sends_for_group_alone=is_for_group_alone,
     )
 
 
-def partition_id(specification: TaskSpecification, partition: Partition) -> str:
-    """The transactional id of an input partition: its mapping's; by the formula where the server knew none of it."""
-    for mapping in specification.mappings:
-        if (mapping.topic, mapping.partition) == partition:
-            return mapping.transactional_id
-    definition = specification.definition
-    return transactional_id.for_partition(
-        prefix=definition.transactional_id_prefix,
-        group=definition.group_id,
-        topic=partition[0],
-        partition=partition[1],
-    )
+class PartitionIds:
+    """The transactional ids of input partitions: their mappings'; by the formula where the server knew none of them."""
+
+    def __init__(self, specification: TaskSpecification) -> None:
+        self._definition = specification.definition
+        self._known = {
+            (mapping.topic, mapping.partition): mapping.transactional_id
+            for mapping in specification.mappings
+            if mapping.topic in specification.definition.source_topics
+        }
+
+    def of(self, partition: Partition) -> str:
+        return self._known.get(partition) or transactional_id.for_partition(
+            prefix=self._definition.transactional_id_prefix,
+            group=self._definition.group_id,
+            topic=partition[0],
+            partition=partition[1],
+        )
+
+    @property
+    def refusal(self) -> str | None:
+        """Why no task can run with these: two partitions have one id, and each would fence the other."""
+        owners: dict[str, Partition] = {}
+        for partition, name in sorted(self._known.items()):
+            other = owners.setdefault(name, partition)
+            if other != partition:
+                return (
+                    f"{other[0]}-{other[1]} and {partition[0]}-{partition[1]} have one transactional id, {name}: with a "
+                    "producer for each partition they would fence each other. Give each an id of its own"
+                )
+        return None
 
 
 def producer_maker(specification: TaskSpecification, name: str | None, commits: OffsetCommits) -> MakeProducer:
