@@ -135,8 +135,8 @@ class PartitionIds:
             other = owners.setdefault(name, partition)
             if other != partition:
                 return (
-                    f"{other[0]}-{other[1]} and {partition[0]}-{partition[1]} have one transactional id, {name}: with a "
-                    "producer for each partition they would fence each other. Give each an id of its own"
+                    f"{other[0]}-{other[1]} and {partition[0]}-{partition[1]} have one transactional id, {name}: with "
+                    "a producer for each partition they would fence each other. Give each an id of its own"
                 )
         return None
 
