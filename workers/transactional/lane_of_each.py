@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,9 @@ from workers.transactional.errors import (
     FatalError,
     FencedError,
     LoopError,
+    OutcomeUnknownError,
     PipelineStopError,
+    ProducerLostError,
     RetriableError,
     TaskFailedError,
     error_of,
@@ -35,6 +38,8 @@ _INIT_S = 2.0
 _TURN_S = 1.0
 _IDENTITY_S = 0.7
 """A little longer than statistics take to come."""
+_OVERDUE_S = 10.0
+"""A call comes back some slices later than it was told to, that of the offsets 2 s; then nobody waits for it."""
 _GROUP_ALONE = -1
 
 
@@ -250,7 +255,7 @@ class LaneOfEach:
             lane.settling.give_up()
             abort = None if is_unknown else lane.checkpoints.aborting()
             calls.append(partial(_end, lane.checkpoints.producer, abort))
-        errors = self._together(calls)
+        errors = self._together(calls, self._bounds.abort_s + _IDENTITY_S)
         discards: list[Callable[[], None]] = []
         for lane, is_unknown in zip(gone, unknown, strict=True):
             producer, lane.checkpoints.producer = lane.checkpoints.producer, None
@@ -260,7 +265,7 @@ class LaneOfEach:
             lane.checkpoints.abandon(outcome_unknown=is_unknown)
             if lane.partition is not None:
                 self._membership.let_go(lane.partition)
-        self._together(discards)
+        self._together(discards, 0.0)
         return any(unknown) or any(error is not None and not isinstance(error, FencedError) for error in errors)
 
     # Together
@@ -280,7 +285,7 @@ class LaneOfEach:
 
         for lane in lanes:
             lane.recovery.guarded(partial(ask, lane))
-        errors = self._together([partial(in_slices, fresh.init, patience) for _, fresh in asked])
+        errors = self._together([partial(in_slices, fresh.init, patience) for _, fresh in asked], patience.bound_s)
         for (lane, _), error in zip(asked, errors, strict=True):
             lane.recovery.guarded(partial(hear, lane, error))
 
@@ -302,20 +307,43 @@ class LaneOfEach:
                 then(lane)
 
         errors = self._together(
-            [partial(send, ending, heard) for (_, ending), heard in zip(endings, heard_at, strict=True)]
+            [partial(send, ending, heard) for (_, ending), heard in zip(endings, heard_at, strict=True)],
+            bound_s,
+            overdue=OutcomeUnknownError,
         )
         for (lane, ending), heard, error in zip(endings, heard_at, errors, strict=True):
             lane.recovery.guarded(partial(conclude, lane, ending, heard, error))
 
-    def _together(self, calls: Sequence[Callable[[], None]]) -> list[BaseException | None]:
-        """Make all of them and wait, answering for the consumer meanwhile; what each has raised."""
+    def _together(
+        self,
+        calls: Sequence[Callable[[], None]],
+        bound_s: float,
+        *,
+        overdue: type[OutcomeUnknownError | ProducerLostError] = ProducerLostError,
+    ) -> list[BaseException | None]:
+        """Make all of them and wait, answering for the consumer meanwhile; what each has raised.
+
+        Args:
+            bound_s: how long each may take by itself.
+            overdue: what stands for the answer of one that has not come back long after that. Its producer is let go of
+                and refuses what the call may still want of it; its id is initialised before it is used again.
+        """
         futures = [self._pool.submit(call) for call in calls]
         for future in futures:
             future.add_done_callback(lambda _: self._metadata.wake())
-        while not all(future.done() for future in futures):
+        waits_s = bound_s * math.ceil(len(futures) / _TOGETHER) + _OVERDUE_S
+        deadline = self._clock() + waits_s
+        while not all(future.done() for future in futures) and self._clock() < deadline:
             self._metadata.serve(SLICE_S)
             self._publish_if_due()
-        return [future.exception() for future in futures]
+        late = f"a call did not come back for {waits_s:.1f} s"
+        # Those that have not begun never do.
+        for future in futures:
+            future.cancel()
+        is_late = [not future.done() or future.cancelled() for future in futures]
+        return [
+            overdue(late) if late_one else future.exception() for future, late_one in zip(futures, is_late, strict=True)
+        ]
 
     def _publish_if_due(self) -> None:
         now = self._clock()
