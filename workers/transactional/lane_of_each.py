@@ -226,7 +226,7 @@ class LaneOfEach:
         for lane in fresh.values():
             if lane.settling.needs_producer:
                 # Its committed offset is read too early now; it is read again.
-                lane.settling.require_rewind()
+                lane.settling.require_restart()
 
     def end_for_revoke(self, partitions: Sequence[Partition]) -> None:
         """Commit what is open in the lanes of these, within what the callback may take, and let go of them."""

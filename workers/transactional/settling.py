@@ -10,7 +10,7 @@ from confluent_kafka import OFFSET_INVALID
 from app.wire.heartbeat import EventKind
 from workers.transactional.claim.inquiry import Inquiry, Standing
 from workers.transactional.control import ProducerIdentity
-from workers.transactional.errors import AbortableError, FencedError, RetriableError, SupersededError
+from workers.transactional.errors import AbortableError, FatalError, FencedError, RetriableError, SupersededError
 from workers.transactional.group.membership import Announce, Hold, Membership
 from workers.transactional.group.ownership import Partition
 from workers.transactional.producing.producers import TaskProducer
@@ -67,6 +67,7 @@ class Settling:
         self._clock = clock
         self._needs_producer = False
         self._needs_rewind = False
+        self._needs_restart = False
         self._has_held_id = False
         self._last_identity: ProducerIdentity | None = None
         self._may_have_bumped = False
@@ -114,6 +115,14 @@ class Settling:
         self._needs_rewind = True
         self._begin()
 
+    def require_restart(self) -> None:
+        """Ask to begin again as if it had just been assigned: the client has looked for its committed offset too early.
+
+        Only where the producer is for one partition. `step` does it once there is a producer.
+        """
+        self._needs_restart = True
+        self.require_rewind()
+
     def remember(self, identity: ProducerIdentity | None, *, may_have_bumped: bool) -> None:
         """Who the producer was that is let go of: the journal is judged by it."""
         self._last_identity, self._may_have_bumped = identity, may_have_bumped
@@ -146,12 +155,13 @@ class Settling:
         if self.wait_s > 0:
             return None
         try:
-            self._rewind()
+            is_back = self._rewind()
         except (RetriableError, AbortableError) as error:
             self._try_again(str(error), _TRY_AGAIN_S)
             return None
-        self._needs_rewind = False
-        self._go_on()
+        if is_back:
+            self._needs_rewind = False
+            self._go_on()
         return None
 
     def next_init(self) -> TaskProducer | None:
@@ -234,26 +244,44 @@ class Settling:
         else:
             self._membership.let_go(self._only)
 
-    def _rewind(self) -> None:
-        """Seek what has been read from to what is committed. A partition not read from yet starts there by itself.
+    def _rewind(self) -> bool:
+        """Seek what has been read from to what is committed. False: there is a step more to take.
 
-        A single one that has not is begun again: what was committed when it was assigned may be of before the init.
+        Where all share the producer, a partition not read from yet starts there by itself. Where it is for one, what
+        the client has found may be of before the init; the answer here is of after it, and is compared with what was
+        confirmed. Only where there is none, or the client does not seek yet, it is begun again.
         """
+        if self._only is not None and self._needs_restart:
+            self._membership.restart([self._only])
+            self._needs_restart = False
+            return True
         read_from = self._membership.positions()
-        if self._only is not None:
-            if self._only not in read_from:
-                self._membership.restart([self._only])
-                return
-            read_from = {self._only: read_from[self._only]}
-        if not read_from:
-            return
-        committed = self._membership.committed(read_from, timeout_s=SLICE_S)
+        wanted = read_from if self._only is None else [self._only]
+        if not wanted:
+            return True
+        committed = self._membership.committed(wanted, timeout_s=SLICE_S)
         for partition, found in committed.items():
+            if found.offset is None and partition not in read_from:
+                self._needs_restart = True
+                continue
             # Nothing committed for what has been read: the topic was made anew. The client stops there and says so.
-            self._membership.seek(partition, OFFSET_INVALID if found.offset is None else found.offset)
+            offset = OFFSET_INVALID if found.offset is None else found.offset
+            if partition in read_from:
+                self._membership.seek(partition, offset)
+            elif not self._is_sought(partition, offset):
+                self._needs_restart = True
+                continue
             self._learn(partition, found.offset)
             if found.offset is not None:
                 self._membership.recorder.positioned(partition, found.offset)
+        return not self._needs_restart
+
+    def _is_sought(self, partition: Partition, offset: int) -> bool:
+        """Whether the client seeks where nothing has been delivered; where it has just been assigned, it may refuse."""
+        try:
+            return self._membership.seek(partition, offset)
+        except FatalError:
+            return False
 
 
 def init_error(producer: TaskProducer, timeout_s: float) -> BaseException | None:

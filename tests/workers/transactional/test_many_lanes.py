@@ -6,12 +6,15 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import pytest
+
 from app.domain.pipelines.pipeline import ErrorHandling
 from app.wire.heartbeat import EventKind
 from tests.support.tasks import RecordingControl
 from tests.workers.transactional.test_checkpoint import ScriptedProducer
 from workers.transactional.checkpoints import Bounds, Checkpoints
 from workers.transactional.claim.inquiry import Answer, Inquiry, Standing
+from workers.transactional.errors import RetriableError
 from workers.transactional.group.confirmed import Confirmed
 from workers.transactional.group.member_metadata import MemberMetadata
 from workers.transactional.group.membership import Committed, Membership
@@ -49,6 +52,7 @@ class Group(Membership):
         self.offsets: dict[Partition, int] = {}
         self.at: dict[Partition, int] = {}
         self.calls: list[tuple[str, Partition, int | None]] = []
+        self.refuses_to_seek = False
 
     def positions(self) -> dict[Partition, int]:
         return self.at
@@ -59,8 +63,9 @@ class Group(Membership):
             self.confirmed.refuse_older({name: committed.offset for name, committed in found.items()})
         return found
 
-    def seek(self, partition: Partition, offset: int) -> None:
+    def seek(self, partition: Partition, offset: int) -> bool:
         self.calls.append(("seek", partition, offset))
+        return not self.refuses_to_seek
 
     def restart(self, partitions: Iterable[Partition]) -> None:
         self.calls.extend(("restart", name, None) for name in partitions)
@@ -219,3 +224,35 @@ def test_a_call_that_does_not_come_back_is_not_waited_for_for_ever() -> None:
     assert many.needing == [1]
     assert [event.kind for event in many.control.events] == [EventKind.OUTCOME_UNKNOWN]
     assert many.tally.totals.committed == 2
+
+
+def test_lane_that_is_settled_twice_before_a_record_comes_is_not_read_where_an_old_coordinator_says() -> None:
+    many = Many(lambda _: ScriptedProducer())
+    many.assign()
+    many.lanes.commit(many.open(1))
+    many.group.offsets = dict.fromkeys(NAMES, 10)
+    for _ in range(2):
+        # A seek leaves no position until the next record.
+        many.lane(1).recovery.recover(RetriableError("the coordinator moves"))
+        many.settle()
+    many.group.offsets[NAMES[1]] = 9
+    many.lane(1).recovery.recover(RetriableError("the coordinator moves"))
+    many.settle()
+    assert many.group.calls == [("seek", NAMES[1], 10)] * 2
+    assert many.needing == [1]
+    assert "10 has been confirmed" in (many.lane(1).obstacle or "")
+
+
+@pytest.mark.parametrize(("committed", "refuses"), [(None, False), (10, True)])
+def test_lane_begins_again_only_where_there_is_nothing_to_seek_or_the_client_does_not(
+    committed: int | None, refuses: bool
+) -> None:
+    many = Many(lambda _: ScriptedProducer())
+    many.assign()
+    if committed is not None:
+        many.group.offsets[NAMES[0]] = committed
+    many.group.refuses_to_seek = refuses
+    many.lane(0).recovery.recover(RetriableError("the coordinator moves"))
+    many.settle()
+    assert many.group.calls == [("seek", NAMES[0], 10)] * refuses + [("restart", NAMES[0], None)]
+    assert many.needing == []

@@ -249,17 +249,22 @@ class Membership:
         self.ownership.assigned(again)
         self.recorder.assigned(again, generation=self.generation())
 
-    def seek(self, partition: Partition, offset: int) -> None:
+    def seek(self, partition: Partition, offset: int) -> bool:
         """Go on reading at `offset`. For owned partitions that have been read from; any other starts by itself where
-        it was committed, and a seek would beat the wait for undecided offsets."""
+        it was committed, and a seek would beat the wait for undecided offsets, unless who asks has waited for them.
+
+        False: the client refuses it. It has stopped there, or it still looks for what is committed.
+        """
         try:
             with kafka_call(f"go back in {partition[0]}-{partition[1]}"):
                 self.consumer.seek(TopicPartition(*partition, offset))
         except FatalError as error:
             if error.code != KafkaError._STATE:  # noqa: SLF001 - librdkafka's public name begins so
                 raise
-            # The client has stopped there, and what it says of it has not been polled yet.
+            # What it says of a stop has not been polled yet.
             self._stopped.setdefault(partition, None)
+            return False
+        return True
 
     def hold(self, reason: Hold) -> None:
         """Read nothing from now on, newly assigned partitions included, and stay a member."""
