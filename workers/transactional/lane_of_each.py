@@ -143,7 +143,11 @@ class LaneOfEach:
     def settle(self) -> None:
         """All inits together, the rest one by one, since it asks the consumer; the next turn goes on from there."""
         at = self._first_to_settle % max(1, len(self.each))
-        needing = [lane for lane in (*self.each[at:], *self.each[:at]) if lane.settling.is_needed]
+        needing = [
+            lane
+            for lane in (*self.each[at:], *self.each[:at])
+            if lane.settling.is_needed and not lane.settling.is_to_restart
+        ]
         deadline = self._clock() + _TURN_S
         waiting: list[Lane] = []
         for lane in needing:
@@ -155,6 +159,13 @@ class LaneOfEach:
             else:
                 lane.recovery.guarded(lane.settle)
         self._init(waiting, Patience(SLICE_S))
+
+    def begin_again(self) -> None:
+        due = [lane for lane in self.each if lane.settling.is_to_restart and not lane.settling.wait_s]
+        if due:
+            self.commit(self.each)
+            for lane in due:
+                lane.recovery.guarded(lane.settle)
 
     def commit(self, lanes: Sequence[Lane]) -> None:
         opened = [lane for lane in lanes if lane.checkpoints.current is not None]

@@ -140,6 +140,10 @@ class Lanes(Protocol):
         """A step in every lane that needs it, as far as a turn has time."""
         ...
 
+    def begin_again(self) -> None:
+        """At the end of a turn: the steps of `settle` for which nothing may be open in any lane."""
+        ...
+
     def commit(self, lanes: Sequence[Lane]) -> None:
         """Commit what is open in these; each recovers from what its own commit was answered."""
         ...
@@ -224,6 +228,9 @@ class OneLane:
 
     def settle(self) -> None:
         self._lane.recovery.guarded(self._lane.settle)
+
+    def begin_again(self) -> None:
+        """Where all partitions share a producer, none is begun again."""
 
     def commit(self, lanes: Sequence[Lane]) -> None:
         for lane in lanes:

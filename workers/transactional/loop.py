@@ -146,6 +146,7 @@ class TaskLoop:
         if not was_blocked and (self._lanes.are_many or not messages) and self._idle_look.is_due():
             self._look_idly()
         self._commit_what_is_due()
+        self._lanes.begin_again()
         if self._starting.is_due and all(lane and not lane.settling.is_needed for lane in self._stopped_lanes()):
             self._start()
         opened_at = self._opened_at()

@@ -118,10 +118,19 @@ class Settling:
     def require_restart(self) -> None:
         """Ask to begin again as if it had just been assigned: the client has looked for its committed offset too early.
 
-        Only where the producer is for one partition. `step` does it once there is a producer.
+        Only where the producer is for one partition. `step` does it once there is a producer; see `is_to_restart`.
         """
         self._needs_restart = True
         self.require_rewind()
+
+    @property
+    def is_to_restart(self) -> bool:
+        """True while the next step begins the partition again, for which nothing may be open in any lane.
+
+        Outside of a rebalance callback the client takes that for the answer to one that is still queued (librdkafka's
+        rdkafka_cgrp.c, incremental unassign and assign): the group may go on before the callback has run.
+        """
+        return self._needs_restart and not self._needs_producer
 
     def remember(self, identity: ProducerIdentity | None, *, may_have_bumped: bool) -> None:
         """Who the producer was that is let go of: the journal is judged by it."""

@@ -157,6 +157,7 @@ class Many:
         for _ in range(20):
             self.clock[0] += 6.0
             self.lanes.settle()
+            self.lanes.begin_again()
 
     @property
     def needing(self) -> list[int]:
@@ -226,6 +227,19 @@ def test_a_call_that_does_not_come_back_is_not_waited_for_for_ever() -> None:
     assert many.tally.totals.committed == 2
 
 
+class ReadyLater(ScriptedProducer):
+    """Its init is answered when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_ready = False
+
+    def init(self, timeout_s: float) -> None:
+        if not self.is_ready:
+            raise RetriableError("the coordinator is not there yet")
+        super().init(timeout_s)
+
+
 def test_lane_that_is_settled_twice_before_a_record_comes_is_not_read_where_an_old_coordinator_says() -> None:
     many = Many(lambda _: ScriptedProducer())
     many.assign()
@@ -256,3 +270,20 @@ def test_lane_begins_again_only_where_there_is_nothing_to_seek_or_the_client_doe
     many.settle()
     assert many.group.calls == [("seek", NAMES[0], 10)] * refuses + [("restart", NAMES[0], None)]
     assert many.needing == []
+
+
+def test_late_init_begins_its_partition_again_at_the_end_of_a_turn_when_nothing_is_open() -> None:
+    late = ReadyLater()
+    many = Many(lambda name: late if name == NAMES[0] else ScriptedProducer())
+    many.assign()
+    many.group.offsets = dict.fromkeys(NAMES, 0)
+    assert many.needing == [0]
+    late.is_ready = True
+    opened = many.open(1, 2)
+    many.clock[0] += 6.0
+    many.lanes.settle()
+    assert (many.needing, many.group.calls) == ([0], []), "before the end of the turn nothing is begun again"
+    many.lanes.begin_again()
+    assert (many.needing, many.group.calls) == ([], [("restart", NAMES[0], None)])
+    assert not any(lane.checkpoints.current for lane in opened)
+    assert many.tally.totals.committed == 2
