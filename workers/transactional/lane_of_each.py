@@ -19,7 +19,6 @@ from workers.transactional.errors import (
     OutcomeUnknownError,
     PipelineStopError,
     ProducerLostError,
-    RetriableError,
     TaskFailedError,
     error_of,
 )
@@ -191,21 +190,20 @@ class LaneOfEach:
         for_others: Mapping[Partition, int],
         together: bool,
         confirmed: Callable[[], None],
-    ) -> None:
-        if together:
-            lane = self._lanes[min(starts)]
-            if lane.settling.is_needed:
-                raise RetriableError("the partition that begins the group is not ready yet")
-            lane.checkpoints.commit_starts(starts, for_others=for_others, confirmed=confirmed)
-            return
-        endings = [
-            (
-                self._lanes[name],
-                self._lanes[name].checkpoints.ending_of_starts({name: offset}, for_others={}, confirmed=confirmed),
-            )
-            for name, offset in starts.items()
-        ]
+    ) -> bool:
+        endings: list[tuple[Lane, Ending]] = []
+
+        def begin(lane: Lane, own: Mapping[Partition, int]) -> None:
+            ending = lane.checkpoints.ending_of_starts(own, for_others=for_others, confirmed=confirmed)
+            endings.append((lane, ending))
+
+        by_lane = {min(starts): starts} if together else {name: {name: offset} for name, offset in starts.items()}
+        for name, own in by_lane.items():
+            lane = self._lanes[name]
+            if not lane.settling.is_needed:
+                lane.recovery.guarded(partial(begin, lane, own))
         self._finish(endings, self._bounds.usual_s)
+        return len(endings) == len(by_lane) and not any(lane.settling.is_needed for lane, _ in endings)
 
     def identify(self) -> None:
         generation = _GROUP_ALONE if self._sends_for_group_alone else self._membership.generation()

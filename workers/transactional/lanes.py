@@ -159,7 +159,7 @@ class Lanes(Protocol):
         for_others: Mapping[Partition, int],
         together: bool,
         confirmed: Callable[[], None],
-    ) -> None:
+    ) -> bool:
         """See CommitStarts."""
         ...
 
@@ -247,8 +247,9 @@ class OneLane:
         for_others: Mapping[Partition, int],
         together: bool,  # noqa: ARG002 - with one producer they always are
         confirmed: Callable[[], None],
-    ) -> None:
+    ) -> bool:
         self._lane.checkpoints.commit_starts(starts, for_others=for_others, confirmed=confirmed)
+        return True
 
     def assigned(self, partitions: Sequence[Partition]) -> None:
         """The producer is there already."""

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 
 from confluent_kafka import Message
 
+from workers.transactional.errors import LoopError, error_of
 from workers.transactional.group.membership import Committed, Membership
 from workers.transactional.group.ownership import Partition
 from workers.transactional.lanes import Batch, Lane, Lanes, Marks
@@ -30,7 +31,16 @@ class Vetting:
         first = [batch for batch in batches if batch.lane.suspicion.unvetted(batch.moved)]
         if not first and not any(batch.lane.suspicion.is_active for batch in batches):
             return batches
-        learned = self._learn_notes(first, batches)
+        learned: dict[Lane, dict[Partition, Committed]] = {}
+        error = error_of(lambda: learned.update(self._learn_notes(first, batches)), LoopError)
+        if error is not None:
+            if not self._lanes.are_many:
+                raise error
+            # The others have been vetted, and go on.
+            for batch in first:
+                batch.lane.recovery.recover(error)
+            asking = {batch.lane for batch in first}
+            batches = [batch for batch in batches if batch.lane not in asking]
         marks: list[Marks] = []
         passed: list[Batch] = []
         for batch in batches:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
+from confluent_kafka import Message
 
 from app.domain.pipelines.pipeline import ErrorHandling
 from app.wire.heartbeat import EventKind
@@ -14,13 +15,13 @@ from tests.support.tasks import RecordingControl
 from tests.workers.transactional.test_checkpoint import ScriptedProducer
 from workers.transactional.checkpoints import Bounds, Checkpoints
 from workers.transactional.claim.inquiry import Answer, Inquiry, Standing
-from workers.transactional.errors import RetriableError
+from workers.transactional.errors import AbortableError, FencedError, LoopError, OutcomeUnknownError, RetriableError
 from workers.transactional.group.confirmed import Confirmed
 from workers.transactional.group.member_metadata import MemberMetadata
 from workers.transactional.group.membership import Committed, Membership
 from workers.transactional.group.ownership import Ownership, Partition
 from workers.transactional.lane_of_each import LaneOfEach
-from workers.transactional.lanes import Lane
+from workers.transactional.lanes import Batch, Lane
 from workers.transactional.producing.producers import TaskProducer
 from workers.transactional.records.batching import BatchSize
 from workers.transactional.records.failures import BadRecords
@@ -31,6 +32,7 @@ from workers.transactional.slices import Patience
 from workers.transactional.telling.offset_recorder import OffsetRecorder
 from workers.transactional.telling.progress import Progress
 from workers.transactional.telling.tally import Tally
+from workers.transactional.vetting import Vetting
 
 NAMES: tuple[Partition, ...] = (("t", 0), ("t", 1), ("t", 2))
 NO_CONSUMER: Any = None
@@ -53,11 +55,14 @@ class Group(Membership):
         self.at: dict[Partition, int] = {}
         self.calls: list[tuple[str, Partition, int | None]] = []
         self.refuses_to_seek = False
+        self.is_answered = True
 
     def positions(self) -> dict[Partition, int]:
         return self.at
 
     def committed(self, partitions: Iterable[Partition], *, timeout_s: float) -> dict[Partition, Committed]:
+        if not self.is_answered:
+            raise RetriableError("the coordinator moves")
         found = {name: Committed(self.offsets.get(name), "") for name in partitions}
         if self.confirmed is not None:
             self.confirmed.refuse_older({name: committed.offset for name, committed in found.items()})
@@ -145,6 +150,10 @@ class Many:
         found = self.lanes.lane_of(("t", number))
         assert found is not None
         return found
+
+    def batch(self, number: int) -> Batch:
+        message = Message(topic="t", partition=number, offset=0, value=b"x")
+        return Batch(self.lane(number), [message], {("t", number): 1})
 
     def open(self, *numbers: int) -> list[Lane]:
         """A checkpoint of ten records in each of these."""
@@ -287,3 +296,41 @@ def test_late_init_begins_its_partition_again_at_the_end_of_a_turn_when_nothing_
     assert (many.needing, many.group.calls) == ([], [("restart", NAMES[0], None)])
     assert not any(lane.checkpoints.current for lane in opened)
     assert many.tally.totals.committed == 2
+
+
+@pytest.mark.parametrize("error", [OutcomeUnknownError("no answer"), FencedError("another"), AbortableError("refused")])
+def test_beginning_that_goes_wrong_in_one_lane_is_that_lanes_alone(error: LoopError) -> None:
+    many = Many(lambda name: ScriptedProducer(commit=error) if name == NAMES[0] else ScriptedProducer())
+    many.assign()
+    begun: list[bool] = []
+    for _ in range(2):
+        # The second time the lane is not ready.
+        is_sent = many.lanes.commit_starts(
+            dict.fromkeys(NAMES, 100), for_others={("t", 3): 7}, together=True, confirmed=lambda: begun.append(True)
+        )
+        assert not is_sent
+    assert (many.needing, begun) == ([0], [])
+    assert len(many.control.events) == 1
+
+
+def test_beginning_is_committed_whole_by_the_first_lane() -> None:
+    made = {name: ScriptedProducer() for name in NAMES}
+    many = Many(lambda name: made[name])
+    many.assign()
+    begun: list[bool] = []
+    assert many.lanes.commit_starts(
+        dict.fromkeys(NAMES, 100), for_others={("t", 3): 7}, together=True, confirmed=lambda: begun.append(True)
+    )
+    assert begun == [True]
+    assert [[entry.offset for entry in producer.offsets] for producer in made.values()] == [[100, 100, 100, 7], [], []]
+
+
+def test_lanes_whose_notes_cannot_be_read_are_settled_and_the_others_go_on() -> None:
+    many = Many(lambda _: ScriptedProducer())
+    many.assign()
+    many.lane(2).suspicion.vetted([NAMES[2]])
+    many.group.is_answered = False
+    vetting = Vetting(many.group, lanes=many.lanes, progress=many.progress)
+    passed = vetting.vetted([many.batch(0), many.batch(2)])
+    assert [batch.lane for batch in passed] == [many.lane(2)]
+    assert many.needing == [0]

@@ -24,6 +24,7 @@ class NewGroup(Membership):
         self.recorder = OffsetRecorder(self.ownership)
         self.ownership.assigned(NAMES)
         self.offsets: dict[Partition, int] = {}
+        self.restarts: list[frozenset[Partition]] = []
         self.end = 90
 
     @property
@@ -45,6 +46,7 @@ class NewGroup(Membership):
 
     def restart(self, partitions: Iterable[Partition]) -> None:
         """They stop again, unless something is committed by now."""
+        self.restarts.append(frozenset(partitions))
 
 
 class Commits:
@@ -52,6 +54,7 @@ class Commits:
 
     def __init__(self, group: NewGroup) -> None:
         self.sent: list[dict[Partition, int]] = []
+        self.is_ready = True
         self._group = group
         self._heard: list[Callable[[], None]] = []
 
@@ -62,9 +65,10 @@ class Commits:
         for_others: Mapping[Partition, int],
         together: bool,
         confirmed: Callable[[], None],
-    ) -> None:
+    ) -> bool:
         self.sent.append({**starts, **for_others})
         self._heard.append(confirmed)
+        return self.is_ready
 
     def confirm(self) -> None:
         self._group.offsets |= self.sent[-1]
@@ -90,6 +94,19 @@ def test_end_of_a_new_group_is_resolved_again_when_its_commit_was_refused() -> N
     commits.confirm()
     assert commits.sent == [dict.fromkeys(NAMES, 100), dict.fromkeys(NAMES, 110)]
     assert not group.stopped
+
+
+def test_end_of_a_new_group_is_resolved_again_when_its_commit_could_not_be_sent() -> None:
+    group = NewGroup()
+    commits = Commits(group)
+    commits.is_ready = False
+    resolving = starting(group, commits)
+    resolving.step()
+    assert group.restarts == []
+    commits.is_ready = True
+    resolving.step()
+    assert commits.sent == [dict.fromkeys(NAMES, 100), dict.fromkeys(NAMES, 110)]
+    assert group.restarts == [frozenset(NAMES)]
 
 
 def test_offsets_that_are_gone_after_the_group_has_begun_do_not_begin_it_again() -> None:

@@ -27,7 +27,8 @@ _NOT_THERE = (
 class CommitStarts(Protocol):
     """Commits offsets without outputs; `for_others` are of partitions that somebody else owns, or nobody.
 
-    together: all of them or none, whatever number of producers there is; the first of `starts` has one.
+    together: all of them or none, whatever number of producers there is, by that of the first of `starts`. False: it
+    has none now, or its commit went wrong, and is settled there: ask again.
     confirmed: called when the broker has said that they are committed: before it returns, or (at_least_once) in a later
     poll, or never.
     """
@@ -39,7 +40,7 @@ class CommitStarts(Protocol):
         for_others: Mapping[Partition, int],
         together: bool,
         confirmed: Callable[[], None],
-    ) -> None: ...
+    ) -> bool: ...
 
 
 class Starting:
@@ -142,12 +143,14 @@ class Starting:
         for name, end in for_others.items():
             # Whoever gets it later finds it committed, and could not say that it begins there.
             self._membership.recorder.begun_for_others(name, end)
-        self._commit_starts(
+        is_sent = self._commit_starts(
             {name: ends[name] for name in mine},
             for_others=for_others,
             together=True,
             confirmed=self._note_beginning,
         )
+        if not is_sent:
+            return
         said = ", ".join(f"{topic}-{number} at {ends[topic, number]}" for topic, number in sorted(ends))
         self._announce(EventKind.ASSIGNED, f"the group has no committed offsets and begins at the end: {said}")
         self._membership.restart(self._membership.stopped & mine)
