@@ -320,8 +320,15 @@ class LaneOfEach:
             bound_s,
             overdue=OutcomeUnknownError,
         )
+        ends: BaseException | None = None
         for (lane, ending), heard, error in zip(endings, heard_at, errors, strict=True):
-            lane.recovery.guarded(partial(conclude, lane, ending, heard, error))
+            raised = error_of(
+                partial(lane.recovery.guarded, partial(conclude, lane, ending, heard, error)), BaseException
+            )
+            ends = ends or raised
+        # Only now: what the others have committed is committed, and counts, though this attempt ends.
+        if ends is not None:
+            raise ends
 
     def _together(
         self,

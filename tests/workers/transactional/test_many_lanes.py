@@ -15,7 +15,15 @@ from tests.support.tasks import RecordingControl
 from tests.workers.transactional.test_checkpoint import ScriptedProducer
 from workers.transactional.checkpoints import Bounds, Checkpoints
 from workers.transactional.claim.inquiry import Answer, Inquiry, Standing
-from workers.transactional.errors import AbortableError, FencedError, LoopError, OutcomeUnknownError, RetriableError
+from workers.transactional.errors import (
+    AbortableError,
+    FatalError,
+    FencedError,
+    LoopError,
+    OutcomeUnknownError,
+    RetriableError,
+    TaskFailedError,
+)
 from workers.transactional.group.confirmed import Confirmed
 from workers.transactional.group.member_metadata import MemberMetadata
 from workers.transactional.group.membership import Committed, Membership
@@ -334,3 +342,20 @@ def test_lanes_whose_notes_cannot_be_read_are_settled_and_the_others_go_on() -> 
     passed = vetting.vetted([many.batch(0), many.batch(2)])
     assert [batch.lane for batch in passed] == [many.lane(2)]
     assert many.needing == [0]
+
+
+def test_what_ends_the_attempt_in_one_lane_does_not_hide_what_the_others_have_committed() -> None:
+    broken = ScriptedProducer(send_offsets=FatalError("not allowed"))
+    made = {NAMES[0]: broken, NAMES[1]: ScriptedProducer(), NAMES[2]: ScriptedProducer()}
+    many = Many(lambda name: made[name])
+    many.assign()
+    opened = many.open(0, 1, 2)
+    with pytest.raises(TaskFailedError, match="not allowed"):
+        many.lanes.commit(opened)
+    assert many.tally.totals.committed == 2
+    assert many.group.confirmed is not None
+    with pytest.raises(RetriableError):
+        many.group.confirmed.refuse_older({NAMES[2]: 9})
+    many.lanes.close()
+    assert many.tally.totals.aborted == 1
+    assert ["abort" in producer.calls for producer in made.values()] == [True, False, False]
