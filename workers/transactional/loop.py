@@ -328,10 +328,11 @@ class TaskLoop:
         """
         deadline = self._clock() + self._drain_bound_s
         while self._clock() < deadline:
-            if any(lane.settling.is_undecided for lane in self._lanes.each):
-                self._lanes.guarded(self._settling_turn)
-            elif self._opened_at() is not None:
+            # First: a lane that is undecided for long does not hold back what the others have open.
+            if self._opened_at() is not None:
                 self._lanes.commit(self._lanes.each)
+            elif any(lane.settling.is_undecided for lane in self._lanes.each):
+                self._lanes.guarded(self._settling_turn)
             else:
                 return
 

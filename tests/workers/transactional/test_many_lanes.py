@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from confluent_kafka import Message
+from confluent_kafka import KafkaError, Message
 
 from app.domain.pipelines.pipeline import ErrorHandling
-from app.wire.heartbeat import EventKind
+from app.wire.heartbeat import DesiredTaskState, EventKind
 from tests.support.tasks import RecordingControl
 from tests.workers.transactional.test_checkpoint import ScriptedProducer
 from workers.transactional.checkpoints import Bounds, Checkpoints
@@ -30,6 +30,7 @@ from workers.transactional.group.membership import Committed, Membership
 from workers.transactional.group.ownership import Ownership, Partition
 from workers.transactional.lane_of_each import LaneOfEach
 from workers.transactional.lanes import Batch, Lane
+from workers.transactional.loop import TaskLoop
 from workers.transactional.producing.producers import TaskProducer
 from workers.transactional.records.batching import BatchSize
 from workers.transactional.records.failures import BadRecords
@@ -64,6 +65,7 @@ class Group(Membership):
         self.calls: list[tuple[str, Partition, int | None]] = []
         self.refuses_to_seek = False
         self.is_answered = True
+        self.polled: Callable[[], None] = lambda: None
 
     def positions(self) -> dict[Partition, int]:
         return self.at
@@ -75,6 +77,10 @@ class Group(Membership):
         if self.confirmed is not None:
             self.confirmed.refuse_older({name: committed.offset for name, committed in found.items()})
         return found
+
+    def consume(self, count: int, timeout_s: float) -> tuple[list[Message], list[KafkaError]]:
+        self.polled()
+        return [], []
 
     def seek(self, partition: Partition, offset: int) -> bool:
         self.calls.append(("seek", partition, offset))
@@ -91,6 +97,13 @@ class Group(Membership):
 
     def generation(self) -> int | None:
         return 1
+
+
+class NoTopics:
+    obstacle: str | None = None
+
+    def look(self) -> None:
+        """They are there."""
 
 
 class Metadata(MemberMetadata):
@@ -175,6 +188,22 @@ class Many:
             self.clock[0] += 6.0
             self.lanes.settle()
             self.lanes.begin_again()
+
+    def loop(self, *, starting: Any = None) -> TaskLoop:
+        """What the loop makes of these lanes; it reads nothing and knows no time but the test's."""
+        return TaskLoop(
+            membership=self.group,
+            lanes=self.lanes,
+            starting=starting,
+            source_topics=cast(Any, NoTopics()),
+            processing=cast(Any, None),
+            batch_size=BatchSize(target_s=0.1),
+            control=self.control,
+            commit_interval_s=1.0,
+            drain_bound_s=20.0,
+            progress=self.progress,
+            clock=self.now,
+        )
 
     @property
     def needing(self) -> list[int]:
@@ -359,3 +388,23 @@ def test_what_ends_the_attempt_in_one_lane_does_not_hide_what_the_others_have_co
     many.lanes.close()
     assert many.tally.totals.aborted == 1
     assert ["abort" in producer.calls for producer in made.values()] == [True, False, False]
+
+
+def test_drain_commits_what_is_open_before_it_waits_for_a_lane_that_is_undecided() -> None:
+    many = Many(lambda _: ScriptedProducer())
+    many.assign()
+    many.open(1, 2)
+    many.lane(0).recovery.recover(OutcomeUnknownError("no answer"))
+    many.asked[NAMES[0]].answer = Answer(None, "not known yet")
+    committed_at_poll: list[int] = []
+
+    def polled() -> None:
+        committed_at_poll.append(many.tally.totals.committed)
+        many.clock[0] += 0.1
+
+    many.group.polled = polled
+    many.control.wanted = DesiredTaskState.DRAIN
+    loop = many.loop()
+    loop.run(["t"])
+    assert committed_at_poll[0] == 2, "both were held back by the undecided one"
+    assert loop.may_have_left_open
