@@ -147,7 +147,7 @@ class TaskLoop:
             self._look_idly()
         self._commit_what_is_due()
         self._lanes.begin_again()
-        if self._starting.is_due and all(lane and not lane.settling.is_needed for lane in self._stopped_lanes()):
+        if self._starting.is_due and self._startable():
             self._start()
         opened_at = self._opened_at()
         if opened_at is None:
@@ -214,14 +214,17 @@ class TaskLoop:
         if due:
             self._lanes.commit(due)
 
-    def _stopped_lanes(self) -> list[Lane | None]:
-        return [self._lanes.lane_of(partition) for partition in self._membership.stopped]
+    def _startable(self) -> frozenset[Partition]:
+        """Stopped partitions that may begin: in their lanes nothing is to be settled."""
+        lanes = ((name, self._lanes.lane_of(name)) for name in self._membership.stopped)
+        return frozenset(name for name, lane in lanes if lane is not None and not lane.settling.is_needed)
 
     def _start(self) -> None:
         """Let partitions begin that have no position yet, or one that their log does not hold any more."""
         self._lanes.commit(self._lanes.each)
-        if not any(lane is None or lane.settling.is_needed for lane in self._stopped_lanes()):
-            self._starting.step()
+        ready = self._startable()
+        if ready:
+            self._starting.step(ready)
 
     def _note_changes(self) -> None:
         """After callbacks: forget what was known of partitions that are gone, or were and are back."""

@@ -34,6 +34,7 @@ from workers.transactional.loop import TaskLoop
 from workers.transactional.producing.producers import TaskProducer
 from workers.transactional.records.batching import BatchSize
 from workers.transactional.records.failures import BadRecords
+from workers.transactional.records.processing import Processing
 from workers.transactional.records.suspicion import Suspicion
 from workers.transactional.recovery import Recovery
 from workers.transactional.settling import Settling
@@ -42,6 +43,7 @@ from workers.transactional.telling.offset_recorder import OffsetRecorder
 from workers.transactional.telling.progress import Progress
 from workers.transactional.telling.tally import Tally
 from workers.transactional.vetting import Vetting
+from workers.transforms.identity import IdentityTransform
 
 NAMES: tuple[Partition, ...] = (("t", 0), ("t", 1), ("t", 2))
 NO_CONSUMER: Any = None
@@ -65,7 +67,12 @@ class Group(Membership):
         self.calls: list[tuple[str, Partition, int | None]] = []
         self.refuses_to_seek = False
         self.is_answered = True
+        self.stopped_now: frozenset[Partition] = frozenset()
         self.polled: Callable[[], None] = lambda: None
+
+    @property
+    def stopped(self) -> frozenset[Partition]:
+        return self.stopped_now
 
     def positions(self) -> dict[Partition, int]:
         return self.at
@@ -95,6 +102,9 @@ class Group(Membership):
     def let_go(self, partition: Partition) -> None:
         """Nothing is read anyway."""
 
+    def subscribe(self, topics: Sequence[str]) -> None:
+        """It is assigned what the test says."""
+
     def generation(self) -> int | None:
         return 1
 
@@ -104,6 +114,18 @@ class NoTopics:
 
     def look(self) -> None:
         """They are there."""
+
+
+class Looks:
+    """A Starting that writes down what may begin."""
+
+    is_due = True
+
+    def __init__(self) -> None:
+        self.ready: list[frozenset[Partition]] = []
+
+    def step(self, stopped: frozenset[Partition]) -> None:
+        self.ready.append(stopped)
 
 
 class Metadata(MemberMetadata):
@@ -196,7 +218,7 @@ class Many:
             lanes=self.lanes,
             starting=starting,
             source_topics=cast(Any, NoTopics()),
-            processing=cast(Any, None),
+            processing=Processing(IdentityTransform(), source_topics=["t"], sink_topic="out"),
             batch_size=BatchSize(target_s=0.1),
             control=self.control,
             commit_interval_s=1.0,
@@ -408,3 +430,20 @@ def test_drain_commits_what_is_open_before_it_waits_for_a_lane_that_is_undecided
     loop.run(["t"])
     assert committed_at_poll[0] == 2, "both were held back by the undecided one"
     assert loop.may_have_left_open
+
+
+def test_stopped_partition_begins_though_the_lane_of_another_stopped_one_is_not_ready() -> None:
+    late = ReadyLater()
+    many = Many(lambda name: late if name == NAMES[0] else ScriptedProducer())
+    many.assign()
+    many.group.stopped_now = frozenset(NAMES[:2])
+    looks = Looks()
+
+    def polled() -> None:
+        many.clock[0] += 1.0
+        if looks.ready or many.clock[0] > 200.0:
+            many.control.wanted = DesiredTaskState.DRAIN
+
+    many.group.polled = polled
+    many.loop(starting=looks).run(["t"])
+    assert looks.ready[0] == {NAMES[1]}

@@ -75,10 +75,10 @@ class Commits:
         self._heard[-1]()
 
 
-def starting(group: NewGroup, commits: Commits) -> Starting:
+def starting(group: NewGroup, commits: Commits, start_position: StartPosition = StartPosition.LATEST) -> Starting:
     return Starting(
         group,
-        start_position=StartPosition.LATEST,
+        start_position=start_position,
         source_topics=["t"],
         commit_starts=commits,
         announce=RecordingControl().event,
@@ -89,8 +89,8 @@ def test_end_of_a_new_group_is_resolved_again_when_its_commit_was_refused() -> N
     group = NewGroup()
     commits = Commits(group)
     resolving = starting(group, commits)
-    resolving.step()
-    resolving.step()
+    resolving.step(group.stopped)
+    resolving.step(group.stopped)
     commits.confirm()
     assert commits.sent == [dict.fromkeys(NAMES, 100), dict.fromkeys(NAMES, 110)]
     assert not group.stopped
@@ -101,12 +101,26 @@ def test_end_of_a_new_group_is_resolved_again_when_its_commit_could_not_be_sent(
     commits = Commits(group)
     commits.is_ready = False
     resolving = starting(group, commits)
-    resolving.step()
+    resolving.step(group.stopped)
     assert group.restarts == []
     commits.is_ready = True
-    resolving.step()
+    resolving.step(group.stopped)
     assert commits.sent == [dict.fromkeys(NAMES, 100), dict.fromkeys(NAMES, 110)]
     assert group.restarts == [frozenset(NAMES)]
+
+
+def test_end_of_a_new_group_is_not_resolved_while_its_first_partition_has_no_producer() -> None:
+    group = NewGroup()
+    commits = Commits(group)
+    starting(group, commits).step(frozenset(NAMES[1:]))
+    assert (commits.sent, group.restarts) == ([], [])
+
+
+def test_those_without_a_producer_go_on_being_stopped() -> None:
+    group = NewGroup()
+    commits = Commits(group)
+    starting(group, commits, StartPosition.EARLIEST).step(frozenset(NAMES[:1]))
+    assert (commits.sent, group.restarts) == ([{NAMES[0]: 0}], [frozenset(NAMES[:1])])
 
 
 def test_offsets_that_are_gone_after_the_group_has_begun_do_not_begin_it_again() -> None:
@@ -114,10 +128,10 @@ def test_offsets_that_are_gone_after_the_group_has_begun_do_not_begin_it_again()
     group = NewGroup()
     commits = Commits(group)
     resolving = starting(group, commits)
-    resolving.step()
+    resolving.step(group.stopped)
     commits.confirm()
     group.offsets.clear()
-    resolving.step()
+    resolving.step(group.stopped)
     assert commits.sent[1:] == [dict.fromkeys(NAMES, 0)]
 
 
@@ -145,10 +159,10 @@ def test_beginning_that_another_task_resolved_is_recorded_as_one() -> None:
     """Or what the group had committed here before it forgot its offsets would seem to end in a gap."""
     group = BegunByAnother()
     resolving = starting(group, Commits(group))
-    resolving.step()
+    resolving.step(group.stopped)
     group.offsets = dict.fromkeys(NAMES, 100)
-    resolving.step()
-    resolving.step()
+    resolving.step(group.stopped)
+    resolving.step(group.stopped)
     (told,) = group.recorder.untold(100)
     assert [(event.offset, event.found) for event in told.events if isinstance(event, Positioned)] == [
         (100, Found.NOTHING_COMMITTED)
@@ -162,7 +176,7 @@ def test_what_is_begun_for_a_partition_of_nobody_is_no_gap_for_who_gets_it() -> 
     group.recorder = OffsetRecorder(group.ownership)
     group.ownership.assigned(NAMES[:1])
     group.recorder.assigned(NAMES[:1], generation=7)
-    starting(group, Commits(group)).step()
+    starting(group, Commits(group)).step(group.stopped)
     earlier, later = attempt(generation=6, start=0, end=50), attempt(generation=8, start=100, end=120)
     reports = [earlier.untold(100), group.recorder.untold(100), later.untold(100)]
     assert replayed(reports)[NAMES[1]].contradictions == ()
@@ -185,7 +199,7 @@ def test_partition_that_stopped_without_an_offset_and_has_one_by_now_was_begun_b
     """Its task had not looked before the other began the group."""
     group = BegunByAnother()
     group.offsets = dict.fromkeys(NAMES, 100)
-    starting(group, Commits(group)).step()
+    starting(group, Commits(group)).step(group.stopped)
     (told,) = group.recorder.untold(100)
     assert [(event.offset, event.found) for event in told.events if isinstance(event, Positioned)] == [
         (100, Found.NOTHING_COMMITTED)

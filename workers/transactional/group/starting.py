@@ -90,15 +90,17 @@ class Starting:
         """True while a partition is stopped, a little after the last look."""
         return bool(self._membership.stopped) and self._clock() >= self._not_before
 
-    def step(self) -> None:
+    def step(self, stopped: frozenset[Partition]) -> None:
         """Decide what can be decided now. Nothing may be open: what was read must be committed.
+
+        Args:
+            stopped: those of the stopped partitions that have a producer; the others go on being stopped.
 
         Raises:
             PipelineStopError: a log ends before its committed offset.
             LoopError: as the commit says; the partitions stay stopped, and are looked at again.
         """
         self._not_before = self._clock() + _BETWEEN_LOOKS_S
-        stopped = self._membership.stopped
         try:
             # Asked once for all: between two answers somebody may begin the group.
             everything = frozenset[Partition]() if self._has_begun else self._all_partitions()
@@ -118,8 +120,10 @@ class Starting:
             self._await_beginning.clear()
             return
         self._await_beginning |= stopped
-        if (self._source_topics[0], 0) in self._membership.ownership.owned:
-            self._begin(logs)
+        first = (self._source_topics[0], 0)
+        may_commit = first in stopped or first not in self._membership.stopped
+        if first in self._membership.ownership.owned and may_commit:
+            self._begin(stopped, logs)
 
     def _all_partitions(self) -> frozenset[Partition]:
         counts = self._membership.partition_counts(self._source_topics, timeout_s=SLICE_S)
@@ -133,7 +137,7 @@ class Starting:
             )
         return frozenset((topic, number) for topic, count in counts.items() for number in range(count))
 
-    def _begin(self, logs: Mapping[Partition, LogBounds]) -> None:
+    def _begin(self, stopped: frozenset[Partition], logs: Mapping[Partition, LogBounds]) -> None:
         """Resolve `latest` for the group."""
         ends = {name: log.end for name, log in logs.items()}
         mine = self._membership.ownership.owned & ends.keys()
@@ -153,7 +157,7 @@ class Starting:
             return
         said = ", ".join(f"{topic}-{number} at {ends[topic, number]}" for topic, number in sorted(ends))
         self._announce(EventKind.ASSIGNED, f"the group has no committed offsets and begins at the end: {said}")
-        self._membership.restart(self._membership.stopped & mine)
+        self._membership.restart(stopped & mine)
 
     def _note_beginning(self) -> None:
         self._has_begun = True
