@@ -140,7 +140,7 @@ class LaneOfEach:
         return self._lanes.get(partition)
 
     def settle(self) -> None:
-        """All inits together, the rest one by one, since it asks the consumer; the next turn goes on from there."""
+        """All inits together; before them one by one who may, and who goes back. The next turn goes on from there."""
         at = self._first_to_settle % max(1, len(self.each))
         needing = [
             lane
@@ -148,16 +148,16 @@ class LaneOfEach:
             if lane.settling.is_needed and not lane.settling.is_to_restart
         ]
         deadline = self._clock() + _TURN_S
-        waiting: list[Lane] = []
+        allowed: list[tuple[Lane, TaskProducer]] = []
         for lane in needing:
             if self._clock() >= deadline:
                 break
-            self._first_to_settle += 1
+            self._first_to_settle = self.each.index(lane) + 1
             if lane.settling.needs_producer:
-                waiting.append(lane)
+                lane.recovery.guarded(partial(_ask, lane, allowed))
             else:
                 lane.recovery.guarded(lane.settle)
-        self._init(waiting, Patience(SLICE_S))
+        self._init(allowed, Patience(SLICE_S))
 
     def begin_again(self) -> None:
         due = [lane for lane in self.each if lane.settling.is_to_restart and not lane.settling.wait_s]
@@ -231,7 +231,10 @@ class LaneOfEach:
         self.each = tuple(self._lanes.values())
         for lane in fresh.values():
             lane.settling.require_producer()
-        self._init(list(fresh.values()), Patience(_INIT_S))
+        allowed: list[tuple[Lane, TaskProducer]] = []
+        for lane in fresh.values():
+            lane.recovery.guarded(partial(_ask, lane, allowed))
+        self._init(allowed, Patience(_INIT_S))
         for lane in fresh.values():
             if lane.settling.needs_producer:
                 # Its committed offset is read too early now; it is read again.
@@ -279,21 +282,12 @@ class LaneOfEach:
 
     # Together
 
-    def _init(self, lanes: Sequence[Lane], patience: Patience) -> None:
-        asked: list[tuple[Lane, TaskProducer]] = []
-
-        def ask(lane: Lane) -> None:
-            fresh = lane.settling.next_init()
-            if fresh is not None:
-                asked.append((lane, fresh))
-
+    def _init(self, asked: Sequence[tuple[Lane, TaskProducer]], patience: Patience) -> None:
         def hear(lane: Lane, error: BaseException | None) -> None:
             fresh = lane.settling.after_init(error)
             if fresh is not None:
                 lane.checkpoints.producer = fresh
 
-        for lane in lanes:
-            lane.recovery.guarded(partial(ask, lane))
         errors = self._together([partial(in_slices, fresh.init, patience) for _, fresh in asked], patience.bound_s)
         for (lane, _), error in zip(asked, errors, strict=True):
             lane.recovery.guarded(partial(hear, lane, error))
@@ -366,6 +360,13 @@ class LaneOfEach:
         if self._progress.is_due(now):
             opened = [lane.checkpoints.opened_at for lane in self.each]
             self._progress.publish(now=now, opened_at=min((at for at in opened if at is not None), default=None))
+
+
+def _ask(lane: Lane, allowed: list[tuple[Lane, TaskProducer]]) -> None:
+    """Add the lane's next producer, if it may be initialised now."""
+    fresh = lane.settling.next_init()
+    if fresh is not None:
+        allowed.append((lane, fresh))
 
 
 def _end(producer: TaskProducer | None, abort: Callable[[], None] | None) -> None:

@@ -7,6 +7,7 @@ from app.domain.transactions import transactional_id
 from workers.transactional.checkpoints import Bounds, Checkpoints
 from workers.transactional.claim.inquiry import SETTLE_S, Inquiry
 from workers.transactional.claim.journal import IdJournal
+from workers.transactional.claim.word import SharedWord
 from workers.transactional.client_config import (
     idempotent_producer_config,
     reader_config,
@@ -58,6 +59,7 @@ def lanes_of(
     )
     is_for_group_alone = of_each and definition.offset_fencing is OffsetFencing.GROUP_ONLY
     metadata = MemberMetadata(membership.consumer)
+    word = SharedWord(lambda timeout_s: control.ask_is_current(timeout_s=timeout_s))
     sends_for: SendsFor = GroupAlone(definition.group_id) if is_for_group_alone else metadata
 
     def lane(partition: Partition | None) -> Lane:
@@ -77,7 +79,7 @@ def lanes_of(
         settling = Settling(
             membership,
             producer_maker(specification, name, commits),
-            inquiry_of(specification, name, control),
+            inquiry_of(specification, name, control, word=word),
             announce=control.event,
             learn=progress.learned,
             only=partition,
@@ -152,14 +154,16 @@ def producer_maker(specification: TaskSpecification, name: str | None, commits: 
     )
 
 
-def inquiry_of(specification: TaskSpecification, name: str | None, control: Control) -> Inquiry | None:
-    """How the attempt asks for the id `name`; None where it has none."""
+def inquiry_of(
+    specification: TaskSpecification, name: str | None, control: Control, *, word: SharedWord
+) -> Inquiry | None:
+    """How the attempt asks for the id `name`; None where it has none. `word`: what those of partitions share."""
     definition = specification.definition
     if definition.processing_guarantee is ProcessingGuarantee.AT_LEAST_ONCE or name is None:
         return None
     of_partition = definition.processing_guarantee is ProcessingGuarantee.EXACTLY_ONCE
     return Inquiry(
-        ask_server=lambda timeout_s: control.ask_is_current(timeout_s=timeout_s),
+        ask_server=word if of_partition else (lambda timeout_s: control.ask_is_current(timeout_s=timeout_s)),
         open_journal=lambda: IdJournal(name, reader_config(specification)),
         # A member that polls hears at its next heartbeat, which is a quarter of a session away at most.
         group_speaks_s=max(SETTLE_S, definition.session_timeout_ms / 2000) if of_partition else None,

@@ -447,3 +447,18 @@ def test_stopped_partition_begins_though_the_lane_of_another_stopped_one_is_not_
     many.group.polled = polled
     many.loop(starting=looks).run(["t"])
     assert looks.ready[0] == {NAMES[1]}
+
+
+def test_questions_of_many_lanes_take_a_turn_no_longer_than_one_and_all_get_theirs() -> None:
+    many = Many(lambda _: ScriptedProducer())
+    many.assign()
+    for lane in many.lanes.each:
+        lane.recovery.recover(OutcomeUnknownError("no answer"))
+    for asked in many.asked.values():
+        asked.answer, asked.takes_s = Answer(None, "not known yet"), 4.0
+    for turn in range(3):
+        many.clock[0] += 6.0
+        began_at = many.now()
+        many.lanes.settle()
+        assert many.now() - began_at < 5.0
+        assert [asked.times for asked in many.asked.values()] == [1] * (turn + 1) + [0] * (2 - turn)
