@@ -19,11 +19,15 @@ HEADER_PREFIX = "fenceline."
 
 
 class Window:
-    """What has gone through in committed checkpoints: how many records, and at which of them were bad ones."""
+    """What has gone through in committed checkpoints: how many records, and at which of them were bad ones.
+
+    open: the bad ones in all checkpoints that are open now.
+    """
 
     def __init__(self) -> None:
         self.read = 0
         self.bad_at: deque[int] = deque()
+        self.open = 0
 
 
 class BadRecords:
@@ -57,6 +61,7 @@ class BadRecords:
         if self._handling.policy is FailurePolicy.FAIL:
             raise PipelineStopError(f"{sentence}. The policy is `fail`: mend the transform or the record, or skip it")
         self._bad_open.append(self._window.read + self._read_open)
+        self._window.open += 1
         self._first_open = self._first_open or sentence
         self._refuse_too_many(sentence)
         if self._handling.policy is FailurePolicy.SKIP:
@@ -78,6 +83,7 @@ class BadRecords:
         self._forget_open()
 
     def _forget_open(self) -> None:
+        self._window.open -= len(self._bad_open)
         self._read_open, self._bad_open, self._first_open = 0, [], None
 
     def _refuse_too_many(self, sentence: str) -> None:
@@ -85,7 +91,7 @@ class BadRecords:
         bad_at = self._window.bad_at
         while bad_at and bad_at[0] < begin:
             bad_at.popleft()
-        count = len(bad_at) + len(self._bad_open)
+        count = len(bad_at) + self._window.open
         if count > self._handling.max_bad:
             raise PipelineStopError(
                 f"{count} bad records within {self._handling.window_records}, at most {self._handling.max_bad} are "
