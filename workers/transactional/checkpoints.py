@@ -28,7 +28,7 @@ from workers.transactional.telling.progress import Progress
 from workers.transactional.telling.tally import Tally, Work
 
 
-def _nothing() -> None:
+def _nothing(_patience: Patience) -> None:
     """What is left to do when nothing is open."""
 
 
@@ -220,7 +220,7 @@ class Checkpoints:
         if checkpoint.is_open:
             self._abort(checkpoint, self._bounds.abort_s)
 
-    def aborting(self) -> Callable[[], None]:
+    def aborting(self) -> Callable[[Patience], None]:
         """The abort of what is open, to be made on any thread; what else ends with the checkpoint is ended here.
 
         The call raises as `abort`.
@@ -233,8 +233,8 @@ class Checkpoints:
         if not checkpoint.is_open:
             return _nothing
 
-        def abort() -> None:
-            checkpoint.abort(patience=Patience(self._bounds.abort_s))
+        def abort(patience: Patience) -> None:
+            checkpoint.abort(patience=patience)
 
         return abort
 

@@ -157,7 +157,7 @@ class LaneOfEach:
                 lane.recovery.guarded(partial(_ask, lane, allowed))
             else:
                 lane.recovery.guarded(lane.settle)
-        self._init(allowed, Patience(SLICE_S))
+        self._init(allowed, SLICE_S)
 
     def begin_again(self) -> None:
         due = [lane for lane in self.each if lane.settling.is_to_restart and not lane.settling.wait_s]
@@ -234,7 +234,7 @@ class LaneOfEach:
         allowed: list[tuple[Lane, TaskProducer]] = []
         for lane in fresh.values():
             lane.recovery.guarded(partial(_ask, lane, allowed))
-        self._init(allowed, Patience(_INIT_S))
+        self._init(allowed, _INIT_S)
         for lane in fresh.values():
             if lane.settling.needs_producer:
                 # Its committed offset is read too early now; it is read again.
@@ -262,18 +262,18 @@ class LaneOfEach:
             return False
         self.each = tuple(self._lanes.values())
         unknown = [lane.is_unknown for lane in gone]
-        calls: list[Callable[[], None]] = []
+        calls: list[Callable[[Patience], None]] = []
         for lane, is_unknown in zip(gone, unknown, strict=True):
             lane.settling.give_up()
             abort = None if is_unknown else lane.checkpoints.aborting()
             calls.append(partial(_end, lane.checkpoints.producer, abort))
-        errors = self._together(calls, self._bounds.abort_s + _IDENTITY_S)
-        discards: list[Callable[[], None]] = []
+        errors = self._together(calls, self._bounds.abort_s)
+        discards: list[Callable[[Patience], None]] = []
         for lane, is_unknown in zip(gone, unknown, strict=True):
             producer, lane.checkpoints.producer = lane.checkpoints.producer, None
             if producer is not None:
                 lane.checkpoints.identified(producer.identity(timeout_s=0))
-                discards.append(producer.discard)
+                discards.append(partial(_discard, producer))
             lane.checkpoints.abandon(outcome_unknown=is_unknown)
             if lane.partition is not None:
                 self._membership.let_go(lane.partition)
@@ -282,13 +282,13 @@ class LaneOfEach:
 
     # Together
 
-    def _init(self, asked: Sequence[tuple[Lane, TaskProducer]], patience: Patience) -> None:
+    def _init(self, asked: Sequence[tuple[Lane, TaskProducer]], bound_s: float) -> None:
         def hear(lane: Lane, error: BaseException | None) -> None:
             fresh = lane.settling.after_init(error)
             if fresh is not None:
                 lane.checkpoints.producer = fresh
 
-        errors = self._together([partial(in_slices, fresh.init, patience) for _, fresh in asked], patience.bound_s)
+        errors = self._together([partial(in_slices, fresh.init) for _, fresh in asked], bound_s)
         for (lane, _), error in zip(asked, errors, strict=True):
             lane.recovery.guarded(partial(hear, lane, error))
 
@@ -297,8 +297,8 @@ class LaneOfEach:
     ) -> None:
         heard_at: list[list[float]] = [[] for _ in endings]
 
-        def send(ending: Ending, heard: list[float]) -> None:
-            ending.send(Patience(bound_s), lambda: heard.append(self._clock()))
+        def send(ending: Ending, heard: list[float], patience: Patience) -> None:
+            ending.send(patience, lambda: heard.append(self._clock()))
 
         def conclude(lane: Lane, ending: Ending, heard: list[float], error: BaseException | None) -> None:
             if error is not None:
@@ -312,6 +312,8 @@ class LaneOfEach:
         errors = self._together(
             [partial(send, ending, heard) for (_, ending), heard in zip(endings, heard_at, strict=True)],
             bound_s,
+            # Healthy ones may have waited for a thread behind some that are not.
+            least_s=SLICE_S,
             overdue=OutcomeUnknownError,
         )
         ends: BaseException | None = None
@@ -326,22 +328,29 @@ class LaneOfEach:
 
     def _together(
         self,
-        calls: Sequence[Callable[[], None]],
+        calls: Sequence[Callable[[Patience], None]],
         bound_s: float,
         *,
+        least_s: float = 0.0,
         overdue: type[OutcomeUnknownError | ProducerLostError] = ProducerLostError,
     ) -> list[BaseException | None]:
         """Make all of them and wait, answering for the consumer meanwhile; what each has raised.
 
         Args:
-            bound_s: how long each may take by itself.
+            bound_s: how long they may take in all.
+            least_s: what is left for one whose turn comes late, after others have used that up.
             overdue: what stands for the answer of one that has not come back long after that. Its producer is let go of
                 and refuses what the call may still want of it; its id is initialised before it is used again.
         """
-        futures = [self._pool.submit(call) for call in calls]
+        ends_at = self._clock() + bound_s
+
+        def make(call: Callable[[Patience], None]) -> None:
+            call(Patience(max(least_s, ends_at - self._clock())))
+
+        futures = [self._pool.submit(make, call) for call in calls]
         for future in futures:
             future.add_done_callback(lambda _: self._metadata.wake())
-        waits_s = bound_s * math.ceil(len(futures) / _TOGETHER) + _OVERDUE_S
+        waits_s = bound_s + _OVERDUE_S * math.ceil(len(futures) / _TOGETHER)
         deadline = self._clock() + waits_s
         while not all(future.done() for future in futures) and self._clock() < deadline:
             self._metadata.serve(SLICE_S)
@@ -369,13 +378,17 @@ def _ask(lane: Lane, allowed: list[tuple[Lane, TaskProducer]]) -> None:
         allowed.append((lane, fresh))
 
 
-def _end(producer: TaskProducer | None, abort: Callable[[], None] | None) -> None:
+def _end(producer: TaskProducer | None, abort: Callable[[Patience], None] | None, patience: Patience) -> None:
     """Abort; and wait a little for who the producer was, since what nobody has told may have been somebody else."""
-    error = None if abort is None else error_of(abort, LoopError)
+    error = None if abort is None else error_of(partial(abort, patience), LoopError)
     if producer is not None:
         producer.identity(timeout_s=_IDENTITY_S)
     if error is not None:
         raise error
+
+
+def _discard(producer: TaskProducer, _patience: Patience) -> None:
+    producer.discard()
 
 
 def _partition_of(message: Message) -> Partition:

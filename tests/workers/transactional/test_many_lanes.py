@@ -462,3 +462,30 @@ def test_questions_of_many_lanes_take_a_turn_no_longer_than_one_and_all_get_thei
         many.lanes.settle()
         assert many.now() - began_at < 5.0
         assert [asked.times for asked in many.asked.values()] == [1] * (turn + 1) + [0] * (2 - turn)
+
+
+class TakesAllItsTime(ScriptedProducer):
+    """Its flush uses up what it is given, and fails."""
+
+    def __init__(self, clock: Callable[[], list[float]]) -> None:
+        super().__init__(flush=AbortableError("not delivered", code=KafkaError._TIMED_OUT))
+        self._time = clock
+
+    def flush(self, *, patience: Patience) -> None:
+        self._time()[0] += patience.bound_s
+        super().flush(patience=patience)
+
+
+def test_bound_holds_for_a_round_and_leaves_who_had_to_wait_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers.transactional.lane_of_each._TOGETHER", 1)
+    made: dict[Partition, ScriptedProducer] = {
+        NAMES[0]: TakesAllItsTime(lambda: many.clock),
+        NAMES[1]: TakesAllItsTime(lambda: many.clock),
+        NAMES[2]: ScriptedProducer(),
+    }
+    many = Many(lambda name: made[name])
+    many.assign()
+    many.lanes.commit(many.open(0, 1, 2))
+    assert [producer.bounds_s[0] for producer in made.values()][1:] == [1.0, 1.0]
+    assert many.needing == [0, 1]
+    assert many.tally.totals.committed == 1
