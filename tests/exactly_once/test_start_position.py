@@ -248,11 +248,11 @@ def test_log_that_has_grown_again_before_anybody_looked_stops_the_pipeline(
     real_step = Starting.step
     looks: list[bool] = []
 
-    def grow_and_look(self: Starting) -> None:
+    def grow_and_look(self: Starting, stopped: frozenset[Partition]) -> None:
         if not looks:
             looks.append(True)
             pipeline.feed(900)
-        real_step(self)
+        real_step(self, stopped)
 
     monkeypatch.setattr(Starting, "step", grow_and_look)
     with running(pipeline.specification()) as task:

@@ -164,11 +164,11 @@ class Settling:
         if self.wait_s > 0:
             return None
         try:
-            is_back = self._rewind()
+            self._rewind()
         except (RetriableError, AbortableError) as error:
             self._try_again(str(error), _TRY_AGAIN_S)
             return None
-        if is_back:
+        if not self._needs_restart:
             self._needs_rewind = False
             self._go_on()
         return None
@@ -253,8 +253,8 @@ class Settling:
         else:
             self._membership.let_go(self._only)
 
-    def _rewind(self) -> bool:
-        """Seek what has been read from to what is committed. False: there is a step more to take.
+    def _rewind(self) -> None:
+        """Seek what has been read from to what is committed.
 
         Where all share the producer, a partition not read from yet starts there by itself. Where it is for one, what
         the client has found may be of before the init; the answer here is of after it, and is compared with what was
@@ -263,11 +263,11 @@ class Settling:
         if self._only is not None and self._needs_restart:
             self._membership.restart([self._only])
             self._needs_restart = False
-            return True
+            return
         read_from = self._membership.positions()
         wanted = read_from if self._only is None else [self._only]
         if not wanted:
-            return True
+            return
         committed = self._membership.committed(wanted, timeout_s=SLICE_S)
         for partition, found in committed.items():
             if found.offset is None and partition not in read_from:
@@ -283,7 +283,6 @@ class Settling:
             self._learn(partition, found.offset)
             if found.offset is not None:
                 self._membership.recorder.positioned(partition, found.offset)
-        return not self._needs_restart
 
     def _is_sought(self, partition: Partition, offset: int) -> bool:
         """Whether the client seeks where nothing has been delivered; where it has just been assigned, it may refuse."""
