@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import msgspec
 
-from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
+from app.domain.pipelines.pipeline import GroupProtocol, OffsetFencing, ProcessingGuarantee
 from tests.fault_suite.freeze_points import FreezePoints, Point, is_stopped
 from tests.fault_suite.pipeline_stage import PipelineStage
 from tests.fault_suite.plan import FREEZING, Fault, Kind, NotDoneError
@@ -49,17 +49,18 @@ class TaskStage(PipelineStage):
         *,
         brokers: int,
         guarantee: ProcessingGuarantee = ProcessingGuarantee.EXACTLY_ONCE_V2,
+        fencing: OffsetFencing = OffsetFencing.GENERATION,
         protocol: GroupProtocol | None = None,
         environment: Mapping[str, str] | None = None,
         client_config: Mapping[str, str] | None = None,
         **pipeline: Any,
     ) -> None:
         """environment, client_config: of the workers besides. pipeline: arguments of TestPipeline.create."""
-        super().__init__(seed, folder, brokers=brokers, guarantee=guarantee, protocol=protocol)
+        super().__init__(seed, folder, brokers=brokers, guarantee=guarantee, fencing=fencing, protocol=protocol)
         self._settings: dict[str, Any] = {"partitions": _PARTITIONS, **pipeline}
         self._environment = environment or {}
         self._client_config = client_config or {}
-        self.name = f"{brokers} broker{'s' if brokers > 1 else ''}, task processes, {self._protocol} group"
+        self._brokers = brokers
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -68,6 +69,7 @@ class TaskStage(PipelineStage):
                 self.cluster.bootstrap_servers,
                 group_protocol=self._protocol,
                 processing_guarantee=self._guarantee,
+                offset_fencing=self._fencing,
                 **self._settings,
             )
             self.cluster.group = self.pipeline.definition.group_id
@@ -78,6 +80,10 @@ class TaskStage(PipelineStage):
             self.workers.start()
             self._stack = stack.pop_all()
         return self
+
+    @property
+    def _where(self) -> str:
+        return f"{self._brokers} broker{'s' if self._brokers > 1 else ''}, task processes"
 
     def _kinds(self) -> tuple[Kind, ...]:
         return _KINDS
