@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from app.wire.heartbeat import EventKind, TaskState
 from app.wire.specification import PartitionMapping
 from tests.exactly_once.conftest import MakePipeline
 from tests.fault_suite.freeze_points import FreezePoints, Point
+from tests.mutations.seams import take_at_once
 from tests.support.feeder import Feeder
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import TaskProcess, TaskThread, running
@@ -27,7 +28,6 @@ from tests.support.verifier import READ_COMMITTED, end_offsets
 from workers.transactional.client_config import transactional_producer_config
 from workers.transactional.control import TaskEnd
 from workers.transactional.errors import PipelineStopError, RetriableError
-from workers.transactional.group.ownership import Partition
 from workers.transactional.lane_of_each import LaneOfEach
 from workers.transactional.producing.transactional_producer import TransactionalProducer
 
@@ -275,14 +275,6 @@ def test_frozen_zombie(
     assert (len(audit.lost), len(audit.duplicated)) == (0, duplicated), str(audit)
 
 
-def _assigned_without_init(self: LaneOfEach, partitions: Sequence[Partition]) -> None:
-    """Rule 4 broken: the partitions are taken, and their offsets read, before anything is initialised."""
-    for name in partitions:
-        lane = self._lanes[name] = self._make(name)  # pyright: ignore[reportPrivateUsage]
-        lane.settling.require_producer()
-    self.each = tuple(self._lanes.values())  # pyright: ignore[reportPrivateUsage]
-
-
 @pytest.mark.parametrize(("is_mutated", "duplicated"), [(False, 0), (True, 500)])
 def test_init_comes_before_the_committed_offset_is_read(
     make_pipeline: MakePipeline,
@@ -304,7 +296,7 @@ def test_init_comes_before_the_committed_offset_is_read(
 
     monkeypatch.setattr(TransactionalProducer, "init", late)
     if is_mutated:
-        monkeypatch.setattr(LaneOfEach, "assigned", _assigned_without_init)
+        monkeypatch.setattr(LaneOfEach, "assigned", take_at_once)
     with running(pipeline.specification(task=1, **{**FROZEN, **GROUP_ONLY})) as taker:
         taker.wait_for_event(EventKind.ASSIGNED)
         # Its committed offset is read at once; nothing tells when.
