@@ -106,6 +106,10 @@ class TaskStage(PipelineStage):
 
         Raises AssertionError where it could not be done, NotDoneError where it came too late.
         """
+        if self._guarantee is ProcessingGuarantee.EXACTLY_ONCE:
+            # With an id for each partition both are rightful members, and there is no server here that tells one to go.
+            for name in self.workers.end_former():
+                did(f"{name}: drains, since its task has another attempt")
         match fault.kind:
             case Kind.WORKER_KILLED | Kind.WORKER_TERMINATED:
                 task = fault.of(self.workers.tasks)
