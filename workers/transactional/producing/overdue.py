@@ -8,6 +8,9 @@ from collections.abc import Callable
 
 from workers.transactional.slices import SLICE_S, Patience
 
+THREAD_NAME = "overdue call"
+"""Of the thread that a call is made in: as long as it lives, so does what the call works on."""
+
 
 def ends_within(call: Callable[[], None], patience: Patience) -> bool:
     """Make the call in a thread of its own; False when patience ended first: it then goes on by itself, unheard.
@@ -25,7 +28,7 @@ def ends_within(call: Callable[[], None], patience: Patience) -> bool:
         finally:
             ended.set()
 
-    threading.Thread(target=body, name="overdue call", daemon=True).start()
+    threading.Thread(target=body, name=THREAD_NAME, daemon=True).start()
     deadline = time.monotonic() + patience.bound_s
     while not ended.wait(min(SLICE_S, max(0.0, deadline - time.monotonic()))):
         if time.monotonic() >= deadline:
