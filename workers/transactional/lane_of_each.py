@@ -219,6 +219,8 @@ class LaneOfEach:
         may_be_open = any(lane.settling.is_undecided for lane in self.each)
         may_be_open |= self._let_go(list(self._lanes))
         self._pool.shutdown(wait=False)
+        # A call that has been given up may still come back, and ask.
+        self._metadata.close()
         return may_be_open
 
     # Inside callbacks

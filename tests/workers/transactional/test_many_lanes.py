@@ -490,3 +490,50 @@ def test_bound_holds_for_a_round_and_leaves_who_had_to_wait_a_slice(monkeypatch:
     assert [producer.bounds_s[0] for producer in made.values()][1:] == [1.0, 1.0]
     assert many.needing == [0, 1]
     assert many.tally.totals.committed == 1
+
+
+def test_call_whose_turn_did_not_come_in_time_is_not_made_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers.transactional.lane_of_each._TOGETHER", 1)
+    stuck = NeverComesBack()
+    made: dict[Partition, ScriptedProducer] = {
+        NAMES[0]: stuck,
+        NAMES[1]: ScriptedProducer(),
+        NAMES[2]: ScriptedProducer(),
+    }
+    many = Many(lambda name: made[name])
+    many.assign()
+    try:
+        many.lanes.commit(many.open(0, 1, 2))
+    finally:
+        stuck.is_over.set()
+    assert many.needing == [0, 1, 2]
+    # By the same thread, after whatever still waits for it.
+    many.lanes.close()
+    assert [made[name].calls for name in NAMES[1:]] == [["init", "begin", "discard"]] * 2
+
+
+def test_lanes_end_in_a_revoke_whatever_their_commits_were_answered() -> None:
+    made: dict[Partition, ScriptedProducer] = {
+        NAMES[0]: ScriptedProducer(flush=FatalError("not allowed")),
+        NAMES[1]: ScriptedProducer(),
+        NAMES[2]: ScriptedProducer(),
+    }
+    many = Many(lambda name: made[name])
+    many.assign()
+    many.open(0, 1, 2)
+    with pytest.raises(TaskFailedError, match="not allowed"):
+        many.lanes.end_for_revoke(NAMES[:2])
+    assert [lane.partition for lane in many.lanes.each] == [NAMES[2]]
+    assert [made[name].calls[-2:] for name in NAMES] == [["abort", "discard"], ["commit", "discard"], ["init", "begin"]]
+
+
+def test_what_is_open_in_a_lane_that_is_lost_is_aborted_and_the_others_go_on() -> None:
+    made: dict[Partition, ScriptedProducer] = {name: ScriptedProducer() for name in NAMES}
+    many = Many(lambda name: made[name])
+    many.assign()
+    many.open(0, 1)
+    many.lanes.lost(NAMES[:1])
+    assert [lane.partition for lane in many.lanes.each] == [*NAMES[1:]]
+    assert made[NAMES[0]].calls == ["init", "begin", "abort", "discard"]
+    many.lanes.commit(many.lanes.each)
+    assert many.tally.totals.committed == 1

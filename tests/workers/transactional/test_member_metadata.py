@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
+from workers.transactional.errors import AbortableError
 from workers.transactional.group.member_metadata import MemberMetadata
 
 
@@ -58,6 +60,29 @@ def test_error_is_raised_where_it_was_asked_for() -> None:
     error = ValueError("the consumer is closed")
     consumer: Any = AskedConsumer(error)
     assert served(MemberMetadata(consumer), 2) == [error, error]
+
+
+def test_who_serves_is_woken_when_there_is_nothing_more_to_wait_for() -> None:
+    consumer: Any = AskedConsumer()
+    metadata = MemberMetadata(consumer)
+    over = threading.Timer(0.1, metadata.wake)
+    over.start()
+    began_at = time.monotonic()
+    metadata.serve(20.0)
+    assert time.monotonic() - began_at < 10.0
+
+
+def test_nobody_waits_for_who_serves_no_more() -> None:
+    """One has asked before, one asks afterwards; neither is answered by the consumer."""
+    consumer: Any = AskedConsumer()
+    metadata = MemberMetadata(consumer)
+    with ThreadPoolExecutor(2) as pool:
+        before = pool.submit(metadata.consumer_group_metadata)
+        metadata.close()
+        after = pool.submit(metadata.consumer_group_metadata)
+        errors = [future.exception(20.0) for future in (before, after)]
+    assert [type(error) for error in errors] == [AbortableError, AbortableError]
+    assert consumer.threads == []
 
 
 @pytest.mark.parametrize("wakes", [0, 1])

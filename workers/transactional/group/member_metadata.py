@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import Future
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 
 from confluent_kafka import Consumer
+
+from workers.transactional.errors import AbortableError
 
 
 class MemberMetadata:
@@ -21,13 +24,16 @@ class MemberMetadata:
         self._consumer = consumer
         self._polling_thread = threading.get_ident()
         self._asked: SimpleQueue[Future[object] | None] = SimpleQueue()
+        self._is_closed = False
 
     def consumer_group_metadata(self) -> object:
-        """Of now. On another thread: waits until the polling one serves."""
+        """Of now. On another thread: waits until the polling one serves. Raises AbortableError when it never will."""
         if threading.get_ident() == self._polling_thread:
             return self._consumer.consumer_group_metadata()
         answer: Future[object] = Future()
         self._asked.put(answer)
+        if self._is_closed:
+            self._refuse_all()
         return answer.result()
 
     def wake(self) -> None:
@@ -48,3 +54,16 @@ class MemberMetadata:
             answer.set_exception(error)
         else:
             answer.set_result(found)
+
+    def close(self) -> None:
+        """Nobody serves any more: who waits, or asks from now on, is told so. A thread that waited for ever would keep
+        the process from ending."""
+        self._is_closed = True
+        self._refuse_all()
+
+    def _refuse_all(self) -> None:
+        with suppress(Empty):
+            while True:
+                answer = self._asked.get_nowait()
+                if answer is not None:
+                    answer.set_exception(AbortableError("the loop has ended"))
