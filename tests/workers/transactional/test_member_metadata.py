@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
+from tests.support.waiting import wait_for
 from workers.transactional.errors import AbortableError
 from workers.transactional.group.member_metadata import MemberMetadata
 
@@ -72,16 +73,43 @@ def test_who_serves_is_woken_when_there_is_nothing_more_to_wait_for() -> None:
     assert time.monotonic() - began_at < 10.0
 
 
-def test_nobody_waits_for_who_serves_no_more() -> None:
-    """One has asked before, one asks afterwards; neither is answered by the consumer."""
+class Waited(MemberMetadata):
+    """Says whether somebody waits."""
+
+    @property
+    def is_asked(self) -> bool:
+        return not self._asked.empty()
+
+
+def error_heard(metadata: MemberMetadata) -> Future[object]:
+    """What another thread, for which nobody waits, is answered."""
+    heard: Future[object] = Future()
+
+    def ask() -> None:
+        try:
+            heard.set_result(metadata.consumer_group_metadata())
+        except AbortableError as error:
+            heard.set_exception(error)
+
+    threading.Thread(target=ask, daemon=True).start()
+    return heard
+
+
+def test_who_waits_when_the_loop_ends_waits_no_more() -> None:
+    consumer: Any = AskedConsumer()
+    metadata = Waited(consumer)
+    heard = error_heard(metadata)
+    wait_for(lambda: metadata.is_asked, 10.0, "somebody who waits")
+    metadata.close()
+    assert isinstance(heard.exception(10.0), AbortableError)
+    assert consumer.threads == []
+
+
+def test_who_asks_when_the_loop_has_ended_does_not_wait() -> None:
     consumer: Any = AskedConsumer()
     metadata = MemberMetadata(consumer)
-    with ThreadPoolExecutor(2) as pool:
-        before = pool.submit(metadata.consumer_group_metadata)
-        metadata.close()
-        after = pool.submit(metadata.consumer_group_metadata)
-        errors = [future.exception(20.0) for future in (before, after)]
-    assert [type(error) for error in errors] == [AbortableError, AbortableError]
+    metadata.close()
+    assert isinstance(error_heard(metadata).exception(10.0), AbortableError)
     assert consumer.threads == []
 
 
