@@ -49,9 +49,9 @@ test-all: $(STAMP) ## The suite with nothing sampled; what it showed goes to tes
 	$(BIN)/fenceline doctor --for tests
 	$(BIN)/pytest --all --results tests/results/all.json $(ARGS)
 
-faults: $(STAMP) ## A run of faults, judged and entered in tests/results (SEED=…, MINUTES=…, STAGE=spark)
+faults: $(STAMP) ## A run of faults, judged and entered in tests/results (SEED=…, MINUTES=…, STAGE=spark, GUARANTEE=exactly_once)
 	$(BIN)/fenceline doctor --for tests
-	$(BIN)/python -m tests.fault_suite $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(STAGE),--stage $(STAGE)) $(ARGS)
+	$(BIN)/python -m tests.fault_suite $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(STAGE),--stage $(STAGE)) $(if $(GUARANTEE),--guarantee $(GUARANTEE)) $(ARGS)
 
 mutations: $(STAMP) ## Each protection of the loop switched off: docs/mutations.md says what was lost or doubled
 	$(BIN)/fenceline doctor --for tests

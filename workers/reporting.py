@@ -210,6 +210,7 @@ class HeartbeatReporter:
                 error=error,
                 producer_id=snapshot.producer_id if producer is None else producer.producer_id,
                 producer_epoch=snapshot.producer_epoch if producer is None else producer.epoch,
+                transactional_id=None if producer is None else producer.transactional_id,
             )
         )
 

@@ -77,7 +77,9 @@ def _at_end(statuses: list[TaskStatus], *, now: datetime) -> dict[str, datetime]
 
 def _epochs(snapshot: Snapshot, statuses: list[TaskStatus]) -> dict[str, str]:
     epochs: dict[str, str] = {}
-    for name in {status.last.transactional_id for status in statuses} - {None}:
+    of_tasks = {status.last.transactional_id for status in statuses}
+    of_partitions = {one.transactional_id for status in statuses for one in status.last.partitions}
+    for name in (of_tasks | of_partitions) - {None}:
         live = snapshot.transactions.get(name or "")
         if live is not None and live.state.client_transaction_version < _BUMPS_WITH_EVERY_COMMIT:
             epochs[live.transactional_id] = f"{live.state.producer_id}:{live.state.producer_epoch}"

@@ -50,6 +50,7 @@ class TaskEvent(msgspec.Struct, frozen=True, kw_only=True):
     """Something that happened in a task. `event_id` is unique, so that a delivery may be repeated.
 
     error: Kafka's name of what it was told. producer_id, producer_epoch: the producer that it had then, if it knew.
+    transactional_id: that producer's, where the task has several; None: the task's own.
     """
 
     event_id: str
@@ -61,6 +62,7 @@ class TaskEvent(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     producer_id: int | None = None
     producer_epoch: int | None = None
+    transactional_id: str | None = None
 
 
 class TaskHeartbeat(msgspec.Struct, frozen=True, kw_only=True):

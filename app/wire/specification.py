@@ -9,13 +9,15 @@ from app.wire import protocol
 
 
 class TaskIdentity(msgspec.Struct, frozen=True, kw_only=True):
-    """One task's fixed transactional id (None with at_least_once)."""
+    """One task's fixed transactional id; None where tasks have none (exactly_once, at_least_once)."""
 
     task: int
     transactional_id: str | None
 
 
 class PartitionMapping(msgspec.Struct, frozen=True, kw_only=True):
+    """The transactional id that a partition is read under in `exactly_once`, whichever task has it."""
+
     topic: str
     partition: int
     transactional_id: str

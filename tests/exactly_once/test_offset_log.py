@@ -62,8 +62,8 @@ def test_going_back_behind_what_is_committed_is_an_overlap(
 ) -> None:
     seek = Membership.seek
 
-    def too_far(self: Membership, partition: Partition, offset: int) -> None:
-        seek(self, partition, max(0, offset - 5))
+    def too_far(self: Membership, partition: Partition, offset: int) -> bool:
+        return seek(self, partition, max(0, offset - 5))
 
     monkeypatch.setattr(Membership, "seek", too_far)
     pipeline = make_pipeline()

@@ -129,7 +129,7 @@ def test_epoch_that_an_abort_has_taken_is_known_before_anything_else_happens(
     assert producer.identity(timeout_s=0) == first
     assert producer.may_have_bumped
     now = producer.identity(timeout_s=10)
-    assert now == ProducerIdentity(first.producer_id, first.epoch + 1)
+    assert now == ProducerIdentity(first.producer_id, first.epoch + 1, first.transactional_id)
     assert not producer.may_have_bumped
 
 

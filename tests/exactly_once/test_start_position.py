@@ -132,10 +132,10 @@ def test_two_tasks_that_start_together_begin_at_one_end(
     is_slow = True
     real_begin = Starting._begin  # pyright: ignore[reportPrivateUsage]
 
-    def begin_slowly(self: Starting, logs: dict[Partition, object]) -> None:
+    def begin_slowly(self: Starting, stopped: frozenset[Partition], logs: dict[Partition, object]) -> None:
         next(looks)
         if not is_slow:
-            real_begin(self, logs)  # pyright: ignore[reportArgumentType]
+            real_begin(self, stopped, logs)  # pyright: ignore[reportArgumentType]
 
     monkeypatch.setattr(Starting, "_begin", begin_slowly)
     with running(pipeline.specification()) as first, running(pipeline.specification(task=1)) as second:
@@ -248,11 +248,11 @@ def test_log_that_has_grown_again_before_anybody_looked_stops_the_pipeline(
     real_step = Starting.step
     looks: list[bool] = []
 
-    def grow_and_look(self: Starting) -> None:
+    def grow_and_look(self: Starting, stopped: frozenset[Partition]) -> None:
         if not looks:
             looks.append(True)
             pipeline.feed(900)
-        real_step(self)
+        real_step(self, stopped)
 
     monkeypatch.setattr(Starting, "step", grow_and_look)
     with running(pipeline.specification()) as task:

@@ -7,7 +7,7 @@ import secrets
 import sys
 from pathlib import Path
 
-from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
+from app.domain.pipelines.pipeline import GroupProtocol, OffsetFencing, ProcessingGuarantee
 from tests.fault_suite import ledger
 from tests.fault_suite.plan import Kind
 from tests.fault_suite.run import end_when_told, finish, new_folder, run_on
@@ -36,11 +36,22 @@ def main() -> int:
     parser.add_argument(
         "--guarantee",
         type=ProcessingGuarantee,
-        choices=[ProcessingGuarantee.EXACTLY_ONCE_V2, ProcessingGuarantee.AT_LEAST_ONCE],
+        choices=list(ProcessingGuarantee),
         default=ProcessingGuarantee.EXACTLY_ONCE_V2,
         help="at_least_once is the negative control: it must fail, and is not entered",
     )
+    parser.add_argument(
+        "--fencing",
+        type=OffsetFencing,
+        choices=list(OffsetFencing),
+        default=OffsetFencing.GENERATION,
+        help="of offsets; group_only with exactly_once in a classic group alone",
+    )
     chosen = parser.parse_args()
+    if chosen.fencing is OffsetFencing.GROUP_ONLY and (
+        chosen.guarantee is not ProcessingGuarantee.EXACTLY_ONCE or chosen.protocol is GroupProtocol.CONSUMER
+    ):
+        parser.error("group_only is for exactly_once in a classic group")
     end_when_told()
     seed: int = secrets.randbelow(2**32) if chosen.seed is None else chosen.seed
     folder = new_folder(seed)
@@ -53,7 +64,7 @@ def main() -> int:
         at_most=chosen.faults,
         only=chosen.only,
     )
-    if chosen.guarantee is ProcessingGuarantee.EXACTLY_ONCE_V2:
+    if chosen.guarantee is not ProcessingGuarantee.AT_LEAST_ONCE:
         ledger.append(entry, chosen.ledger)
     finish(entry, folder, keeps=chosen.keep)
     if not entry.is_exact:
@@ -66,8 +77,15 @@ def _stage(chosen: argparse.Namespace, seed: int, folder: Path) -> TaskStage | S
     if chosen.stage == "spark":
         if not may_mount():
             say(f"not root: {Kind.DISK_FULL} is not drawn, and a seed draws other faults than it does for root")
-        return SparkStage(seed, folder, guarantee=chosen.guarantee, protocol=chosen.protocol)
-    return TaskStage(seed, folder, brokers=chosen.brokers, guarantee=chosen.guarantee, protocol=chosen.protocol)
+        return SparkStage(seed, folder, guarantee=chosen.guarantee, fencing=chosen.fencing, protocol=chosen.protocol)
+    return TaskStage(
+        seed,
+        folder,
+        brokers=chosen.brokers,
+        guarantee=chosen.guarantee,
+        fencing=chosen.fencing,
+        protocol=chosen.protocol,
+    )
 
 
 def say(text: str) -> None:

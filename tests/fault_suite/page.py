@@ -96,7 +96,13 @@ EXPLAINED = {
         "rolled, noted transactions as complete without their markers while its partitions had no leader (Kafka); that "
         "takes the loss of all replicas at once, and is not done to a single broker any more. Both are in "
         '[loop.md](loop.md), under "What the client does" and "What brokers do".'
-    )
+    ),
+    "2026-11-23T06:30:25+00:00": (
+        "the suite itself: with a producer for each partition nothing fences an attempt that was replaced while it "
+        "lived, so that there were as many members as partitions, and whoever joined took nothing from anybody. Such "
+        "an attempt drains when the next fault begins "
+        "([ADR](adr/0037-a-run-of-faults-is-drawn-and-judged-from-outside.md)); the same seed is exact since."
+    ),
 }
 """By date, written by whoever has found out."""
 

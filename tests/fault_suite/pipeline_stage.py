@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
-from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
+from app.domain.pipelines.pipeline import GroupProtocol, OffsetFencing, ProcessingGuarantee
 from tests.fault_suite.freeze_points import Point
 from tests.fault_suite.freezes import Freezes, Outlasted, Timeouts
 from tests.fault_suite.offset_log import Asked
@@ -21,15 +21,25 @@ from tests.support.pipelines import TestPipeline
 
 class PipelineStage(ABC):
     """A context manager: everything runs when it is entered, nothing when it is left. Which group protocol it has
-    depends on the seed, unless it is named."""
+    depends on the seed, unless it is named; `group_only` is for classic groups alone."""
 
     pipeline: TestPipeline
 
     def __init__(
-        self, seed: int, folder: Path, *, brokers: int, guarantee: ProcessingGuarantee, protocol: GroupProtocol | None
+        self,
+        seed: int,
+        folder: Path,
+        *,
+        brokers: int,
+        guarantee: ProcessingGuarantee,
+        fencing: OffsetFencing,
+        protocol: GroupProtocol | None,
     ) -> None:
-        self._protocol = protocol or random.Random(f"{seed}/protocol").choice(list(GroupProtocol))
+        drawn = random.Random(f"{seed}/protocol").choice(list(GroupProtocol))
+        of_seed = GroupProtocol.CLASSIC if fencing is OffsetFencing.GROUP_ONLY else drawn
+        self._protocol = protocol or of_seed
         self._guarantee = guarantee
+        self._fencing = fencing
         self._folder = folder
         self._stack = ExitStack()
         self._freezes = Freezes()
@@ -44,9 +54,24 @@ class PipelineStage(ABC):
     def kinds(self) -> tuple[Kind, ...]:
         """What needs no transaction can be done to at_least_once too: the negative control of a run."""
         kinds = (*self._kinds(), *self.cluster.kinds)
-        if self._guarantee is ProcessingGuarantee.EXACTLY_ONCE_V2:
+        if self._guarantee is not ProcessingGuarantee.AT_LEAST_ONCE:
             return kinds
         return tuple(kind for kind in kinds if kind not in (*FREEZING, *OF_TRANSACTIONS))
+
+    @property
+    def name(self) -> str:
+        """What the ledger says of it: where it runs, and what is promised where that is not exactly_once_v2."""
+        promised = {
+            ProcessingGuarantee.EXACTLY_ONCE_V2: "",
+            ProcessingGuarantee.EXACTLY_ONCE: f", exactly_once with {self._fencing}",
+            ProcessingGuarantee.AT_LEAST_ONCE: ", at_least_once",
+        }
+        return f"{self._where}, {self._protocol} group{promised[self._guarantee]}"
+
+    @property
+    @abstractmethod
+    def _where(self) -> str:
+        """Brokers, and who runs the tasks."""
 
     @abstractmethod
     def _kinds(self) -> Iterable[Kind]:

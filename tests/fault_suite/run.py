@@ -60,9 +60,10 @@ def end_when_told() -> None:
 class Stage(Protocol):
     """Where a run takes place: what can be done there, and how it comes to rest. A context manager, too."""
 
-    name: str
     pipeline: TestPipeline
 
+    @property
+    def name(self) -> str: ...
     def __enter__(self) -> object: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import msgspec
 
-from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
+from app.domain.pipelines.pipeline import GroupProtocol, OffsetFencing, ProcessingGuarantee
 from tests.fault_suite.freeze_points import FreezePoints, Point, is_stopped
 from tests.fault_suite.offset_log import Asked, checked, written_in
 from tests.fault_suite.pipeline_stage import PipelineStage
@@ -51,17 +51,18 @@ class TaskStage(PipelineStage):
         *,
         brokers: int,
         guarantee: ProcessingGuarantee = ProcessingGuarantee.EXACTLY_ONCE_V2,
+        fencing: OffsetFencing = OffsetFencing.GENERATION,
         protocol: GroupProtocol | None = None,
         environment: Mapping[str, str] | None = None,
         client_config: Mapping[str, str] | None = None,
         **pipeline: Any,
     ) -> None:
         """environment, client_config: of the workers besides. pipeline: arguments of TestPipeline.create."""
-        super().__init__(seed, folder, brokers=brokers, guarantee=guarantee, protocol=protocol)
+        super().__init__(seed, folder, brokers=brokers, guarantee=guarantee, fencing=fencing, protocol=protocol)
         self._settings: dict[str, Any] = {"partitions": _PARTITIONS, **pipeline}
         self._environment = environment or {}
         self._client_config = client_config or {}
-        self.name = f"{brokers} broker{'s' if brokers > 1 else ''}, task processes, {self._protocol} group"
+        self._brokers = brokers
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -70,6 +71,7 @@ class TaskStage(PipelineStage):
                 self.cluster.bootstrap_servers,
                 group_protocol=self._protocol,
                 processing_guarantee=self._guarantee,
+                offset_fencing=self._fencing,
                 **self._settings,
             )
             self.cluster.group = self.pipeline.definition.group_id
@@ -80,6 +82,10 @@ class TaskStage(PipelineStage):
             self.workers.start()
             self._stack = stack.pop_all()
         return self
+
+    @property
+    def _where(self) -> str:
+        return f"{self._brokers} broker{'s' if self._brokers > 1 else ''}, task processes"
 
     def _kinds(self) -> tuple[Kind, ...]:
         return _KINDS
@@ -106,6 +112,10 @@ class TaskStage(PipelineStage):
 
         Raises AssertionError where it could not be done, NotDoneError where it came too late.
         """
+        if self._guarantee is ProcessingGuarantee.EXACTLY_ONCE:
+            # With an id for each partition both are rightful members, and there is no server here that tells one to go.
+            for name in self.workers.end_former():
+                did(f"{name}: drains, since its task has another attempt")
         match fault.kind:
             case Kind.WORKER_KILLED | Kind.WORKER_TERMINATED:
                 task = fault.of(self.workers.tasks)

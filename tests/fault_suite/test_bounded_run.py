@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
+from app.domain.pipelines.pipeline import OffsetFencing, ProcessingGuarantee
 from tests.fault_suite import ledger
+from tests.fault_suite.ledger import Entry
 from tests.fault_suite.run import finish, new_folder, run_on
 from tests.fault_suite.task_stage import TaskStage
 
 FAULTS = 40
+FAULTS_OF_V1 = 12
 MINUTES = 12
 AROUND_CHARS = 20_000
 """Of each kind of what is wrong: where nothing but the output is left of a run, it must say what there is to know."""
-REPLAY = f"make faults SEED={{seed}} MINUTES={MINUTES} ARGS='--faults {FAULTS}'"
 
 
 @pytest.mark.slow
@@ -25,8 +28,29 @@ def test_forty_faults_lose_duplicate_tear_and_reorder_nothing(seed: int, capsys:
     entry = run_on(TaskStage(seed, folder, brokers=3), seed=seed, folder=folder, minutes=MINUTES, at_most=FAULTS)
     with capsys.disabled():
         sys.stdout.write(f"\n{ledger.line_of(entry)}\n")
+    assert_exact(entry, folder, f"make faults SEED={seed} MINUTES={MINUTES} ARGS='--faults {FAULTS}'")
+    assert entry.faults == FAULTS
+
+
+@pytest.mark.slow
+@pytest.mark.faults(keep=1)
+@pytest.mark.parametrize("fencing", list(OffsetFencing))
+def test_twelve_faults_do_nothing_to_a_producer_for_each_partition(
+    seed: int, fencing: OffsetFencing, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = new_folder(seed)
+    stage = TaskStage(seed, folder, brokers=3, guarantee=ProcessingGuarantee.EXACTLY_ONCE, fencing=fencing)
+    entry = run_on(stage, seed=seed, folder=folder, minutes=MINUTES, at_most=FAULTS_OF_V1)
+    with capsys.disabled():
+        sys.stdout.write(f"\n{ledger.line_of(entry)}\n")
+    again = f"GUARANTEE=exactly_once ARGS='--fencing {fencing} --faults {FAULTS_OF_V1}'"
+    assert_exact(entry, folder, f"make faults SEED={seed} MINUTES={MINUTES} {again}")
+    assert entry.faults == FAULTS_OF_V1
+
+
+def assert_exact(entry: Entry, folder: Path, replay: str) -> None:
+    """Or it says where to look, and how to see it again."""
     finish(entry, folder)
     around = "\n".join(path.read_text(encoding="utf-8")[:AROUND_CHARS] for path in sorted(folder.glob("around/*.txt")))
-    assert entry.is_exact, f"{entry.failure}; see {folder}; replay it: {REPLAY.format(seed=seed)}\n{around}"
-    assert entry.faults == FAULTS
+    assert entry.is_exact, f"{entry.failure}; see {folder}; replay it: {replay}\n{around}"
     assert entry.records > 0

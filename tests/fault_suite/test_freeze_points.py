@@ -66,7 +66,7 @@ def membership_of(client: Any, end_checkpoint: Callable[[], None]) -> Membership
         client,
         ownership=ownership,
         confirmed=None,
-        end_checkpoint=end_checkpoint,
+        end_checkpoint=lambda _: end_checkpoint(),
         announce=_not_heard,
         recorder=OffsetRecorder(ownership),
     )
@@ -183,7 +183,7 @@ membership = Membership(
     None,
     ownership=ownership,
     confirmed=None,
-    end_checkpoint=lambda: None,
+    end_checkpoint=lambda _: None,
     announce=print,
     recorder=OffsetRecorder(ownership),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
+from app.domain.pipelines.pipeline import GroupProtocol, OffsetFencing, ProcessingGuarantee
 from tests.fault_suite.plan import FREEZING, OF_TRANSACTIONS, Kind
 from tests.fault_suite.task_stage import TaskStage
 
@@ -37,3 +37,21 @@ def test_the_negative_control_has_every_fault_that_needs_no_transaction(tmp_path
 def test_seeds_draw_both_group_protocols(tmp_path: Path) -> None:
     names = {TaskStage(seed, tmp_path, brokers=3).name for seed in range(20)}
     assert names == {f"3 brokers, task processes, {protocol} group" for protocol in GroupProtocol}
+
+
+def test_exactly_once_has_the_whole_list(tmp_path: Path) -> None:
+    v1 = kinds(tmp_path, brokers=3, guarantee=ProcessingGuarantee.EXACTLY_ONCE)
+    assert v1 == kinds(tmp_path, brokers=3, guarantee=ProcessingGuarantee.EXACTLY_ONCE_V2)
+
+
+def test_group_only_is_drawn_for_classic_groups_and_the_name_says_it(tmp_path: Path) -> None:
+    def name(seed: int, fencing: OffsetFencing) -> str:
+        v1 = ProcessingGuarantee.EXACTLY_ONCE
+        return TaskStage(seed, tmp_path, brokers=3, guarantee=v1, fencing=fencing).name
+
+    assert {name(seed, OffsetFencing.GROUP_ONLY) for seed in range(20)} == {
+        "3 brokers, task processes, classic group, exactly_once with group_only"
+    }
+    assert {name(seed, OffsetFencing.GENERATION) for seed in range(20)} == {
+        f"3 brokers, task processes, {protocol} group, exactly_once with generation" for protocol in GroupProtocol
+    }

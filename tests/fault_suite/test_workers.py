@@ -134,3 +134,14 @@ def test_a_task_that_is_retired_drains_and_is_the_first_to_be_added_again(worker
     assert workers.add() == 1
     assert workers.name(1).startswith("task 1, attempt 1, pid ")
     assert workers.tasks == [0, 1, 2]
+
+
+def test_who_was_replaced_while_it_lived_is_told_once_to_end(workers: Workers, launched: Launched) -> None:
+    former = workers.name(0)
+    workers.replace(0)
+    assert workers.end_former() == [former]
+    assert workers.end_former() == []
+    launched.sleepers[0].wait_for_exit()
+    assert workers.current(0).is_running
+    assert workers.current(1).is_running
+    assert launched.attempts == [(0, 0), (1, 0), (0, 1)]

@@ -36,6 +36,7 @@ class Workers:
         self._launch = launch
         self._attempts: list[list[Worker]] = [[] for _ in range(tasks)]
         self._retired: set[int] = set()
+        self._told: list[Worker] = []
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._failed: BaseException | None = None
@@ -74,6 +75,16 @@ class Workers:
         """Start the next attempt though the one before still runs, as Spark does when it has lost sight of it."""
         with self._lock:
             self._start(task)
+
+    def end_former(self) -> list[str]:
+        """Attempts that still live beside their task's next one drain; the names of those that are told now."""
+        with self._lock:
+            former = [one for attempts in self._attempts for one in attempts[:-1]]
+            told = [one for one in former if one.is_running and one not in self._told]
+            for worker in told:
+                os.kill(worker.pid, signal.SIGTERM)
+                self._told.append(worker)
+        return [self.name_of(worker.pid) for worker in told]
 
     def add(self) -> int:
         """One more task: the first that was retired, else a new one. Says which."""

@@ -128,4 +128,19 @@ MUTATIONS = (
             settings=_LONG_TRANSACTIONS,
         ),
     ),
+    Mutation(
+        Switch.INIT_BEFORE_OFFSETS,
+        "with a producer for each partition, its id is initialised before its committed offset is read",
+        "the partition is taken first",
+        scenes.former_owner_wakes_before_the_init,
+        "duplicated",
+        "who is frozen must wake up while the next owner's init is on its way, which takes a tenth of a second",
+        (
+            Guard(
+                Switch.GENERATION,
+                "a protection of its own (above), which `offset_fencing: group_only` does without: then the order is "
+                "all there is",
+            ),
+        ),
+    ),
 )

@@ -7,6 +7,7 @@ verifier's to say. Nothing in them asks whether something is switched off.
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
@@ -17,7 +18,8 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaException, Producer
 
-from app.domain.pipelines.pipeline import GroupProtocol
+from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
+from app.wire.heartbeat import EventKind
 from tests.fault_suite.freeze_points import FreezePoints, Point
 from tests.mutations.seams import Method, switched_off
 from tests.mutations.switches import Switch, environment_of
@@ -27,12 +29,14 @@ from tests.support.tasks import DEADLINE_S, TaskProcess, TaskThread, running
 from tests.support.topics import delete_topics
 from tests.support.verifier import Audit
 from tests.support.waiting import wait_for
-from workers.transactional.errors import AbortableError, OutcomeUnknownError
+from workers.transactional.errors import AbortableError, OutcomeUnknownError, RetriableError
 from workers.transactional.producing.transactional_producer import TransactionalProducer
 
 _HELD_OPEN: dict[str, Any] = {"commit_interval_ms": 60_000, "transaction_timeout_ms": 90_000}
 _REBALANCED_WITHIN_S = 40.0
 _CHANCE_S = 5.0
+_ASKS_WITHIN_S = 1.0
+_LOOKS_S = 0.2
 _FIRST = 10
 _THEN = 200
 
@@ -144,6 +148,49 @@ def commit_arrives_late(place: Place) -> Audit:
     return _to_the_end(pipeline)
 
 
+def former_owner_wakes_before_the_init(place: Place) -> Audit:
+    """Its outputs are written; its partition is another member's when it wakes up, whose init is still on its way."""
+    pipeline = place.pipeline(
+        partitions=1,
+        processing_guarantee=ProcessingGuarantee.EXACTLY_ONCE,
+        session_timeout_ms=3_000,
+        transaction_timeout_ms=60_000,
+    )
+    points, may_init = _points(place), threading.Event()
+    with _process(place, pipeline, points, commit_interval_ms=100) as zombie:
+        pid = _freeze(Point.AFTER_OUTPUTS, points, zombie, pipeline)
+        with (
+            switched_off(place.off),
+            _faulty("init", held_back_until(may_init)),
+            running(pipeline.specification(task=1)) as taker,
+        ):
+            taker.wait_for_event(EventKind.ASSIGNED, deadline_s=_REBALANCED_WITHIN_S)
+            # To ask for its committed offset; nothing tells that it has.
+            time.sleep(_ASKS_WITHIN_S)
+            points.thaw(pid)
+            zombie.drain()
+            may_init.set()
+            pipeline.feed(_FIRST)
+            wait_for(lambda: _committed(pipeline) == [_end(pipeline)], DEADLINE_S, "what was fed at last, committed")
+            taker.drain()
+    return _to_the_end(pipeline)
+
+
+def held_back_until(may_init: threading.Event) -> Callable[[Method], Method]:
+    """Until then no init is answered."""
+
+    def held_back(init: Method) -> Method:
+        @wraps(init)
+        def later(self: TransactionalProducer, timeout_s: float) -> None:
+            if not may_init.wait(min(timeout_s, _LOOKS_S)):
+                raise RetriableError("no answer yet, for the test")
+            init(self, timeout_s)
+
+        return later
+
+    return held_back
+
+
 def refused_every_third_time(method: Method) -> Method:
     """Each third call raises an abortable error instead."""
     calls = count(1)
@@ -190,12 +237,7 @@ def _frozen_at(point: Point, place: Place, until: Callable[[TaskThread], None]) 
     pipeline = place.pipeline(partitions=1, session_timeout_ms=3_000, transaction_timeout_ms=60_000)
     points = _points(place)
     with _process(place, pipeline, points, commit_interval_ms=100) as zombie:
-        # Its first transaction has no outputs: it commits where it begins.
-        pipeline.feed(_FIRST)
-        zombie.wait_for_records(_FIRST)
-        points.ask(point)
-        pipeline.feed(_THEN)
-        pid = points.wait_until_frozen(point, DEADLINE_S)
+        pid = _freeze(point, points, zombie, pipeline)
         with switched_off(place.off), running(pipeline.specification(task=1)) as taker:
             taker.wait_until(lambda seen: len(seen.partitions) == 1, "the partition", deadline_s=_REBALANCED_WITHIN_S)
             until(taker)
@@ -203,6 +245,15 @@ def _frozen_at(point: Point, place: Place, until: Callable[[TaskThread], None]) 
             zombie.drain()
             taker.drain()
     return _to_the_end(pipeline)
+
+
+def _freeze(point: Point, points: FreezePoints, zombie: TaskProcess, pipeline: TestPipeline) -> int:
+    """Its pid. Its first transaction has no outputs: it commits where it begins."""
+    pipeline.feed(_FIRST)
+    zombie.wait_for_records(_FIRST)
+    points.ask(point)
+    pipeline.feed(_THEN)
+    return points.wait_until_frozen(point, DEADLINE_S)
 
 
 def _points(place: Place) -> FreezePoints:

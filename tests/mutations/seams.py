@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any
@@ -19,6 +19,7 @@ from workers.transactional.checkpoints import Checkpoints
 from workers.transactional.group.confirmed import Confirmed
 from workers.transactional.group.membership import Membership
 from workers.transactional.group.ownership import Ownership, Partition
+from workers.transactional.lane_of_each import LaneOfEach
 from workers.transactional.producing.transactional_producer import TransactionalProducer
 from workers.transactional.recovery import Recovery
 from workers.transactional.settling import Settling
@@ -47,6 +48,14 @@ def stay(_self: Settling) -> None:
 
 def not_heard(_self: Membership, _consumer: Consumer, _partitions: list[TopicPartition]) -> None:
     """Nothing is known of a loss."""
+
+
+def take_at_once(self: LaneOfEach, partitions: Sequence[Partition]) -> None:
+    """The partitions are taken, and their offsets read, before anything is initialised."""
+    for name in partitions:
+        lane = self._lanes[name] = self._make(name)
+        lane.settling.require_producer()
+    self.each = tuple(self._lanes.values())
 
 
 class _Nobody:
@@ -124,6 +133,7 @@ _SEAMS: dict[Switch, Callable[[], Seam]] = {
     Switch.ABORT_ON_LOST: lambda: Seam(Membership, "on_lost", not_heard),
     Switch.DISCARD_PRODUCER: lambda: Seam(Recovery, "replace_producer", _kept_producer()),
     Switch.READ_COMMITTED: lambda: Seam(task, "consumer_config", _uncommitted()),
+    Switch.INIT_BEFORE_OFFSETS: lambda: Seam(LaneOfEach, "assigned", take_at_once),
     Switch.COMMIT_ON_REVOKE: lambda: Seam(Checkpoints, "end_for_revoke", keep_it),
     Switch.CONFIRMED: lambda: Seam(Confirmed, "refuse_older", let_pass),
     Switch.BEGIN_REFUSED: lambda: Seam(TransactionalProducer, "begin", _begun_at_any_price()),

@@ -23,6 +23,7 @@ class Switch(StrEnum):
     ABORT_ON_LOST = "abort on lost"
     DISCARD_PRODUCER = "discarding a producer of unknown outcome"
     READ_COMMITTED = "read_committed"
+    INIT_BEFORE_OFFSETS = "init before offsets"
 
     COMMIT_ON_REVOKE = "commit in the revoke callback"
     CONFIRMED = "no answer older than a confirmed commit"

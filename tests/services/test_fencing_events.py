@@ -264,7 +264,7 @@ async def test_loss_of_our_own_id_names_its_pipeline_and_attempt(plane: ControlP
         (owner, *_) = [one for one in await uow.transactional_ids.of_pipeline(run.pipeline) if one.ordinal == 0]
     assert owner.task is not None
     beat = msgspec.structs.replace(
-        task_heartbeat(run.id, task=owner.task, attempt=3),
+        task_heartbeat(run.id, task=owner.task or 0, attempt=3),
         transactional_id=owner.transactional_id,
         producer_id=7,
         producer_epoch=0,

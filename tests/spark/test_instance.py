@@ -11,10 +11,14 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from msgspec.structs import replace
 
-from app.domain.pipelines.pipeline import Filter, SparkSettings, StepOperator, Steps
+from app.domain.pipelines.pipeline import Filter, ProcessingGuarantee, SparkSettings, StepOperator, Steps
 from app.domain.runs.observation import MasterWord, ProcessWord
+from app.domain.transactions.transaction_counts import count_transactions
+from app.domain.transactions.transactional_id import for_partition
 from app.embedded.spark import SparkCluster
+from app.kafka.transaction_journal import read_transaction_journal
 from app.spark import conf
+from app.wire.specification import PartitionMapping, TaskIdentity
 from tests.conftest import MakeTopic
 from tests.support.spark_instances import SparkInstances, python_children
 from tests.support.waiting import wait_for
@@ -119,6 +123,35 @@ def test_a_local_master_retries_a_killed_worker_and_drains(
     task.kill()
     fill(spark_instances.bootstrap_servers, source, 50)
     assert len(read_committed(spark_instances.bootstrap_servers, sink, 100)) == 100
+    one.sigterm()
+    assert one.wait_until_gone(30).outcome is not None
+    assert one.exit_code() == ExitCode.DRAINED
+
+
+def test_an_instance_of_exactly_once_gives_each_partition_its_id(
+    spark_instances: SparkInstances, make_topic: MakeTopic
+) -> None:
+    """Of one partition the specification has the id; of the other one nobody had heard when it was made."""
+    source, sink = make_topic(partitions=2), make_topic(partitions=2)
+    fill(spark_instances.bootstrap_servers, source, 500)
+    definition = replace(
+        spark_instances.definition(source=source, sink=sink),
+        processing_guarantee=ProcessingGuarantee.EXACTLY_ONCE,
+        spark=SparkSettings(master="local[1]"),
+    )
+    known = f"{definition.group_id}-0_0"
+    specification = replace(
+        spark_instances.specification(definition),
+        tasks=(TaskIdentity(task=0, transactional_id=None),),
+        mappings=(PartitionMapping(topic=source, partition=0, transactional_id=known),),
+    )
+    one = spark_instances.submit(specification)
+    values = read_committed(spark_instances.bootstrap_servers, sink, 500)
+    assert sorted(map(int, values)) == list(range(500))
+    by_formula = for_partition(prefix="fl", group=definition.group_id, topic=source, partition=1)
+    connection = {"bootstrap.servers": spark_instances.bootstrap_servers}
+    for name in (known, by_formula):
+        assert count_transactions(read_transaction_journal(connection, prefixes=(name,)), prefixes=(name,)).committed
     one.sigterm()
     assert one.wait_until_gone(30).outcome is not None
     assert one.exit_code() == ExitCode.DRAINED

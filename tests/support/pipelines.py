@@ -10,6 +10,7 @@ import msgspec
 from confluent_kafka import Producer
 
 from app.domain.pipelines.pipeline import PipelineDefinition
+from app.wire.specification import PartitionMapping
 from tests.support import verifier
 from tests.support.quiet import QUIET
 from tests.support.topics import create_topic, unique_name
@@ -84,6 +85,9 @@ class TestPipeline:
             client_config={"bootstrap.servers": self.bootstrap_servers},
             transactional_id=self.transactional_id(task),
         )
+
+    def specification_with_mappings(self, *mappings: PartitionMapping) -> TaskSpecification:
+        return msgspec.structs.replace(self.specification(), mappings=mappings)
 
     def feed(self, each: int, *, partitions: Iterable[int] | None = None) -> list[str]:
         """Write `each` more records with ids into every partition (or those named); returns their ids."""

@@ -141,10 +141,10 @@ class TaskThread:
             lambda seen: sum(partition.position or 0 for partition in seen.partitions) >= total, f"position {total}"
         )
 
-    def wait_for_event(self, kind: EventKind, *, times: int = 1) -> None:
+    def wait_for_event(self, kind: EventKind, *, times: int = 1, deadline_s: float = DEADLINE_S) -> None:
         wait_for(
             lambda: self.control.kinds().count(kind) >= times,
-            DEADLINE_S,
+            deadline_s,
             lambda: f"{times} x {kind}; events: {self.control.events[-5:]}; {self.control.last}",
         )
 

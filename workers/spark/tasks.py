@@ -268,6 +268,7 @@ def _task_specification(specification: InstanceSpecification, *, task: int, atte
             specification.client_config, environment=os.environ, read_file=read_secret
         ),
         transactional_id=specification.tasks[task].transactional_id,
+        mappings=specification.mappings,
         transform_source=specification.transform_source,
         start_paused=specification.start_paused,
     )

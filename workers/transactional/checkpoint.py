@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import TopicPartition
 
 from workers.transactional.errors import AbortableError, FencedError, OwnershipChangedError
 from workers.transactional.group.ownership import Ownership, Partition
-from workers.transactional.producing.producers import TaskProducer
+from workers.transactional.producing.producers import SendsFor, TaskProducer
 from workers.transactional.slices import Patience
 
 
@@ -105,7 +105,7 @@ class Checkpoint:
 
     def commit(
         self,
-        consumer: Consumer,
+        sends_for: SendsFor,
         *,
         patience: Patience,
         metadata: Mapping[Partition, str] | None = None,
@@ -114,6 +114,7 @@ class Checkpoint:
         """See the class.
 
         Args:
+            sends_for: as whom the offsets are sent.
             patience: for all steps together; the commit is asked for at least once.
             metadata: kept beside the offset of a partition; the empty text where it says nothing.
             confirmed: called when the broker has said that it is committed; at_least_once does not wait for that.
@@ -136,7 +137,7 @@ class Checkpoint:
             TopicPartition(topic, number, position, metadata=texts.get((topic, number), ""))
             for (topic, number), position in (self._positions | self._for_others).items()
         ]
-        self._producer.send_offsets(offsets, consumer, patience=patience.until(deadline, clock=self._clock))
+        self._producer.send_offsets(offsets, sends_for, patience=patience.until(deadline, clock=self._clock))
         try:
             self._producer.commit(patience=patience.until(deadline, clock=self._clock), confirmed=confirmed)
         except AbortableError:

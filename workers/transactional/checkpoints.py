@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from app.domain.offset_log.events import Outcome
+from app.domain.offset_log.hearing import Init
 from workers.transactional.checkpoint import Checkpoint, CheckpointState
+from workers.transactional.control import ProducerIdentity
 from workers.transactional.errors import (
     AbortableError,
     FatalError,
@@ -17,7 +20,7 @@ from workers.transactional.errors import (
 )
 from workers.transactional.group.membership import Membership
 from workers.transactional.group.ownership import Partition
-from workers.transactional.producing.producers import TaskProducer
+from workers.transactional.producing.producers import SendsFor, TaskProducer
 from workers.transactional.records.failures import BadRecords
 from workers.transactional.records.suspicion import Suspicion
 from workers.transactional.slices import SLICE_S, Patience
@@ -25,23 +28,51 @@ from workers.transactional.telling.progress import Progress
 from workers.transactional.telling.tally import Tally, Work
 
 
+def _nothing(_patience: Patience) -> None:
+    """What is left to do when nothing is open."""
+
+
 class Bounds:
     """How long an ending checkpoint may take.
 
     At most a transaction timeout: the coordinator aborts after that in any case. Inside a revoke callback at most a
     third of what is left until `max.poll.interval.ms`, after which the group would go on without this member.
+
+    Args:
+        abort_s: how long an abort may take; None: as long as everything else.
     """
 
-    def __init__(self, *, transaction_timeout_s: float, max_poll_interval_s: float) -> None:
+    def __init__(
+        self, *, transaction_timeout_s: float, max_poll_interval_s: float, abort_s: float | None = None
+    ) -> None:
         self.usual_s = transaction_timeout_s
+        self.abort_s = transaction_timeout_s if abort_s is None else abort_s
         self._max_poll_interval_s = max_poll_interval_s
 
     def on_revoke_s(self, *, since_poll_s: float) -> float:
         return max(SLICE_S, min(self.usual_s, (self._max_poll_interval_s - since_poll_s) / 3))
 
 
+class Ending(NamedTuple):
+    """A commit in parts, so that those of many producers can be waited for together.
+
+    send(patience, confirmed)   waits for the brokers; on any thread, while the one of the loop polls nothing. It calls
+                                `confirmed` as Checkpoint.commit does, and raises what that raises
+    confirmed(at)               on the loop's thread: the broker has said so at that time of the clock
+    conclude()                  on the loop's thread, after `send`: what else ends with the checkpoint
+    """
+
+    send: Callable[[Patience, Callable[[], None]], None]
+    confirmed: Callable[[float], None]
+    conclude: Callable[[], None]
+
+
 class Checkpoints:
-    """At most one checkpoint at a time, on the producer of the moment."""
+    """At most one checkpoint at a time, on the producer of the moment.
+
+    Args:
+        sends_for: None: the consumer, as the member that it is.
+    """
 
     def __init__(
         self,
@@ -52,6 +83,7 @@ class Checkpoints:
         tally: Tally,
         progress: Progress,
         bounds: Bounds,
+        sends_for: SendsFor | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.producer: TaskProducer | None = None
@@ -61,6 +93,7 @@ class Checkpoints:
         self._tally = tally
         self._progress = progress
         self._bounds = bounds
+        self._sends_for = sends_for or membership.consumer
         self._clock = clock
         self._current: Checkpoint | None = None
         self._polled_at = clock()
@@ -94,21 +127,38 @@ class Checkpoints:
     def commit(self) -> None:
         """Commit what is open, if anything is. Whatever it raises leaves the checkpoint to `abort` or `abandon`."""
         if self._current is not None:
-            self._commit(self._current, self._bounds.usual_s)
+            self._finish(self.ending(), self._bounds.usual_s)
+
+    def ending(self) -> Ending:
+        """The commit of the open checkpoint, to be made."""
+        checkpoint, began_at, work = self._live_checkpoint, self._clock(), self._tally.open
+
+        def confirmed(at: float) -> None:
+            self._progress.latency.add(at - began_at)
+            self._confirm(checkpoint.positions, work)
+
+        def conclude() -> None:
+            self._end(Outcome.COMMITTED)
+            self._tally.begin()
+            self._suspicion.committed(checkpoint.positions)
+            self._bad_records.committed()
+
+        return Ending(self._sending(self._suspicion.notes(checkpoint.positions)), confirmed, conclude)
 
     def commit_marks(self, starts: Mapping[Partition, int], notes: Mapping[Partition, str]) -> None:
         """Commit notes beside the offsets where the next batch starts, in a transaction without outputs."""
         self.commit()
+        self._finish(self.ending_of_marks(starts, notes), self._bounds.usual_s)
+
+    def ending_of_marks(self, starts: Mapping[Partition, int], notes: Mapping[Partition, str]) -> Ending:
+        """That commit, to be made; nothing may be open."""
+
+        def heard(_at: float) -> None:
+            self._confirm(starts, Work())
+
         self.add(starts, records=0)
         self._suspicion.marking(notes)
-        if self._current is not None:
-            self._current.commit(
-                self._membership.consumer,
-                patience=Patience(self._bounds.usual_s, self.publish_if_due),
-                metadata=notes,
-                confirmed=lambda: self._confirm(starts, Work()),
-            )
-            self._end(Outcome.COMMITTED)
+        return Ending(self._sending(notes), heard, lambda: self._end(Outcome.COMMITTED))
 
     def commit_starts(
         self,
@@ -118,21 +168,26 @@ class Checkpoints:
         confirmed: Callable[[], None],
     ) -> None:
         """Commit where partitions begin, in a transaction without outputs (see Starting)."""
+        self.commit()
+        ending = self.ending_of_starts(starts, for_others=for_others, confirmed=confirmed)
+        self._finish(ending, self._bounds.usual_s)
 
-        def heard() -> None:
+    def ending_of_starts(
+        self,
+        starts: Mapping[Partition, int],
+        *,
+        for_others: Mapping[Partition, int],
+        confirmed: Callable[[], None],
+    ) -> Ending:
+        """That commit, to be made; nothing may be open."""
+
+        def heard(_at: float) -> None:
             self._confirm(starts, Work())
             confirmed()
 
-        self.commit()
         self.add(starts, records=0)
-        if self._current is not None:
-            self._current.add_for_others(for_others)
-            self._current.commit(
-                self._membership.consumer,
-                patience=Patience(self._bounds.usual_s, self.publish_if_due),
-                confirmed=heard,
-            )
-            self._end(Outcome.COMMITTED)
+        self._live_checkpoint.add_for_others(for_others)
+        return Ending(self._sending({}), heard, lambda: self._end(Outcome.COMMITTED))
 
     def end_for_revoke(self) -> None:
         """Commit the whole open checkpoint from inside the revoke callback (rule 2).
@@ -145,7 +200,7 @@ class Checkpoints:
             return
         bound_s = self._bounds.on_revoke_s(since_poll_s=self._clock() - self._polled_at)
         deadline = self._clock() + bound_s
-        error = error_of(lambda: self._commit(checkpoint, bound_s), AbortableError)
+        error = error_of(lambda: self._finish(self.ending(), bound_s), AbortableError)
         if error is not None:
             self._abort(checkpoint, max(SLICE_S, deadline - self._clock()))
             raise error
@@ -163,7 +218,25 @@ class Checkpoints:
             return
         self._forget_work()
         if checkpoint.is_open:
-            self._abort(checkpoint, self._bounds.usual_s)
+            self._abort(checkpoint, self._bounds.abort_s)
+
+    def aborting(self) -> Callable[[Patience], None]:
+        """The abort of what is open, to be made on any thread; what else ends with the checkpoint is ended here.
+
+        The call raises as `abort`.
+        """
+        checkpoint = self._current
+        self._end(Outcome.ABORTED)
+        if checkpoint is None:
+            return _nothing
+        self._forget_work()
+        if not checkpoint.is_open:
+            return _nothing
+
+        def abort(patience: Patience) -> None:
+            checkpoint.abort(patience=patience)
+
+        return abort
 
     def abandon(self, *, outcome_unknown: bool) -> None:
         """Let go of the producer with whatever is open in it; its successor's init decides that."""
@@ -184,27 +257,34 @@ class Checkpoints:
         if self._progress.is_due(now):
             self._progress.publish(now=now, opened_at=self.opened_at)
 
+    def identified(self, identity: ProducerIdentity | None) -> None:
+        """The producer of the moment has said who it is; that is told, whatever becomes of it."""
+        if identity is not None:
+            init = Init(identity.producer_id, identity.epoch, identity.transactional_id)
+            self._membership.recorder.initialised(init)
+
+    @property
+    def _live_checkpoint(self) -> Checkpoint:
+        if self._current is None:
+            raise FatalError("there is no checkpoint; this is a bug in the loop")
+        return self._current
+
     def _end(self, outcome: Outcome) -> None:
-        self._current = None
-        self._membership.recorder.ended(outcome)
+        checkpoint, self._current = self._current, None
+        if checkpoint is not None:
+            self._membership.recorder.ended(outcome, checkpoint.positions)
 
-    def _commit(self, checkpoint: Checkpoint, bound_s: float) -> None:
-        began_at, work = self._clock(), self._tally.open
+    def _sending(self, notes: Mapping[Partition, str]) -> Callable[[Patience, Callable[[], None]], None]:
+        checkpoint = self._live_checkpoint
 
-        def confirmed() -> None:
-            self._progress.latency.add(self._clock() - began_at)
-            self._confirm(checkpoint.positions, work)
+        def send(patience: Patience, confirmed: Callable[[], None]) -> None:
+            checkpoint.commit(self._sends_for, patience=patience, metadata=notes, confirmed=confirmed)
 
-        checkpoint.commit(
-            self._membership.consumer,
-            patience=Patience(bound_s, self.publish_if_due),
-            metadata=self._suspicion.notes(checkpoint.positions),
-            confirmed=confirmed,
-        )
-        self._end(Outcome.COMMITTED)
-        self._tally.begin()
-        self._suspicion.committed(checkpoint.positions)
-        self._bad_records.committed()
+        return send
+
+    def _finish(self, ending: Ending, bound_s: float) -> None:
+        ending.send(Patience(bound_s, self.publish_if_due), lambda: ending.confirmed(self._clock()))
+        ending.conclude()
 
     def _confirm(self, positions: Mapping[Partition, int], work: Work) -> None:
         """The broker has said that it is committed. It may have become somebody else's in the meantime."""

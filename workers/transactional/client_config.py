@@ -66,17 +66,21 @@ def _group_protocol(definition: PipelineDefinition) -> Config:
     }
 
 
-def transactional_producer_config(specification: TaskSpecification, *, batch_size: int | None = None) -> Config:
-    """Transactional under the task's fixed id. Raises ValueError when the specification has none.
+def transactional_producer_config(
+    specification: TaskSpecification, *, transactional_id: str | None = None, batch_size: int | None = None
+) -> Config:
+    """Transactional under a fixed id. Raises ValueError when there is none.
 
     Args:
+        transactional_id: an input partition's; None: the task's own.
         batch_size: bytes of the largest batch, where the broker has refused larger ones.
     """
-    if specification.transactional_id is None:
+    name = transactional_id or specification.transactional_id
+    if name is None:
         raise ValueError(f"task {specification.task} of {specification.pipeline} has no transactional id")
     return {
         **_producer_config(specification, batch_size),
-        "transactional.id": specification.transactional_id,
+        "transactional.id": name,
         "transaction.timeout.ms": specification.definition.transaction_timeout_ms,
         "statistics.interval.ms": STATISTICS_INTERVAL_MS,
     }

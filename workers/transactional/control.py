@@ -9,11 +9,16 @@ import msgspec
 
 from app.domain.pipelines.pipeline import PipelineDefinition
 from app.wire.heartbeat import Counters, DesiredTaskState, EventKind, PartitionProgress, TaskState
+from app.wire.specification import PartitionMapping
 from workers.transactional.telling.offset_recorder import OffsetRecorder
 
 
 class TaskSpecification(msgspec.Struct, frozen=True, kw_only=True):
-    """What one attempt of one task needs. `client_config` has its secrets resolved already."""
+    """What one attempt of one task needs. `client_config` has its secrets resolved already.
+
+    transactional_id: the task's own; None where it has none (exactly_once, at_least_once).
+    mappings: the ids of input partitions, as far as the server knew them when the instance was leased (exactly_once).
+    """
 
     pipeline: str
     run_id: str
@@ -24,15 +29,17 @@ class TaskSpecification(msgspec.Struct, frozen=True, kw_only=True):
     definition: PipelineDefinition
     client_config: dict[str, str]
     transactional_id: str | None
+    mappings: tuple[PartitionMapping, ...] = ()
     transform_source: str | None = None
     start_paused: bool = False
 
 
 class ProducerIdentity(msgspec.Struct, frozen=True):
-    """What the coordinator gave this producer at its init."""
+    """What the coordinator gave this producer at its init; under which id, where a task has several."""
 
     producer_id: int
     epoch: int
+    transactional_id: str | None = None
 
 
 class TaskSnapshot(msgspec.Struct, frozen=True, kw_only=True):

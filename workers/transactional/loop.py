@@ -4,34 +4,31 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from confluent_kafka import KafkaError, Message
 
-from app.domain.offset_log.hearing import Init
 from app.wire.heartbeat import DesiredTaskState, EventKind, TaskState
-from workers.transactional.checkpoint import Checkpoint, CheckpointState
-from workers.transactional.checkpoints import Checkpoints
+from workers.transactional.checkpoint import Checkpoint
 from workers.transactional.control import Control
-from workers.transactional.errors import FencedError, LoopError, TaskFailedError, error_of
+from workers.transactional.errors import LoopError, TaskFailedError, error_of
 from workers.transactional.garbage import Collector
 from workers.transactional.group.membership import Hold, Membership
 from workers.transactional.group.ownership import Partition
 from workers.transactional.group.source_topics import SourceTopics
 from workers.transactional.group.starting import Starting
+from workers.transactional.lanes import Batch, Lane, Lanes
 from workers.transactional.records.batching import BatchSize
 from workers.transactional.records.processing import Processing
-from workers.transactional.records.suspicion import Suspicion
-from workers.transactional.records.trials import MAX_CHECKPOINT_RECORDS
-from workers.transactional.recovery import VISIBLE_WAIT_S, Recovery
-from workers.transactional.settling import Settling
+from workers.transactional.records.trials import MAX_CHECKPOINT_RECORDS, UNLIMITED
+from workers.transactional.recovery import VISIBLE_WAIT_S
 from workers.transactional.telling.idle_look import IdleLook
 from workers.transactional.telling.progress import Progress
-from workers.transactional.telling.tally import Tally
+from workers.transactional.vetting import Vetting
 
 _IDLE_POLL_S = 0.1
 _LONGEST_POLL_S = 0.2
 _SETTLING_POLL_S = 0.02
-_READ_COMMITTED_S = 5.0
 
 
 class TaskLoop:
@@ -39,52 +36,45 @@ class TaskLoop:
 
     One turn:
       1. hear what is wanted      pause or run; drain ends the turns
-      2. poll                     rebalance callbacks run in here, and end the open checkpoint themselves
-      3. settle or process        while something must be settled nothing is processed
+      2. poll                     rebalance callbacks run in here, and end open checkpoints themselves
+      3. settle and process       in a lane in which something must be settled nothing is processed
       4. commit                   when the interval is over
-    Consumer, checkpoint and producer are used from this thread only.
+    Consumer, checkpoints and producers are used from this thread only, or while it waits for those that use them.
     """
 
     def __init__(
         self,
         *,
         membership: Membership,
-        checkpoints: Checkpoints,
-        suspicion: Suspicion,
+        lanes: Lanes,
         starting: Starting,
         source_topics: SourceTopics,
         processing: Processing,
-        settling: Settling,
-        recovery: Recovery,
         batch_size: BatchSize,
         control: Control,
         commit_interval_s: float,
         drain_bound_s: float,
-        tally: Tally,
         progress: Progress,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._membership = membership
-        self._checkpoints = checkpoints
-        self._suspicion = suspicion
+        self._lanes = lanes
         self._starting = starting
         self._source_topics = source_topics
         self._processing = processing
-        self._settling = settling
-        self._recovery = recovery
         self._batch_size = batch_size
         self._control = control
         self._commit_interval_s = commit_interval_s
         self._drain_bound_s = drain_bound_s
-        self._tally = tally
         self._progress = progress
         self._clock = clock
         self._sleep = sleep
         self._positions: dict[Partition, tuple[int, int]] = {}
         self._numbers: dict[Partition, int] = {}
         self._changes_seen = 0
-        self._idle_look = IdleLook(membership, suspicion=suspicion, progress=progress, clock=clock)
+        self._idle_look = IdleLook(membership, progress=progress, clock=clock)
+        self._vetting = Vetting(membership, lanes=lanes, progress=progress)
         self._garbage = Collector(clock=clock)
         self._client_errors_told: set[tuple[int, str]] = set()
         self._may_have_left_open = False
@@ -97,8 +87,8 @@ class TaskLoop:
     def run(self, topics: Sequence[str]) -> None:
         """Init, subscribe, and turn until drained.
 
-        The init comes before the subscription: it ends what a predecessor of this id left open, so that no partition
-        is assigned whose offsets are still pending under our own id.
+        The init of a task's own id comes before the subscription: it ends what a predecessor of this id left open, so
+        that no partition is assigned whose offsets are still pending under our own id.
 
         Raises:
             SupersededError: another attempt owns the id.
@@ -106,24 +96,22 @@ class TaskLoop:
         """
         error = error_of(lambda: self._turn_until_drained(topics), BaseException)
         # Before the consumer is closed: its last revoke callback would commit what is open, half a batch included.
-        self._may_have_left_open = self._settling.is_undecided
-        self._settling.give_up()
-        self._end_what_is_open()
+        self._may_have_left_open = self._lanes.close()
         if error is not None:
             raise error
 
     def _turn_until_drained(self, topics: Sequence[str]) -> None:
-        self._settling.require_producer()
-        while self._checkpoints.producer is None and not self._is_drain_wanted():
-            self._recovery.guarded(self._settle)
-            self._checkpoints.publish_if_due()
+        self._lanes.prepare()
+        while not self._lanes.is_ready and not self._is_drain_wanted():
+            self._settle()
+            self._publish_if_due()
             # Nobody's member yet: there is nothing to poll for.
-            self._sleep(min(self._settling.wait_s, _LONGEST_POLL_S))
+            self._sleep(min(self._settling_wait_s(), _LONGEST_POLL_S))
         if not self._is_drain_wanted():
             self._subscribe(topics)
         while not self._is_drain_wanted():
-            self._recovery.guarded(self._turn)
-        self._progress.enter(TaskState.DRAINING, now=self._clock(), opened_at=self._checkpoints.opened_at)
+            self._lanes.guarded(self._turn)
+        self._progress.enter(TaskState.DRAINING, now=self._clock(), opened_at=self._opened_at())
         self._drain()
 
     def _subscribe(self, topics: Sequence[str]) -> None:
@@ -142,45 +130,41 @@ class TaskLoop:
         trouble = self._membership.take_trouble()
         if trouble is not None:
             # Records that came with it follow on some that are not committed: they are all read again.
-            self._settling.require_rewind()
+            for lane in self._lanes.each:
+                lane.settling.require_rewind()
             raise trouble
         self._source_topics.look()
         self._tell_obstacle()
         for error in errors:
             self._heed_client_error(error)
-        if self._settling.is_needed:
-            if messages:
-                # Their partitions were to be held. They are not processed now, so they must be read again.
-                self._settling.require_rewind()
+        was_blocked = self._lanes.is_blocked
+        if self._is_settling():
+            messages = self._lanes.leave_out(messages)
             self._settle()
-        elif messages:
+        if messages:
             self._process(messages)
-        elif self._idle_look.is_due():
-            moved = self._idle_look.committable(self._moved())
-            if moved:
-                self._add(moved, records=0)
-            self._idle_look.learn()
-        if self._is_commit_due(self._checkpoints.current):
-            self._commit()
-        if self._starting.is_due and not self._settling.is_needed:
+        if not was_blocked and (self._lanes.are_many or not messages) and self._idle_look.is_due():
+            self._look_idly()
+        self._commit_what_is_due()
+        self._lanes.begin_again()
+        if self._starting.is_due and self._startable():
             self._start()
-        if self._checkpoints.current is None:
+        opened_at = self._opened_at()
+        if opened_at is None:
             self._garbage.collect_if_due()
         if self._progress.is_due(self._clock()):
+            self._lanes.identify()
             self._progress.look(self._membership)
-            producer = self._checkpoints.producer
-            identity = None if producer is None else producer.identity(timeout_s=0)
-            self._progress.identify(identity)
-            if identity is not None:
-                self._membership.recorder.initialised(Init(identity.producer_id, identity.epoch))
-            self._checkpoints.publish_if_due()
+            self._progress.publish(now=self._clock(), opened_at=opened_at)
 
     def _heed_desired(self) -> None:
-        if self._settling.is_needed:
+        if self._lanes.is_blocked:
             return
         if self._control.desired() is DesiredTaskState.PAUSE:
             if self._progress.state is not TaskState.PAUSED:
-                self._commit()
+                self._lanes.commit(self._lanes.each)
+                if self._lanes.is_blocked:
+                    return
                 self._membership.hold(Hold.PAUSED)
                 self._progress.enter(TaskState.PAUSED, now=self._clock())
         else:
@@ -189,44 +173,58 @@ class TaskLoop:
 
     def _poll(self) -> tuple[list[Message], list[KafkaError]]:
         """While nothing is open, the first record is enough; then batches, until the commit is due."""
-        checkpoint = self._checkpoints.current
-        if self._settling.is_needed:
-            wait_s = min(_LONGEST_POLL_S, max(_SETTLING_POLL_S, self._settling.wait_s))
+        opened_at = self._opened_at()
+        if self._lanes.is_blocked:
+            wait_s = min(_LONGEST_POLL_S, max(_SETTLING_POLL_S, self._settling_wait_s()))
             polled = self._membership.consume(1, wait_s)
-        elif self._suspicion.is_active:
-            wait_s = _IDLE_POLL_S if checkpoint is None else min(_IDLE_POLL_S, max(0.0, self._left_s(checkpoint)))
-            polled = self._membership.consume(min(self._suspicion.limit, self._batch_size.count), wait_s)
-        elif checkpoint is None:
+        elif (limit := self._limit()) != UNLIMITED:
+            wait_s = _IDLE_POLL_S if opened_at is None else min(_IDLE_POLL_S, max(0.0, self._left_s(opened_at)))
+            polled = self._membership.consume(min(limit, self._batch_size.count), wait_s)
+        elif opened_at is None:
             polled = self._membership.consume(1, _IDLE_POLL_S)
         else:
-            left_s = self._left_s(checkpoint)
+            left_s = self._left_s(opened_at)
             polled = self._membership.consume(self._batch_size.count, min(_LONGEST_POLL_S, max(0.0, left_s)))
-        self._checkpoints.polled()
+        self._lanes.polled()
         return polled
 
-    def _left_s(self, checkpoint: Checkpoint) -> float:
-        return checkpoint.opened_at + self._commit_interval_s - self._clock()
+    def _limit(self) -> int:
+        """The most records that a checkpoint may hold now, in the lane where they may be fewest."""
+        return min((lane.suspicion.limit for lane in self._lanes.each if lane.suspicion.is_active), default=UNLIMITED)
 
-    def _is_commit_due(self, checkpoint: Checkpoint | None) -> bool:
-        if checkpoint is None:
-            return False
-        is_full = self._suspicion.is_tried(checkpoint.positions) or checkpoint.records >= MAX_CHECKPOINT_RECORDS
-        return is_full or self._left_s(checkpoint) <= 0
+    def _opened_at(self) -> float | None:
+        """Since when the oldest open checkpoint is open; None: none is."""
+        opened = [lane.checkpoints.current.opened_at for lane in self._lanes.each if lane.checkpoints.current]
+        return min(opened, default=None)
 
-    def _commit(self) -> None:
-        if self._checkpoints.current is None:
+    def _left_s(self, opened_at: float) -> float:
+        return opened_at + self._commit_interval_s - self._clock()
+
+    def _commit_what_is_due(self) -> None:
+        """All that is open together, when the oldest is due; one that is full by itself."""
+        opened_at = self._opened_at()
+        if opened_at is None:
             return
-        self._checkpoints.commit()
-        self._settling.succeeded()
-        if self._suspicion.take_verdict_on_batches():
-            self._settling.shrink_batches()
-            self._recovery.replace_producer()
+        is_over = self._left_s(opened_at) <= 0
+        due = [
+            lane
+            for lane in self._lanes.each
+            if (checkpoint := lane.checkpoints.current) is not None and (is_over or _is_full(lane, checkpoint))
+        ]
+        if due:
+            self._lanes.commit(due)
+
+    def _startable(self) -> frozenset[Partition]:
+        """Stopped partitions that may begin: in their lanes nothing is to be settled."""
+        lanes = ((name, self._lanes.lane_of(name)) for name in self._membership.stopped)
+        return frozenset(name for name, lane in lanes if lane is not None and not lane.settling.is_needed)
 
     def _start(self) -> None:
         """Let partitions begin that have no position yet, or one that their log does not hold any more."""
-        self._commit()
-        if not self._settling.is_needed:
-            self._starting.step()
+        self._lanes.commit(self._lanes.each)
+        ready = self._startable()
+        if ready:
+            self._starting.step(ready)
 
     def _note_changes(self) -> None:
         """After callbacks: forget what was known of partitions that are gone, or were and are back."""
@@ -236,27 +234,45 @@ class TaskLoop:
         self._changes_seen = ownership.changes
         gone = ownership.changed_among(self._numbers)
         self._numbers = {partition: ownership.number(partition) for partition in ownership.owned}
-        self._suspicion.forget(gone)
+        for lane in self._lanes.each:
+            lane.suspicion.forget(gone)
         self._progress.forget(gone)
         self._processing.look_up_again()
 
     def _process(self, messages: list[Message]) -> None:
-        moved = self._moved()
-        if not self._may_process(messages, moved):
-            return
-        condemned = self._suspicion.condemned(_partition_of(messages[0])) if len(messages) == 1 else None
+        batches = self._vetting.vetted(self._lanes.divide(messages, self._moved()))
+        bytes_before = sum(batch.lane.tally.open.bytes_in for batch in batches)
+        began_at = self._clock()
+        for batch in batches:
+            batch.lane.recovery.guarded(partial(self._run, batch))
+        if not any(batch.lane.settling.is_needed for batch in batches):
+            self._batch_size.processed(
+                records=sum(len(batch.messages) for batch in batches),
+                size_bytes=sum(batch.lane.tally.open.bytes_in for batch in batches) - bytes_before,
+                seconds=self._clock() - began_at,
+            )
+
+    def _run(self, batch: Batch) -> None:
+        lane, messages, moved = batch
+        condemned = lane.suspicion.condemned(_partition_of(messages[0])) if len(messages) == 1 else None
         if condemned is not None:
             # Alone: if its dead letter is refused too, nothing else is to blame.
-            self._commit()
-        bytes_before = self._tally.open.bytes_in
-        began_at = self._clock()
-        self._add(moved, records=len(messages), span=(messages[0].offset() or 0, messages[-1].offset() or 0))
-        self._processing.run(messages, self._checkpoints.live_producer, self._tally.open, condemned=condemned)
-        self._batch_size.processed(
-            records=len(messages),
-            size_bytes=self._tally.open.bytes_in - bytes_before,
-            seconds=self._clock() - began_at,
+            self._lanes.commit([lane])
+            if lane.settling.is_needed:
+                lane.settling.require_rewind()
+                return
+        self._add(lane, moved, records=len(messages), span=(messages[0].offset() or 0, messages[-1].offset() or 0))
+        self._processing.run(
+            messages, lane.checkpoints.live_producer, lane.tally.open, lane.bad_records, condemned=condemned
         )
+
+    def _look_idly(self) -> None:
+        """Offsets that moved without a record, past transaction markers and aborted ones, are committed too."""
+        for lane, moved in self._lanes.divide_positions(self._moved()):
+            committable = self._idle_look.committable(lane.suspicion, moved)
+            if committable:
+                lane.recovery.guarded(partial(self._add, lane, committable, records=0))
+        self._idle_look.learn()
 
     def _moved(self) -> dict[Partition, int]:
         """The positions that polling has changed since they were last made part of a checkpoint."""
@@ -264,52 +280,35 @@ class TaskLoop:
         found = self._membership.positions()
         return {name: offset for name, offset in found.items() if known.get(name) != (number(name), offset)}
 
-    def _add(self, positions: Mapping[Partition, int], *, records: int, span: tuple[int, int] | None = None) -> None:
-        self._checkpoints.add(positions, records=records, span=span)
+    def _add(
+        self, lane: Lane, positions: Mapping[Partition, int], *, records: int, span: tuple[int, int] | None = None
+    ) -> None:
+        lane.checkpoints.add(positions, records=records, span=span)
         number = self._membership.ownership.number
         self._positions.update({name: (number(name), offset) for name, offset in positions.items()})
 
-    def _may_process(self, messages: list[Message], moved: Mapping[Partition, int]) -> bool:
-        """Commit the notes that must stand before this batch is processed (rule 7); False: poll it again, smaller."""
-        is_first = bool(self._suspicion.unvetted(moved))
-        if not is_first and not self._suspicion.is_active:
-            return True
-        starts = _first_offsets(messages)
-        vetted: list[Partition] = []
-        if is_first:
-            unvetted = self._suspicion.unvetted(self._membership.ownership.owned)
-            for partition, found in self._membership.committed(unvetted, timeout_s=_READ_COMMITTED_S).items():
-                self._progress.learned(partition, found.offset)
-                if found.offset is not None or partition in starts:
-                    self._suspicion.vet(partition, found)
-                    if found.offset is not None:
-                        self._membership.recorder.begins(partition, found.offset)
-                    vetted.append(partition)
-                    starts.setdefault(partition, found.offset or 0)
-        if self._suspicion.is_active and len(messages) > self._suspicion.limit:
-            self._commit()
-            self._settling.require_rewind()
-            return False
-        marks = self._suspicion.marks(moved)
-        marked = {partition: starts[partition] for partition in marks if partition in starts}
-        if marked:
-            self._checkpoints.commit_marks(marked, marks)
-        # Not before: where the marks could not be committed, they are still due.
-        self._suspicion.vetted(vetted)
-        return True
+    def _is_settling(self) -> bool:
+        return any(lane.settling.is_needed for lane in self._lanes.each)
+
+    def _settling_wait_s(self) -> float:
+        return min((lane.settling.wait_s for lane in self._lanes.each if lane.settling.is_needed), default=0.0)
 
     def _settle(self) -> None:
-        fresh = self._settling.step()
-        if fresh is not None:
-            self._checkpoints.producer = fresh
+        before = [lane for lane in self._lanes.each if lane.settling.is_needed]
+        self._lanes.settle()
         self._tell_obstacle()
-        if self._settling.lasts_s >= VISIBLE_WAIT_S and self._progress.state in (TaskState.RUNNING, TaskState.PAUSED):
+        lasts_s = max((lane.settling.lasts_s for lane in self._lanes.each), default=0.0)
+        is_working = self._progress.state in (TaskState.RUNNING, TaskState.PAUSED)
+        if self._lanes.is_blocked and lasts_s >= VISIBLE_WAIT_S and is_working:
             self._progress.enter(TaskState.BACKING_OFF, now=self._clock())
-        if not self._settling.is_needed:
-            self._positions.clear()
+        for lane in before:
+            if not lane.settling.is_needed:
+                for partition in [lane.partition] if lane.partition else list(self._positions):
+                    self._positions.pop(partition, None)
 
     def _tell_obstacle(self) -> None:
-        self._progress.obstacle = self._settling.obstacle or self._source_topics.obstacle
+        obstacles = (obstacle for lane in self._lanes.each if (obstacle := lane.obstacle) is not None)
+        self._progress.obstacle = next(obstacles, self._source_topics.obstacle)
 
     def _heed_client_error(self, error: KafkaError) -> None:
         self._progress.last_error = f"{error.name()}: {error.str()}"
@@ -320,6 +319,11 @@ class TaskLoop:
             self._client_errors_told.add(told)
             self._control.event(EventKind.ERROR, self._progress.last_error)
 
+    def _publish_if_due(self) -> None:
+        now = self._clock()
+        if self._progress.is_due(now):
+            self._progress.publish(now=now, opened_at=self._opened_at())
+
     def _drain(self) -> None:
         """Commit what is open; what cannot be committed within the bound is aborted, and read again by the next one.
 
@@ -327,10 +331,11 @@ class TaskLoop:
         """
         deadline = self._clock() + self._drain_bound_s
         while self._clock() < deadline:
-            if self._settling.is_undecided:
-                self._recovery.guarded(self._settling_turn)
-            elif self._checkpoints.current is not None:
-                self._recovery.guarded(self._checkpoints.commit)
+            # First: a lane that is undecided for long does not hold back what the others have open.
+            if self._opened_at() is not None:
+                self._lanes.commit(self._lanes.each)
+            elif any(lane.settling.is_undecided for lane in self._lanes.each):
+                self._lanes.guarded(self._settling_turn)
             else:
                 return
 
@@ -341,27 +346,11 @@ class TaskLoop:
         if trouble is not None:
             raise trouble
         self._settle()
-        self._checkpoints.publish_if_due()
-
-    def _end_what_is_open(self) -> None:
-        checkpoint = self._checkpoints.current
-        is_unknown = checkpoint is not None and checkpoint.state is CheckpointState.UNKNOWN
-        if not is_unknown:
-            try:
-                self._checkpoints.abort()
-            except LoopError as error:
-                self._progress.last_error = str(error)
-                # Whoever is fenced has nothing open any more.
-                self._may_have_left_open |= not isinstance(error, FencedError)
-        self._may_have_left_open |= is_unknown
-        self._checkpoints.abandon(outcome_unknown=is_unknown)
+        self._publish_if_due()
 
 
-def _first_offsets(messages: Sequence[Message]) -> dict[Partition, int]:
-    starts: dict[Partition, int] = {}
-    for message in messages:
-        starts.setdefault(_partition_of(message), message.offset() or 0)
-    return starts
+def _is_full(lane: Lane, checkpoint: Checkpoint) -> bool:
+    return lane.suspicion.is_tried(checkpoint.positions) or checkpoint.records >= MAX_CHECKPOINT_RECORDS
 
 
 def _partition_of(message: Message) -> Partition:

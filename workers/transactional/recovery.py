@@ -23,6 +23,7 @@ from workers.transactional.errors import (
     error_of,
 )
 from workers.transactional.group.membership import Announce
+from workers.transactional.group.ownership import Partition
 from workers.transactional.records.batching import BatchSize
 from workers.transactional.records.suspicion import Suspicion
 from workers.transactional.settling import Settling
@@ -35,7 +36,11 @@ VISIBLE_WAIT_S = 1.0
 
 
 class Recovery:
-    """Decides in one place; what it decides is done by Settling (docs/loop.md has the table)."""
+    """Decides in one place; what it decides is done by Settling (docs/loop.md has the table).
+
+    Args:
+        of: the one partition that it is about, while others go on; None: the whole task.
+    """
 
     def __init__(
         self,
@@ -47,6 +52,7 @@ class Recovery:
         announce: Announce,
         tally: Tally,
         progress: Progress,
+        of: Partition | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._checkpoints = checkpoints
@@ -56,6 +62,7 @@ class Recovery:
         self._announce = announce
         self._tally = tally
         self._progress = progress
+        self._of = of
         self._clock = clock
 
     def guarded(self, action: Callable[[], None]) -> None:
@@ -65,8 +72,11 @@ class Recovery:
             TaskFailedError, PipelineStopError: this attempt cannot go on.
         """
         error = error_of(action, LoopError)
-        if error is None:
-            return
+        if error is not None:
+            self.recover(error)
+
+    def recover(self, error: LoopError) -> None:
+        """Raises as `guarded`."""
         fenced = error_of(partial(self._recover, error), FencedError)
         if fenced is not None:
             # Learned from the abort. Whoever is fenced has nothing to abort any more, so this ends here.
@@ -78,6 +88,7 @@ class Recovery:
         if producer is not None:
             identity = producer.identity(timeout_s=_IDENTITY_S)
             self._settling.remember(identity, may_have_bumped=producer.may_have_bumped)
+            self._checkpoints.identified(identity)
         self._checkpoints.abandon(outcome_unknown=outcome_unknown)
         self._settling.require_producer(is_fenced=is_fenced)
 
@@ -90,26 +101,32 @@ class Recovery:
             case FencedError():
                 self._heed_fencing(error)
             case OutcomeUnknownError():
-                self._announce(EventKind.OUTCOME_UNKNOWN, str(error))
+                self._tell(EventKind.OUTCOME_UNKNOWN, error)
                 self.replace_producer(outcome_unknown=True)
             case ProducerLostError():
                 if checkpoint is not None:
-                    self._announce(EventKind.ABORTED, str(error), producer=self._identity(timeout_s=0))
+                    self._tell(EventKind.ABORTED, error, self._identity(timeout_s=0))
                 self.replace_producer()
             case RefusedError() if checkpoint is not None:
                 self._heed_refusal(error, checkpoint)
+            case AbortableError() if self._of is not None and not error.keeps_producer:
+                # The successor's init aborts it; where each partition has a producer, many aborts would be waited for.
+                if checkpoint is not None:
+                    self._tell(EventKind.ABORTED, error, self._identity(timeout_s=0))
+                self.replace_producer()
             case _:
                 self._abort(error)
                 if isinstance(error, AbortableError) and not error.keeps_producer:
                     self.replace_producer()
         self._settling.require_rewind()
-        if self._settling.back_off() >= VISIBLE_WAIT_S and self._progress.state is not TaskState.DRAINING:
+        is_visible = self._settling.back_off() >= VISIBLE_WAIT_S and self._of is None
+        if is_visible and self._progress.state is not TaskState.DRAINING:
             self._progress.enter(TaskState.BACKING_OFF, now=self._clock())
 
     def _abort(self, error: LoopError) -> None:
         if self._checkpoints.current is None:
             return
-        self._announce(EventKind.ABORTED, str(error), error=error.name, producer=self._identity(timeout_s=0))
+        self._tell(EventKind.ABORTED, error, self._identity(timeout_s=0))
         if error_of(self._checkpoints.abort, ProducerLostError) is not None:
             self.replace_producer()
 
@@ -125,12 +142,17 @@ class Recovery:
 
     def _heed_fencing(self, error: FencedError) -> None:
         """Its successor is initialised only if the inquiry allows it, as after every other loss of a producer."""
-        self._tally.fencings += 1
-        self._progress.enter(TaskState.FENCED, now=self._clock())
+        self._tally.fenced()
+        if self._of is None:
+            self._progress.enter(TaskState.FENCED, now=self._clock())
         producer = self._identity(timeout_s=_IDENTITY_S)
-        self._announce(EventKind.FENCED, str(error), error=error.name, producer=producer)
+        self._tell(EventKind.FENCED, error, producer)
         self.replace_producer(outcome_unknown=error.outcome_unknown, is_fenced=True)
         self._batch_size.start_over()
+
+    def _tell(self, kind: EventKind, error: LoopError, producer: ProducerIdentity | None = None) -> None:
+        partitions = () if self._of is None else (f"{self._of[0]}-{self._of[1]}",)
+        self._announce(kind, str(error), error=error.name, producer=producer, partitions=partitions)
 
     def _identity(self, *, timeout_s: float) -> ProducerIdentity | None:
         """Whose the trouble is: the snapshot's producer may be the one before."""

@@ -10,7 +10,7 @@ from confluent_kafka import OFFSET_INVALID
 from app.wire.heartbeat import EventKind
 from workers.transactional.claim.inquiry import Inquiry, Standing
 from workers.transactional.control import ProducerIdentity
-from workers.transactional.errors import AbortableError, FencedError, RetriableError, SupersededError
+from workers.transactional.errors import AbortableError, FatalError, FencedError, RetriableError, SupersededError
 from workers.transactional.group.membership import Announce, Hold, Membership
 from workers.transactional.group.ownership import Partition
 from workers.transactional.producing.producers import TaskProducer
@@ -42,6 +42,7 @@ class Settling:
 
     Args:
         inquiry: None where producers share no id, and nobody can be fenced.
+        only: the one partition that the producer is for, and that is held and read again; None: all that is owned.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Settling:
         *,
         announce: Announce,
         learn: Learn,
+        only: Partition | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.obstacle: str | None = None
@@ -60,10 +62,12 @@ class Settling:
         self._make_producer = make_producer
         self._inquiry = inquiry
         self._announce = announce
+        self._only = only
         self._batch_size: int | None = None
         self._clock = clock
         self._needs_producer = False
         self._needs_rewind = False
+        self._needs_restart = False
         self._has_held_id = False
         self._last_identity: ProducerIdentity | None = None
         self._may_have_bumped = False
@@ -80,6 +84,10 @@ class Settling:
         return self._needs_producer or self._needs_rewind
 
     @property
+    def needs_producer(self) -> bool:
+        return self._needs_producer
+
+    @property
     def lasts_s(self) -> float:
         """For how long something has been needed; 0 when nothing is."""
         return 0.0 if self._since is None else self._clock() - self._since
@@ -87,7 +95,9 @@ class Settling:
     @property
     def is_undecided(self) -> bool:
         """True while a transaction of ours may be open that only an init would end."""
-        return self._needs_producer and self._has_held_id and self._inquiry is not None
+        # A partition's id that was fenced is somebody else's now, and with it what was open.
+        is_ended = self._is_fenced and self._only is not None
+        return self._needs_producer and self._has_held_id and self._inquiry is not None and not is_ended
 
     @property
     def wait_s(self) -> float:
@@ -104,6 +114,23 @@ class Settling:
         """Ask to go back to the committed offsets; from here on nothing is read until `step` has done it."""
         self._needs_rewind = True
         self._begin()
+
+    def require_restart(self) -> None:
+        """Ask to begin again as if it had just been assigned: the client has looked for its committed offset too early.
+
+        Only where the producer is for one partition. `step` does it once there is a producer; see `is_to_restart`.
+        """
+        self._needs_restart = True
+        self.require_rewind()
+
+    @property
+    def is_to_restart(self) -> bool:
+        """True while the next step begins the partition again, for which nothing may be open in any lane.
+
+        Outside of a rebalance callback the client takes that for the answer to one that is still queued (librdkafka's
+        rdkafka_cgrp.c, incremental unassign and assign): the group may go on before the callback has run.
+        """
+        return self._needs_restart and not self._needs_producer
 
     def remember(self, identity: ProducerIdentity | None, *, may_have_bumped: bool) -> None:
         """Who the producer was that is let go of: the journal is judged by it."""
@@ -131,18 +158,50 @@ class Settling:
             SupersededError: this attempt may not have its id again.
             FencedError, FatalError: as the init says.
         """
+        if self._needs_producer:
+            fresh = self.next_init()
+            return None if fresh is None else self.after_init(init_error(fresh, SLICE_S))
         if self.wait_s > 0:
             return None
-        if self._needs_producer:
-            return self._init() if self._is_allowed() else None
         try:
             self._rewind()
         except (RetriableError, AbortableError) as error:
             self._try_again(str(error), _TRY_AGAIN_S)
             return None
-        self._needs_rewind = False
-        self._go_on()
+        if not self._needs_restart:
+            self._needs_rewind = False
+            self._go_on()
         return None
+
+    def next_init(self) -> TaskProducer | None:
+        """The producer that is to be initialised now; None if none is, or it may not be yet.
+
+        Its `init` may be called on any thread; what became of it is for `after_init`.
+
+        Raises:
+            SupersededError: this attempt may not have its id again.
+        """
+        if not self._needs_producer or self.wait_s > 0 or not self._is_allowed():
+            return None
+        if self._fresh is None:
+            self._fresh = self._make_producer(self._batch_size)
+        return self._fresh
+
+    def after_init(self, error: BaseException | None) -> TaskProducer | None:
+        """What the init of `next_init` answered; the producer if it is ready. Raises what is not to be repeated."""
+        if isinstance(error, RetriableError):
+            self._try_again(str(error), _TRY_AGAIN_S)
+            return None
+        if error is not None:
+            self._may_init = self._may_init and not isinstance(error, FencedError)
+            self.give_up()
+            raise error
+        fresh, self._fresh = self._fresh, None
+        self._needs_producer = self._is_fenced = self._may_init = False
+        self._has_held_id = True
+        if not self._needs_rewind:
+            self._go_on()
+        return fresh
 
     def give_up(self) -> None:
         """Let go of a producer whose init has not been answered, and of a question that has not."""
@@ -175,25 +234,6 @@ class Settling:
             self._announce(EventKind.REBUILT, answer.reason)
         return True
 
-    def _init(self) -> TaskProducer | None:
-        if self._fresh is None:
-            self._fresh = self._make_producer(self._batch_size)
-        try:
-            self._fresh.init(SLICE_S)
-        except RetriableError as error:
-            self._try_again(str(error), _TRY_AGAIN_S)
-            return None
-        except BaseException as error:
-            self._may_init = self._may_init and not isinstance(error, FencedError)
-            self.give_up()
-            raise
-        fresh, self._fresh = self._fresh, None
-        self._needs_producer = self._is_fenced = self._may_init = False
-        self._has_held_id = True
-        if not self._needs_rewind:
-            self._go_on()
-        return fresh
-
     def _try_again(self, obstacle: str, wait_s: float) -> None:
         """Later: an error that comes at once must not come as fast as it can."""
         self.obstacle = obstacle
@@ -201,24 +241,64 @@ class Settling:
 
     def _begin(self) -> None:
         self._since = self._clock() if self._since is None else self._since
-        self._membership.hold(Hold.SETTLING)
+        if self._only is None:
+            self._membership.hold(Hold.SETTLING)
+        else:
+            self._membership.hold_back(self._only)
 
     def _go_on(self) -> None:
         self.obstacle = self._since = None
-        self._membership.release(Hold.SETTLING)
+        if self._only is None:
+            self._membership.release(Hold.SETTLING)
+        else:
+            self._membership.let_go(self._only)
 
     def _rewind(self) -> None:
-        """Seek what has been read from to what is committed. A partition not read from yet starts there by itself."""
-        read_from = self._membership.positions()
-        if not read_from:
+        """Seek what has been read from to what is committed.
+
+        Where all share the producer, a partition not read from yet starts there by itself. Where it is for one, what
+        the client has found may be of before the init; the answer here is of after it, and is compared with what was
+        confirmed. Only where there is none, or the client does not seek yet, it is begun again.
+        """
+        if self._only is not None and self._needs_restart:
+            self._membership.restart([self._only])
+            self._needs_restart = False
             return
-        committed = self._membership.committed(read_from, timeout_s=SLICE_S)
+        read_from = self._membership.positions()
+        wanted = read_from if self._only is None else [self._only]
+        if not wanted:
+            return
+        committed = self._membership.committed(wanted, timeout_s=SLICE_S)
         for partition, found in committed.items():
+            if found.offset is None and partition not in read_from:
+                self._needs_restart = True
+                continue
             # Nothing committed for what has been read: the topic was made anew. The client stops there and says so.
-            self._membership.seek(partition, OFFSET_INVALID if found.offset is None else found.offset)
+            offset = OFFSET_INVALID if found.offset is None else found.offset
+            if partition in read_from:
+                self._membership.seek(partition, offset)
+            elif not self._is_sought(partition, offset):
+                self._needs_restart = True
+                continue
             self._learn(partition, found.offset)
             if found.offset is not None:
                 self._membership.recorder.positioned(partition, found.offset)
+
+    def _is_sought(self, partition: Partition, offset: int) -> bool:
+        """Whether the client seeks where nothing has been delivered; where it has just been assigned, it may refuse."""
+        try:
+            return self._membership.seek(partition, offset)
+        except FatalError:
+            return False
+
+
+def init_error(producer: TaskProducer, timeout_s: float) -> BaseException | None:
+    """Initialise it; what went wrong, for `after_init`."""
+    try:
+        producer.init(timeout_s)
+    except BaseException as error:  # noqa: BLE001 - raised again where it is heard
+        return error
+    return None
 
 
 def _growing(doublings: int, *, longest_s: float) -> float:

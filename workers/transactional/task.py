@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 from app.domain.pipelines.pipeline import ProcessingGuarantee
 from app.wire.heartbeat import EventKind, TaskState
-from workers.transactional.checkpoints import Bounds, Checkpoints
-from workers.transactional.claim.inquiry import Inquiry
-from workers.transactional.claim.journal import IdJournal
-from workers.transactional.client_config import (
-    admin_config,
-    consumer_config,
-    idempotent_producer_config,
-    reader_config,
-    transactional_producer_config,
-)
+from workers.transactional.client_config import admin_config, consumer_config
 from workers.transactional.control import Control, TaskEnd, TaskResult, TaskSpecification
-from workers.transactional.errors import SupersededError, TaskFailedError, error_of
+from workers.transactional.errors import SupersededError, error_of
 from workers.transactional.garbage import quiet_garbage_collector
 from workers.transactional.group.confirmed import Confirmed
 from workers.transactional.group.membership import Membership
@@ -26,16 +16,11 @@ from workers.transactional.group.offset_commits import OffsetCommits
 from workers.transactional.group.ownership import Ownership
 from workers.transactional.group.source_topics import SourceTopics, TopicClient
 from workers.transactional.group.starting import Starting
+from workers.transactional.lane_parts import lanes_of
+from workers.transactional.lanes import Lanes
 from workers.transactional.loop import TaskLoop
-from workers.transactional.producing.idempotent_producer import IdempotentProducer
-from workers.transactional.producing.producers import TaskProducer
-from workers.transactional.producing.transactional_producer import TransactionalProducer
 from workers.transactional.records.batching import BatchSize
-from workers.transactional.records.failures import BadRecords
 from workers.transactional.records.processing import Processing
-from workers.transactional.records.suspicion import Suspicion
-from workers.transactional.recovery import Recovery
-from workers.transactional.settling import Settling
 from workers.transactional.telling.offset_recorder import OffsetRecorder
 from workers.transactional.telling.progress import Progress
 from workers.transactional.telling.tally import Tally
@@ -106,34 +91,34 @@ class Attempt:
         progress: Progress,
     ) -> None:
         definition = specification.definition
-        guarantee = definition.processing_guarantee
-        transaction_timeout_s = definition.transaction_timeout_ms / 1000
+        is_exactly_once = definition.processing_guarantee is not ProcessingGuarantee.AT_LEAST_ONCE
         consuming = consumer_config(specification)
-        max_poll_ms = consuming.get("max.poll.interval.ms", _DEFAULT_MAX_POLL_INTERVAL_MS)
         commit_interval_s = definition.commit_interval_ms / 1000
         batch_size = BatchSize(target_s=commit_interval_s)
         ownership = Ownership()
-        recorder = OffsetRecorder(ownership, is_on=guarantee is not ProcessingGuarantee.AT_LEAST_ONCE)
+        recorder = OffsetRecorder(ownership, is_on=is_exactly_once)
         if recorder.is_on:
             control.tell_offsets(recorder)
-        suspicion = Suspicion(ownership)
-        bad_records = BadRecords(definition.errors, announce=control.event)
         self.commits = OffsetCommits(consuming, trouble=lambda error: self.membership.keep_trouble(error))
         self.membership = Membership(
             self.commits.consumer,
             ownership=ownership,
-            confirmed=None if guarantee is ProcessingGuarantee.AT_LEAST_ONCE else Confirmed(ownership),
-            end_checkpoint=lambda: self.checkpoints.end_for_revoke(),
+            confirmed=Confirmed(ownership) if is_exactly_once else None,
+            begin=lambda partitions: self.lanes.assigned(partitions),
+            end_checkpoint=lambda partitions: self.lanes.end_for_revoke(partitions),
+            lose=lambda partitions: self.lanes.lost(partitions),
             announce=control.event,
             recorder=recorder,
         )
-        self.checkpoints = Checkpoints(
+        self.lanes: Lanes = lanes_of(
+            specification,
+            control,
             membership=self.membership,
-            suspicion=suspicion,
-            bad_records=bad_records,
+            commits=self.commits,
+            batch_size=batch_size,
             tally=tally,
             progress=progress,
-            bounds=Bounds(transaction_timeout_s=transaction_timeout_s, max_poll_interval_s=int(max_poll_ms) / 1000),
+            max_poll_interval_s=int(consuming.get("max.poll.interval.ms", _DEFAULT_MAX_POLL_INTERVAL_MS)) / 1000,
         )
         topic_client = TopicClient(admin_config(specification))
         self.source_topics = SourceTopics(
@@ -143,71 +128,21 @@ class Attempt:
             ownership=ownership,
             announce=control.event,
         )
-        settling = Settling(
-            self.membership,
-            producer_maker(specification, self.commits),
-            inquiry_of(specification, control),
-            announce=control.event,
-            learn=progress.learned,
-        )
         self.loop = TaskLoop(
             membership=self.membership,
-            checkpoints=self.checkpoints,
-            suspicion=suspicion,
+            lanes=self.lanes,
             starting=Starting(
                 self.membership,
                 start_position=definition.start_position,
                 source_topics=definition.source_topics,
-                commit_starts=self.checkpoints.commit_starts,
+                commit_starts=self.lanes.commit_starts,
                 announce=control.event,
             ),
             source_topics=self.source_topics,
-            processing=Processing(
-                transform,
-                source_topics=definition.source_topics,
-                sink_topic=definition.sink_topic,
-                bad_records=bad_records,
-            ),
-            settling=settling,
-            recovery=Recovery(
-                checkpoints=self.checkpoints,
-                settling=settling,
-                suspicion=suspicion,
-                batch_size=batch_size,
-                announce=control.event,
-                tally=tally,
-                progress=progress,
-            ),
+            processing=Processing(transform, source_topics=definition.source_topics, sink_topic=definition.sink_topic),
             batch_size=batch_size,
             control=control,
             commit_interval_s=commit_interval_s,
-            drain_bound_s=2 * transaction_timeout_s,
-            tally=tally,
+            drain_bound_s=2 * definition.transaction_timeout_ms / 1000,
             progress=progress,
         )
-
-
-def producer_maker(specification: TaskSpecification, commits: OffsetCommits) -> Callable[[int | None], TaskProducer]:
-    """Makes the kind of producer that the guarantee asks for; `exactly_once` is refused."""
-    match specification.definition.processing_guarantee:
-        case ProcessingGuarantee.EXACTLY_ONCE_V2:
-            return lambda batch_size: TransactionalProducer(
-                transactional_producer_config(specification, batch_size=batch_size)
-            )
-        case ProcessingGuarantee.AT_LEAST_ONCE:
-            return lambda batch_size: IdempotentProducer(
-                idempotent_producer_config(specification, batch_size=batch_size), commits
-            )
-        case ProcessingGuarantee.EXACTLY_ONCE:
-            raise TaskFailedError("exactly_once (a producer for each partition) is not there yet: use exactly_once_v2")
-
-
-def inquiry_of(specification: TaskSpecification, control: Control) -> Inquiry | None:
-    """How the attempt asks for its id; None where it has none."""
-    transactional_id = specification.transactional_id
-    if specification.definition.processing_guarantee is ProcessingGuarantee.AT_LEAST_ONCE or transactional_id is None:
-        return None
-    return Inquiry(
-        ask_server=lambda timeout_s: control.ask_is_current(timeout_s=timeout_s),
-        open_journal=lambda: IdJournal(transactional_id, reader_config(specification)),
-    )

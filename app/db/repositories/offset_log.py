@@ -236,10 +236,13 @@ class SqlOffsetLog:
             sa.select(offset_tellers.c.transactional_id, offset_tellers.c.inits)
             .join(runs, runs.c.id == offset_tellers.c.run_id)
             .join(pipelines, pipelines.c.id == runs.c.pipeline_id)
-            .where(pipelines.c.name == pipeline, offset_tellers.c.transactional_id.is_not(None))
+            .where(pipelines.c.name == pipeline)
         )
         for row in await self._db.rows(told):
-            found.setdefault(row.transactional_id, []).extend(Init(*init) for init in row.inits)
+            for init in (Init(*init) for init in row.inits):
+                name = init.transactional_id or row.transactional_id
+                if name is not None:
+                    found.setdefault(name, []).append(init)
         return found
 
     async def told_since(self, since: datetime | None) -> list[str]:

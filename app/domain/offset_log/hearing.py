@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 
 class Init(NamedTuple):
-    """What the coordinator gave a producer when it began."""
+    """What the coordinator gave a producer when it began. transactional_id: where its task has several; else None."""
 
     producer_id: int
     epoch: int
+    transactional_id: str | None = None
 
 
 _MOST_NAMED = 5

@@ -15,6 +15,7 @@ from app.domain.clusters.cluster import ClusterFacts
 from app.domain.pipelines import timing_checks
 from app.domain.pipelines.pipeline import (
     FailurePolicy,
+    GroupProtocol,
     OffsetFencing,
     PipelineDefinition,
     Problem,
@@ -23,7 +24,7 @@ from app.domain.pipelines.pipeline import (
     Route,
     Steps,
 )
-from app.domain.transactions.transactional_id import for_task
+from app.domain.transactions.transactional_id import for_partition, for_task
 from app.domain.transforms.steps import compile_steps
 
 MAX_INSTANCES = 100
@@ -168,16 +169,18 @@ def _check_topics(definition: PipelineDefinition) -> Iterator[Problem]:
 
 
 def _check_guarantee(definition: PipelineDefinition) -> Iterator[Problem]:
-    if definition.processing_guarantee is ProcessingGuarantee.EXACTLY_ONCE:
-        message = (
-            "exactly_once (one producer for each input partition) is not supported yet; "
-            "use exactly_once_v2, which gives the same guarantee with one producer for each task"
-        )
-        yield Problem(field="processing_guarantee", message=message)
-    elif definition.offset_fencing is OffsetFencing.GROUP_ONLY:
+    if definition.offset_fencing is not OffsetFencing.GROUP_ONLY:
+        return
+    if definition.processing_guarantee is not ProcessingGuarantee.EXACTLY_ONCE:
         message = (
             f"group_only lets a task that has lost its partitions commit offsets for them, so it cannot be used "
             f"with {definition.processing_guarantee}; use generation"
+        )
+        yield Problem(field="offset_fencing", message=message)
+    elif definition.group_protocol is GroupProtocol.CONSUMER:
+        message = (
+            "group_only is what clients before KIP-447 send, and those have classic groups only; "
+            "use generation, or group_protocol classic"
         )
         yield Problem(field="offset_fencing", message=message)
 
@@ -293,7 +296,7 @@ def _check_others(
                 "two pipelines in one group would each get a part of the records. Choose another group"
             )
             yield Problem(field="group_id", message=message)
-    ids = _transactional_ids(definition, name)
+    ids = _transactional_ids(definition, name, facts)
     for other in on_same_cluster:
         if taken := sorted(ids & other.transactional_ids):
             message = (
@@ -303,8 +306,21 @@ def _check_others(
             yield Problem(field="transactional_id_prefix", message=message)
 
 
-def _transactional_ids(definition: PipelineDefinition, name: str) -> frozenset[str]:
-    """The ids that the definition's tasks would use; none where its shape is out of bounds or needs none."""
+def _transactional_ids(definition: PipelineDefinition, name: str, facts: ClusterFacts | None) -> frozenset[str]:
+    """The ids that the definition's tasks or partitions would use.
+
+    None where its shape is out of bounds, it needs none, or nobody knows how many partitions there are.
+    """
+    if definition.processing_guarantee is ProcessingGuarantee.EXACTLY_ONCE:
+        topics = {} if facts is None else facts.topics
+        return frozenset(
+            for_partition(
+                prefix=definition.transactional_id_prefix, group=definition.group_id, topic=topic, partition=number
+            )
+            for topic in definition.source_topics
+            if topic in topics
+            for number in range(topics[topic].partitions)
+        )
     if definition.processing_guarantee is not ProcessingGuarantee.EXACTLY_ONCE_V2 or not _has_bounded_shape(definition):
         return frozenset()
     return frozenset(

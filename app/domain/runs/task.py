@@ -69,13 +69,21 @@ class OutcomeKind(StrEnum):
 
 
 class PartitionProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """One assigned partition. Offsets are the *next* offset to read; `end` is the last known high watermark or LSO."""
+    """One assigned partition. Offsets are the *next* offset to read; `end` is the last known high watermark or LSO.
+
+    Where each partition has a producer of its own (exactly_once): its transactional id, what the coordinator gave it,
+    and the generation that its offsets are sent with, -1 where they are sent for the group alone. Else None.
+    """
 
     topic: str
     partition: int
     position: int | None = None
     committed: int | None = None
     end: int | None = None
+    transactional_id: str | None = None
+    producer_id: int | None = None
+    producer_epoch: int | None = None
+    offsets_generation: int | None = None
 
 
 class Counters(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ counts. Nothing here waits for the disk unless an event or a change of state mus
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 
 from app.domain.access import RunTokenScope
 from app.domain.drills.drill import TargetState
-from app.domain.errors import ForbiddenError, NotFoundError
+from app.domain.errors import ConflictError, ForbiddenError, NotFoundError
 from app.domain.fencing_events.cases import case_of_word
 from app.domain.fencing_events.evidence import ClientWord, GroupRecord
 from app.domain.fencing_events.fencing_event import Case
@@ -30,11 +31,11 @@ from app.domain.runs.task import (
     rates_between,
 )
 from app.domain.storable import moment_of_ms, storable
-from app.domain.transactions.mapping import PartitionMapping, PartitionOwner
+from app.domain.transactions.mapping import AssignedId, PartitionMapping, PartitionOwner
 from app.ports.task_repository import LeaseContext
 from app.ports.unit_of_work import UnitOfWork
 from app.services.running.instances import move_locked_instance
-from app.services.running.run_endings import end_run_if_over, notify_run
+from app.services.running.run_endings import assign_partition_ids, end_run_if_over, notify_run
 from app.services.running.run_locks import lock_run
 from app.wire.drill import DrillOrder
 from app.wire.heartbeat import DriverAnswer, DriverHeartbeat, HeartbeatAnswer, Outcome, TaskHeartbeat
@@ -47,6 +48,8 @@ RETAKE_EVERY = 10
 
 LONGEST_EVENT_ID = 200
 """Ours have 32 characters; what is much longer does not fit into an index."""
+
+log = logging.getLogger(__name__)
 
 _REPORT_FIELDS = TaskReport.__struct_fields__
 
@@ -264,7 +267,7 @@ def fencing_cases(
                 partitions=event.partitions,
             ),
             kafka_cluster_id=context.kafka_cluster_id,
-            transactional_id=heartbeat.transactional_id,
+            transactional_id=event.transactional_id or heartbeat.transactional_id,
             producer_id=event.producer_id,
             producer_epoch=event.producer_epoch,
             generations=reached,
@@ -279,7 +282,11 @@ def _owned(report: TaskReport) -> frozenset[tuple[str, int]]:
 
 
 def _ownership(report: TaskReport) -> tuple[object, ...]:
-    return (_owned(report), report.generation, report.producer_id, report.producer_epoch)
+    producers = frozenset(
+        (one.topic, one.partition, one.transactional_id, one.producer_id, one.producer_epoch)
+        for one in report.partitions
+    )
+    return (producers, report.generation, report.producer_id, report.producer_epoch)
 
 
 def _ownership_changed(own: TaskStatus | None, report: TaskReport) -> bool:
@@ -290,8 +297,9 @@ async def _follow_ownership(
     uow: UnitOfWork, context: LeaseContext, report: TaskReport, *, now: datetime, heard: datetime | None
 ) -> None:
     """Give up what the task no longer names, then take what it names, in order, lest two tasks block each other."""
-    owned = sorted(_owned(report))
-    await uow.mappings.release(owner_of=report, keep=owned, now=now, heard=heard)
+    partitions = sorted(report.partitions, key=lambda one: (one.topic, one.partition))
+    await uow.mappings.release(owner_of=report, keep=sorted(_owned(report)), now=now, heard=heard)
+    await _follow_ids(uow, context, report, now=now)
     owner = PartitionOwner(
         run_id=report.run_id,
         ordinal=report.ordinal,
@@ -306,19 +314,42 @@ async def _follow_ownership(
                 pipeline=context.pipeline,
                 kafka_cluster_id=context.kafka_cluster_id,
                 group=context.group,
-                topic=topic,
-                partition=partition,
-                transactional_id=report.transactional_id,
+                topic=one.topic,
+                partition=one.partition,
+                transactional_id=one.transactional_id or report.transactional_id,
                 owner=owner,
                 generation=report.generation,
-                producer_id=report.producer_id,
-                epoch=report.producer_epoch,
+                producer_id=report.producer_id if one.transactional_id is None else one.producer_id,
+                epoch=report.producer_epoch if one.transactional_id is None else one.producer_epoch,
                 since=now,
             )
-            for topic, partition in owned
+            for one in partitions
         ],
         heard=heard,
     )
+
+
+async def _follow_ids(uow: UnitOfWork, context: LeaseContext, report: TaskReport, *, now: datetime) -> None:
+    """Partitions that were added since the instance was leased have their id by the formula, which the task knows."""
+    ids = [
+        AssignedId(topic=one.topic, partition=one.partition, transactional_id=one.transactional_id)
+        for one in report.partitions
+        if one.transactional_id is not None
+    ]
+    if not ids:
+        return
+    try:
+        await assign_partition_ids(
+            uow,
+            pipeline=context.pipeline,
+            kafka_cluster_id=context.kafka_cluster_id,
+            group=context.group,
+            ids=ids,
+            now=now,
+        )
+    except ConflictError as error:
+        # The task goes on: its word is kept whatever it says, and whose the id shall be is for people to decide.
+        log.warning("instance %d of run %s: %s", report.ordinal, report.run_id, error.message)
 
 
 async def _follow_state(uow: UnitOfWork, context: LeaseContext, report: TaskReport, *, now: datetime) -> None:

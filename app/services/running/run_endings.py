@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from app.domain.access import RECONCILER, Verb
 from app.domain.errors import ConflictError
-from app.domain.pipelines.pipeline import PipelineDefinition
+from app.domain.pipelines.pipeline import PipelineDefinition, ProcessingGuarantee
 from app.domain.pipelines.pipeline_record import Pipeline
 from app.domain.runs.instance import InstanceState
 from app.domain.runs.run import DesiredRunState, Run, RunEnd
+from app.domain.transactions import transactional_id
+from app.domain.transactions.mapping import AssignedId, Origin
 from app.ports.unit_of_work import UnitOfWork
 from app.services.access import command_log
 from app.services.running.leases import add_lease
 from app.services.running.specifications import task_identities
 
 
-async def begin_run(uow: UnitOfWork, pipeline: Pipeline, *, started_by: str, now: datetime) -> Run:
+async def begin_run(
+    uow: UnitOfWork,
+    pipeline: Pipeline,
+    *,
+    started_by: str,
+    now: datetime,
+    partitions: Collection[tuple[str, int]] = (),
+) -> Run:
     """Write the rows of a new run on a locked pipeline: transactional ids, run, one PENDING lease an ordinal.
+
+    partitions: of the source topics, as far as somebody has just asked. exactly_once: those without an id get one.
 
     Raises ConflictError, before there is a run, when another pipeline owns one of the ids.
     """
@@ -25,6 +37,27 @@ async def begin_run(uow: UnitOfWork, pipeline: Pipeline, *, started_by: str, now
     await claim_transactional_ids(
         uow, pipeline=pipeline.name, kafka_cluster_id=cluster.kafka_cluster_id, definition=pipeline.definition
     )
+    if pipeline.definition.processing_guarantee is ProcessingGuarantee.EXACTLY_ONCE:
+        await assign_partition_ids(
+            uow,
+            pipeline=pipeline.name,
+            kafka_cluster_id=cluster.kafka_cluster_id,
+            group=pipeline.definition.group_id,
+            ids=[
+                AssignedId(
+                    topic=topic,
+                    partition=number,
+                    transactional_id=transactional_id.for_partition(
+                        prefix=pipeline.definition.transactional_id_prefix,
+                        group=pipeline.definition.group_id,
+                        topic=topic,
+                        partition=number,
+                    ),
+                )
+                for topic, number in partitions
+            ],
+            now=now,
+        )
     run = await uow.runs.add(pipeline=pipeline.name, revision=pipeline.current_revision, by=started_by, now=now)
     for ordinal in range(pipeline.definition.instances):
         await add_lease(uow, run=run, ordinal=ordinal, previous=None, now=now)
@@ -48,6 +81,41 @@ async def claim_transactional_ids(
             for identity in task_identities(definition, pipeline=pipeline, ordinal=ordinal)
             if identity.transactional_id is not None
         ],
+    )
+
+
+async def assign_partition_ids(
+    uow: UnitOfWork,
+    *,
+    pipeline: str,
+    kafka_cluster_id: str,
+    group: str,
+    ids: Sequence[AssignedId],
+    now: datetime,
+) -> None:
+    """Give partitions that have no id of their own these, named by the formula; a known id is never changed.
+
+    Raises ConflictError when another pipeline has one of them.
+    """
+    known = {
+        (mapping.topic, mapping.partition)
+        for mapping in await uow.mappings.of_group(kafka_cluster_id=kafka_cluster_id, group=group)
+        if mapping.assigned_id is not None and mapping.pipeline == pipeline
+    }
+    new = [one for one in ids if (one.topic, one.partition) not in known]
+    await uow.transactional_ids.claim_for_partitions(
+        pipeline=pipeline,
+        kafka_cluster_id=kafka_cluster_id,
+        ids=[one.transactional_id for one in new],
+        kind=Origin.FORMULA.kind,
+    )
+    await uow.mappings.assign(
+        pipeline=pipeline,
+        kafka_cluster_id=kafka_cluster_id,
+        group=group,
+        ids=new,
+        origin=Origin.FORMULA,
+        now=now,
     )
 
 

@@ -11,8 +11,10 @@ from datetime import datetime, timedelta
 from app.domain.access import Principal, Verb, require
 from app.domain.alerts.told import failed_alert
 from app.domain.allow_lists.options import AllowedOptions
+from app.domain.clusters.cluster import Cluster
 from app.domain.errors import ConflictError
 from app.domain.page import Page, checked_limit
+from app.domain.pipelines.pipeline import PipelineDefinition, ProcessingGuarantee
 from app.domain.runs.run import DESIRES, DesiredRunState, Run, RunEnd, fields_that_need_full_restart
 from app.ports.brokers import Brokers
 from app.ports.unit_of_work import UnitOfWork
@@ -48,6 +50,7 @@ async def start_run(
         uow, brokers, name=pipeline, definition=checked.definition, allowed=allowed, by=by
     )
     refuse_invalid(pipeline, problems, verb="started")
+    partitions = await _partitions_with_ids(brokers, cluster, checked.definition)
     locked = await uow.pipelines.get(pipeline, for_update=True)
     if locked.current_revision != checked.current_revision:
         raise ConflictError(
@@ -55,7 +58,7 @@ async def start_run(
             "look at it and start it again"
         )
     await refuse_live_run(uow, pipeline)
-    run = await begin_run(uow, locked, started_by=by.name, now=now)
+    run = await begin_run(uow, locked, started_by=by.name, now=now, partitions=partitions)
     await command_log.record(
         uow,
         by=by,
@@ -67,6 +70,16 @@ async def start_run(
         details={"run": run.id, "revision": run.revision},
     )
     return run
+
+
+async def _partitions_with_ids(
+    brokers: Brokers, cluster: Cluster, definition: PipelineDefinition
+) -> list[tuple[str, int]]:
+    """The input partitions of which each has a transactional id of its own, as there are now."""
+    if definition.processing_guarantee is not ProcessingGuarantee.EXACTLY_ONCE:
+        return []
+    facts = await brokers.facts(cluster.connection(), topics=definition.source_topics)
+    return [(topic, number) for topic, found in facts.topics.items() for number in range(found.partitions)]
 
 
 async def refuse_live_run(uow: UnitOfWork, pipeline: str) -> None:

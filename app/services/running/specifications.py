@@ -79,8 +79,8 @@ def ids_of_tasks(definition: PipelineDefinition, *, pipeline: str) -> frozenset[
 
 
 def task_identities(definition: PipelineDefinition, *, pipeline: str, ordinal: int) -> tuple[TaskIdentity, ...]:
-    """The fixed transactional ids of one instance's tasks; without ids under at_least_once."""
-    has_ids = definition.processing_guarantee is not ProcessingGuarantee.AT_LEAST_ONCE
+    """The fixed transactional ids of one instance's tasks; only exactly_once_v2 has any."""
+    has_ids = definition.processing_guarantee is ProcessingGuarantee.EXACTLY_ONCE_V2
     return tuple(
         TaskIdentity(
             task=task,

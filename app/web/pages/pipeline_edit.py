@@ -16,6 +16,7 @@ from app.domain.pipelines.definition import decode_definition
 from app.domain.pipelines.pipeline import (
     FailurePolicy,
     GroupProtocol,
+    OffsetFencing,
     PipelineDefinition,
     Problem,
     ProcessingGuarantee,
@@ -44,7 +45,11 @@ _CHOICES: Mapping[str, Sequence[tuple[str, str]]] = {
     "processing_guarantee": [
         (ProcessingGuarantee.EXACTLY_ONCE_V2, "exactly_once_v2"),
         (ProcessingGuarantee.AT_LEAST_ONCE, "at_least_once"),
-        (ProcessingGuarantee.EXACTLY_ONCE, "exactly_once (not yet)"),
+        (ProcessingGuarantee.EXACTLY_ONCE, "exactly_once (a producer for each input partition)"),
+    ],
+    "offset_fencing": [
+        (OffsetFencing.GENERATION, "generation: members that left are refused"),
+        (OffsetFencing.GROUP_ONLY, "group_only: as clients before KIP-447; exactly_once alone"),
     ],
     "errors.policy": [
         (FailurePolicy.FAIL, "fail: abort and stop there"),

@@ -13,6 +13,7 @@ from app.domain.pipelines.pipeline import (
     Condition,
     ErrorHandling,
     FailurePolicy,
+    GroupProtocol,
     Identity,
     OffsetFencing,
     PipelineDefinition,
@@ -183,11 +184,34 @@ def test_the_limit_of_bad_records_fits_its_window(max_bad: int, window: int, fie
     assert [problem.field for problem in found] == fields
 
 
-def test_exactly_once_is_refused_as_not_yet() -> None:
-    problem = refusal(processing_guarantee=ProcessingGuarantee.EXACTLY_ONCE, offset_fencing=OffsetFencing.GROUP_ONLY)
-    assert problem.field == "processing_guarantee"
-    assert "is not supported yet" in problem.message
-    assert "use exactly_once_v2" in problem.message
+@pytest.mark.parametrize("fencing", list(OffsetFencing))
+def test_exactly_once_has_both_kinds_of_fencing(fencing: OffsetFencing) -> None:
+    assert problems(a_definition(processing_guarantee=ProcessingGuarantee.EXACTLY_ONCE, offset_fencing=fencing)) == []
+
+
+def test_group_only_is_refused_in_a_group_of_kip_848() -> None:
+    problem = refusal(
+        processing_guarantee=ProcessingGuarantee.EXACTLY_ONCE,
+        offset_fencing=OffsetFencing.GROUP_ONLY,
+        group_protocol=GroupProtocol.CONSUMER,
+    )
+    assert problem.field == "offset_fencing"
+    assert "use generation, or group_protocol classic" in problem.message
+
+
+def test_ids_of_partitions_that_another_pipeline_has_are_told() -> None:
+    definition = a_definition(processing_guarantee=ProcessingGuarantee.EXACTLY_ONCE)
+    taken = "fl.p.delayed-flights.flights.1"
+    owner = OtherPipeline(
+        name="other", cluster="demo", kafka_cluster_id="k1", group_id="g", transactional_ids=frozenset({taken})
+    )
+    facts = ClusterFacts(
+        cluster_id="k1",
+        topics={name: TopicFacts(partitions=2, replication_factor=1) for name in ("flights", "delayed")},
+    )
+    problem = only([one for one in problems(definition, facts=facts, others=[owner]) if not one.is_warning])
+    assert problem.field == "transactional_id_prefix"
+    assert taken in problem.message
 
 
 @pytest.mark.parametrize("guarantee", [ProcessingGuarantee.EXACTLY_ONCE_V2, ProcessingGuarantee.AT_LEAST_ONCE])
@@ -343,7 +367,7 @@ def test_all_problems_come_at_once() -> None:
         a_definition(
             sink_topic="flights",
             group_id="",
-            processing_guarantee=ProcessingGuarantee.EXACTLY_ONCE,
+            offset_fencing=OffsetFencing.GROUP_ONLY,
             commit_interval_ms=20_000,
             instances=0,
             transform=transform,
@@ -355,7 +379,7 @@ def test_all_problems_come_at_once() -> None:
         "name",
         "group_id",
         "sink_topic",
-        "processing_guarantee",
+        "offset_fencing",
         "commit_interval_ms",
         "instances",
         "transform.kind",

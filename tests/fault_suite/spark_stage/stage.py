@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee, SparkSettings
+from app.domain.pipelines.pipeline import GroupProtocol, OffsetFencing, ProcessingGuarantee, SparkSettings
 from app.embedded.spark import SparkCluster
 from tests.fault_suite.freeze_points import FreezePoints
 from tests.fault_suite.offset_log import Asked
@@ -45,12 +45,12 @@ class SparkStage(PipelineStage):
         folder: Path,
         *,
         guarantee: ProcessingGuarantee = ProcessingGuarantee.EXACTLY_ONCE_V2,
+        fencing: OffsetFencing = OffsetFencing.GENERATION,
         protocol: GroupProtocol | None = None,
         session_timeout_ms: int = 4_000,
     ) -> None:
-        super().__init__(seed, folder, brokers=_BROKERS, guarantee=guarantee, protocol=protocol)
+        super().__init__(seed, folder, brokers=_BROKERS, guarantee=guarantee, fencing=fencing, protocol=protocol)
         self._session_timeout_ms = session_timeout_ms
-        self.name = f"{_BROKERS} brokers, Spark with two workers and a server, {self._protocol} group"
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -84,6 +84,10 @@ class SparkStage(PipelineStage):
             }
             self._stack = stack.pop_all()
         return self
+
+    @property
+    def _where(self) -> str:
+        return f"{_BROKERS} brokers, Spark with two workers and a server"
 
     def _kinds(self) -> Iterable[Kind]:
         return self._acts
@@ -132,6 +136,7 @@ class SparkStage(PipelineStage):
             group_protocol=self._protocol,
             session_timeout_ms=self._session_timeout_ms,
             processing_guarantee=self._guarantee,
+            offset_fencing=self._fencing,
             # How long a new partition stays unseen in a classic group: 5 minutes by default.
             consumer_overrides={"topic.metadata.refresh.interval.ms": "2000"},
             spark=SparkSettings(master=self.spark.master_url),

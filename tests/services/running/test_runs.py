@@ -10,9 +10,11 @@ import pytest
 from app.domain.access import Principal, Role
 from app.domain.allow_lists.options import AllowedOptions
 from app.domain.errors import BrokerUnreachableError, ConflictError, ForbiddenError, InvalidError, NotFoundError
+from app.domain.pipelines.pipeline import ProcessingGuarantee
 from app.domain.runs.instance import InstanceState
 from app.domain.runs.run import DesiredRunState, Run, RunState
 from app.domain.runs.task import OutcomeKind
+from app.domain.transactions.transactional_id import for_partition
 from app.embedded.kafka import KafkaCluster
 from app.kafka.admin import KafkaBrokers
 from app.services.defining import pipelines
@@ -300,3 +302,18 @@ async def test_opposite_wishes_at_once_take_turns(plane: ControlPlane) -> None:
     unexpected = [o for o in outcomes if isinstance(o, BaseException) and not isinstance(o, ConflictError)]
     assert unexpected == []
     assert all(instance.has_ended for instance in (await plane.get_run(run.id)).instances)
+
+
+async def test_every_partition_of_exactly_once_has_its_id_before_anything_runs(
+    on_broker: ControlPlane, brokers: KafkaBrokers
+) -> None:
+    revision = await on_broker.revise("flights", processing_guarantee=ProcessingGuarantee.EXACTLY_ONCE)
+    (source,), group = revision.definition.source_topics, revision.definition.group_id
+    await start(on_broker, brokers)
+    ids = [for_partition(prefix="fl", group=group, topic=source, partition=number) for number in range(4)]
+    async with on_broker.uow() as uow:
+        cluster = await uow.clusters.get("real")
+        found = await uow.mappings.of_group(kafka_cluster_id=cluster.kafka_cluster_id, group=group)
+        owned = await uow.transactional_ids.of_pipeline("flights")
+    assert [mapping.assigned_id for mapping in found] == ids
+    assert [one.transactional_id for one in owned] == ids

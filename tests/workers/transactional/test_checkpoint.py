@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Message, TopicPartition
 
 from workers.transactional.checkpoint import Checkpoint, CheckpointState, IllegalTransitionError
 from workers.transactional.control import ProducerIdentity
@@ -19,6 +19,7 @@ from workers.transactional.errors import (
     OwnershipChangedError,
 )
 from workers.transactional.group.ownership import Ownership
+from workers.transactional.producing.producers import SendsFor
 from workers.transactional.slices import Patience
 from workers.transforms import Output
 
@@ -55,7 +56,7 @@ class ScriptedProducer:
         self.bounds_s.append(patience.bound_s)
         self._called("flush")
 
-    def send_offsets(self, offsets: list[TopicPartition], consumer: Consumer, *, patience: Patience) -> None:
+    def send_offsets(self, offsets: list[TopicPartition], sends_for: SendsFor, *, patience: Patience) -> None:
         self.offsets = offsets
         self.bounds_s.append(patience.bound_s)
         self._called("send_offsets")

@@ -51,7 +51,7 @@ def test_abort_inside_the_callback_gets_what_is_left_of_the_bound(flush_takes_s:
             NO_CONSUMER,
             ownership=ownership,
             confirmed=None,
-            end_checkpoint=lambda: None,
+            end_checkpoint=lambda _: None,
             announce=control.event,
             recorder=OffsetRecorder(ownership),
         ),

@@ -24,6 +24,7 @@ class NewGroup(Membership):
         self.recorder = OffsetRecorder(self.ownership)
         self.ownership.assigned(NAMES)
         self.offsets: dict[Partition, int] = {}
+        self.restarts: list[frozenset[Partition]] = []
         self.end = 90
 
     @property
@@ -45,6 +46,7 @@ class NewGroup(Membership):
 
     def restart(self, partitions: Iterable[Partition]) -> None:
         """They stop again, unless something is committed by now."""
+        self.restarts.append(frozenset(partitions))
 
 
 class Commits:
@@ -52,24 +54,31 @@ class Commits:
 
     def __init__(self, group: NewGroup) -> None:
         self.sent: list[dict[Partition, int]] = []
+        self.is_ready = True
         self._group = group
         self._heard: list[Callable[[], None]] = []
 
     def __call__(
-        self, starts: Mapping[Partition, int], *, for_others: Mapping[Partition, int], confirmed: Callable[[], None]
-    ) -> None:
+        self,
+        starts: Mapping[Partition, int],
+        *,
+        for_others: Mapping[Partition, int],
+        together: bool,
+        confirmed: Callable[[], None],
+    ) -> bool:
         self.sent.append({**starts, **for_others})
         self._heard.append(confirmed)
+        return self.is_ready
 
     def confirm(self) -> None:
         self._group.offsets |= self.sent[-1]
         self._heard[-1]()
 
 
-def starting(group: NewGroup, commits: Commits) -> Starting:
+def starting(group: NewGroup, commits: Commits, start_position: StartPosition = StartPosition.LATEST) -> Starting:
     return Starting(
         group,
-        start_position=StartPosition.LATEST,
+        start_position=start_position,
         source_topics=["t"],
         commit_starts=commits,
         announce=RecordingControl().event,
@@ -80,11 +89,38 @@ def test_end_of_a_new_group_is_resolved_again_when_its_commit_was_refused() -> N
     group = NewGroup()
     commits = Commits(group)
     resolving = starting(group, commits)
-    resolving.step()
-    resolving.step()
+    resolving.step(group.stopped)
+    resolving.step(group.stopped)
     commits.confirm()
     assert commits.sent == [dict.fromkeys(NAMES, 100), dict.fromkeys(NAMES, 110)]
     assert not group.stopped
+
+
+def test_end_of_a_new_group_is_resolved_again_when_its_commit_could_not_be_sent() -> None:
+    group = NewGroup()
+    commits = Commits(group)
+    commits.is_ready = False
+    resolving = starting(group, commits)
+    resolving.step(group.stopped)
+    assert group.restarts == []
+    commits.is_ready = True
+    resolving.step(group.stopped)
+    assert commits.sent == [dict.fromkeys(NAMES, 100), dict.fromkeys(NAMES, 110)]
+    assert group.restarts == [frozenset(NAMES)]
+
+
+def test_end_of_a_new_group_is_not_resolved_while_its_first_partition_has_no_producer() -> None:
+    group = NewGroup()
+    commits = Commits(group)
+    starting(group, commits).step(frozenset(NAMES[1:]))
+    assert (commits.sent, group.restarts) == ([], [])
+
+
+def test_those_without_a_producer_go_on_being_stopped() -> None:
+    group = NewGroup()
+    commits = Commits(group)
+    starting(group, commits, StartPosition.EARLIEST).step(frozenset(NAMES[:1]))
+    assert (commits.sent, group.restarts) == ([{NAMES[0]: 0}], [frozenset(NAMES[:1])])
 
 
 def test_offsets_that_are_gone_after_the_group_has_begun_do_not_begin_it_again() -> None:
@@ -92,10 +128,10 @@ def test_offsets_that_are_gone_after_the_group_has_begun_do_not_begin_it_again()
     group = NewGroup()
     commits = Commits(group)
     resolving = starting(group, commits)
-    resolving.step()
+    resolving.step(group.stopped)
     commits.confirm()
     group.offsets.clear()
-    resolving.step()
+    resolving.step(group.stopped)
     assert commits.sent[1:] == [dict.fromkeys(NAMES, 0)]
 
 
@@ -123,10 +159,10 @@ def test_beginning_that_another_task_resolved_is_recorded_as_one() -> None:
     """Or what the group had committed here before it forgot its offsets would seem to end in a gap."""
     group = BegunByAnother()
     resolving = starting(group, Commits(group))
-    resolving.step()
+    resolving.step(group.stopped)
     group.offsets = dict.fromkeys(NAMES, 100)
-    resolving.step()
-    resolving.step()
+    resolving.step(group.stopped)
+    resolving.step(group.stopped)
     (told,) = group.recorder.untold(100)
     assert [(event.offset, event.found) for event in told.events if isinstance(event, Positioned)] == [
         (100, Found.NOTHING_COMMITTED)
@@ -140,7 +176,7 @@ def test_what_is_begun_for_a_partition_of_nobody_is_no_gap_for_who_gets_it() -> 
     group.recorder = OffsetRecorder(group.ownership)
     group.ownership.assigned(NAMES[:1])
     group.recorder.assigned(NAMES[:1], generation=7)
-    starting(group, Commits(group)).step()
+    starting(group, Commits(group)).step(group.stopped)
     earlier, later = attempt(generation=6, start=0, end=50), attempt(generation=8, start=100, end=120)
     reports = [earlier.untold(100), group.recorder.untold(100), later.untold(100)]
     assert replayed(reports)[NAMES[1]].contradictions == ()
@@ -163,7 +199,7 @@ def test_partition_that_stopped_without_an_offset_and_has_one_by_now_was_begun_b
     """Its task had not looked before the other began the group."""
     group = BegunByAnother()
     group.offsets = dict.fromkeys(NAMES, 100)
-    starting(group, Commits(group)).step()
+    starting(group, Commits(group)).step(group.stopped)
     (told,) = group.recorder.untold(100)
     assert [(event.offset, event.found) for event in told.events if isinstance(event, Positioned)] == [
         (100, Found.NOTHING_COMMITTED)

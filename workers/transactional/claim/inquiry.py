@@ -56,8 +56,16 @@ class Inquiry:
     3. where the journal may not be read       a fenced attempt must not: whoever took the id would be fenced back for
                                                nothing. One that was not fenced may: nothing speaks of anybody else
 
+    Where an id belongs to an input partition, whoever has taken it has been given the partition by the group, and this
+    attempt may still have all its others. So neither the server's yes nor somebody's later init settles it for a fenced
+    one: it waits `group_speaks_s` for the group to take the partition away, which ends the question. If it has not,
+    who took the id was nobody of the group (any more), and it may be initialised.
+
     A journal that cannot be reached says nothing yet. Waiting for it costs nothing: the broker that has it is the id's
     coordinator, without which nobody can initialise the id either.
+
+    Args:
+        group_speaks_s: after so long a member that polls has heard what it has lost; None: the id belongs to a task.
     """
 
     def __init__(
@@ -65,10 +73,13 @@ class Inquiry:
         *,
         ask_server: Callable[[float], bool | None],
         open_journal: Callable[[], IdJournal],
+        group_speaks_s: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._ask_server = ask_server
         self._open_journal = open_journal
+        self._group_speaks_s = group_speaks_s
+        self._waits_since: float | None = None
         self._clock = clock
         self._journal: IdJournal | None = None
         self._known_states = 0
@@ -78,6 +89,7 @@ class Inquiry:
         """One look of a few seconds at most; ask until it is answered, or `give_up`."""
         answer = self._look(standing)
         if answer.may is not None:
+            self._waits_since = None
             self.give_up()
         return answer
 
@@ -89,32 +101,46 @@ class Inquiry:
 
     def _look(self, standing: Standing) -> Answer:
         word = self._ask_server(ASK_SERVER_S)
-        if word is not None:
+        follows_a_partition = self._group_speaks_s is not None
+        if word is False or (word and not (follows_a_partition and standing.is_fenced)):
             return Answer(word, f"the server names {'this' if word else 'another'} attempt as current")
+        server = "the server names this attempt" if word else "the server is away"
         if not standing.has_held:
-            return Answer(True, "the server is away, and this attempt has not had the id yet")
+            return Answer(True, f"{server}, and this attempt has not had the id yet")
         if standing.identity is None:
-            return Answer(
-                not standing.is_fenced, "the server is away, and this attempt's producer id and epoch are not known"
-            )
+            return self._unless_fenced(standing, f"{server}, and this attempt's producer id and epoch are not known")
         if self._journal is None:
             self._journal = self._open_journal()
             self._known_states, self._quiet_since = 0, self._clock()
         try:
             is_read = self._journal.read_on(SLICE_S)
         except RetriableError as error:
-            return Answer(None, f"the server is away, and the journal does not answer: {error}")
+            return Answer(None, f"{server}, and the journal does not answer: {error}")
         except LoopError as error:
-            return Answer(not standing.is_fenced, f"the server is away, and the journal cannot be read: {error}")
+            return self._unless_fenced(standing, f"{server}, and the journal cannot be read: {error}")
         if not is_read:
-            return Answer(None, "the server is away, and the journal is still being read")
-        return self._judge(standing, standing.identity, self._journal.states)
+            return Answer(None, f"{server}, and the journal is still being read")
+        return self._judge(standing, standing.identity, self._journal.states, server)
+
+    def _unless_fenced(self, standing: Standing, evidence: str) -> Answer:
+        return self._no(evidence) if standing.is_fenced else Answer(True, evidence)
+
+    def _no(self, evidence: str) -> Answer:
+        """Somebody else has the id: for good, if it is a task's; while the partition is theirs, if it is that's."""
+        if self._group_speaks_s is None:
+            return Answer(False, evidence)
+        now = self._clock()
+        self._waits_since = now if self._waits_since is None else self._waits_since
+        if now - self._waits_since < self._group_speaks_s:
+            return Answer(None, f"{evidence}; whether its partition has moved is for the group to say")
+        return Answer(True, f"{evidence}; but for {self._group_speaks_s:.0f} s the group has not taken its partition")
 
     def _judge(
         self,
         standing: Standing,
         identity: ProducerIdentity,
         states: Sequence[TransactionState | Undecodable | None],
+        server: str,
     ) -> Answer:
         verdict = fencing.judge(
             states,
@@ -122,16 +148,16 @@ class Inquiry:
             producer_epoch=identity.epoch,
             may_have_bumped=standing.may_have_bumped,
         )
-        evidence = f"the server is away; {verdict.evidence}"
+        evidence = f"{server}; {verdict.evidence}"
         match verdict.cause:
             case FencingCause.TAKEN_OVER:
-                return Answer(False, evidence)
+                return self._no(evidence)
             case FencingCause.TIMED_OUT:
                 return Answer(True, evidence)
             case FencingCause.UNKNOWN:
-                return Answer(not standing.is_fenced, evidence)
+                return self._unless_fenced(standing, evidence)
             case FencingCause.OWN_EPOCH if standing.is_fenced:
-                return Answer(False, evidence)
+                return self._no(evidence)
             case FencingCause.UNSETTLED | FencingCause.OWN_EPOCH:
                 # Quiet for long: who wanted to initialise has died in between, or was this attempt's own client.
                 return Answer(True if self._is_quiet(states) else None, evidence)

@@ -31,6 +31,10 @@ _NO_OFFSETS = "Failed to fetch committed offsets for"
 """How librdkafka says that it has given up asking where assigned partitions begin; the code may be any."""
 
 
+def _nothing_to_do(_partitions: Sequence[Partition]) -> None:
+    """What is done in a callback where nothing is to be done."""
+
+
 class Hold(StrEnum):
     """Why nothing may be read now: somebody paused the pipeline, or a broken checkpoint must be settled first."""
 
@@ -75,7 +79,8 @@ class Membership:
                                      callback the revoked ones belong to somebody else
       2. raise the numbers           whatever of the checkpoint should have survived step 1 can no longer be committed
     On loss there is nothing to commit for: the numbers are raised, and the loop aborts what it finds changed.
-    On assign the partitions are taken here, not by the client, so that they can be held before their first fetch.
+    On assign the partitions are taken here, not by the client, so that they can be held before their first fetch;
+    `begin` comes before that, and so before their committed offsets are read (rule 4).
 
     Callbacks never raise: an exception that leaves a callback inside `consume(n)` drops the records gathered so far,
     although the position has passed them. What happened is kept in `trouble` for the loop.
@@ -87,19 +92,28 @@ class Membership:
         *,
         ownership: Ownership,
         confirmed: Confirmed | None,
-        end_checkpoint: Callable[[], None],
+        end_checkpoint: Callable[[Sequence[Partition]], None],
         announce: Announce,
         recorder: OffsetRecorder,
+        begin: Callable[[Sequence[Partition]], None] = _nothing_to_do,
+        lose: Callable[[Sequence[Partition]], None] = _nothing_to_do,
     ) -> None:
-        """`confirmed` None: what is committed may go back, nothing is compared."""
+        """
+        Args:
+            confirmed: None: what is committed may go back, nothing is compared.
+            begin, end_checkpoint, lose: told inside the callbacks which partitions are assigned, revoked, lost.
+        """
         self.consumer = consumer
         self.ownership = ownership
         self.confirmed = confirmed
+        self._begin = begin
         self._end_checkpoint = end_checkpoint
+        self._lose = lose
         self._announce = announce
         self.recorder = recorder
         self._has_read = False
         self._holds: set[Hold] = set()
+        self._held_back: set[Partition] = set()
         self._stopped: dict[Partition, int | None] = {}
         self._trouble: BaseException | None = None
 
@@ -235,17 +249,22 @@ class Membership:
         self.ownership.assigned(again)
         self.recorder.assigned(again, generation=self.generation())
 
-    def seek(self, partition: Partition, offset: int) -> None:
+    def seek(self, partition: Partition, offset: int) -> bool:
         """Go on reading at `offset`. For owned partitions that have been read from; any other starts by itself where
-        it was committed, and a seek would beat the wait for undecided offsets."""
+        it was committed, and a seek would beat the wait for undecided offsets, unless who asks has waited for them.
+
+        False: the client refuses it. It has stopped there, or it still looks for what is committed.
+        """
         try:
             with kafka_call(f"go back in {partition[0]}-{partition[1]}"):
                 self.consumer.seek(TopicPartition(*partition, offset))
         except FatalError as error:
             if error.code != KafkaError._STATE:  # noqa: SLF001 - librdkafka's public name begins so
                 raise
-            # The client has stopped there, and what it says of it has not been polled yet.
+            # What it says of a stop has not been polled yet.
             self._stopped.setdefault(partition, None)
+            return False
+        return True
 
     def hold(self, reason: Hold) -> None:
         """Read nothing from now on, newly assigned partitions included, and stay a member."""
@@ -260,7 +279,23 @@ class Membership:
             self._holds.remove(reason)
             if not self._holds:
                 with kafka_call("resume the partitions"):
-                    self.consumer.resume(_list(self.ownership.owned))
+                    self.consumer.resume(_list(self.ownership.owned - self._held_back))
+
+    def hold_back(self, partition: Partition) -> None:
+        """Read nothing of this partition, owned or about to be, whatever becomes of the others."""
+        if partition not in self._held_back:
+            self._held_back.add(partition)
+            if partition in self.ownership.owned and not self._holds:
+                with kafka_call(f"pause {partition[0]}-{partition[1]}"):
+                    self.consumer.pause(_list([partition]))
+
+    def let_go(self, partition: Partition) -> None:
+        """Read this partition again like the others."""
+        if partition in self._held_back:
+            self._held_back.remove(partition)
+            if partition in self.ownership.owned and not self._holds:
+                with kafka_call(f"resume {partition[0]}-{partition[1]}"):
+                    self.consumer.resume(_list([partition]))
 
     @property
     def is_held(self) -> bool:
@@ -272,6 +307,8 @@ class Membership:
 
     def on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         with self._keeping_trouble():
+            self._begin(_keys(partitions))
+        with self._keeping_trouble():
             self._take(consumer, partitions)
         self._forget_stops(_keys(partitions))
         self.ownership.assigned(_keys(partitions))
@@ -281,7 +318,7 @@ class Membership:
 
     def on_revoke(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         with self._keeping_trouble():
-            self._end_checkpoint()
+            self._end_checkpoint(_keys(partitions))
         self.ownership.given_up(_keys(partitions))
         with self._keeping_trouble():
             self.recorder.given_up(_keys(partitions), Leaving.REVOKED)
@@ -290,16 +327,17 @@ class Membership:
     def on_lost(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self.ownership.given_up(_keys(partitions))
         with self._keeping_trouble():
+            self._lose(_keys(partitions))
+        with self._keeping_trouble():
             self.recorder.given_up(_keys(partitions), Leaving.LOST)
             self._tell(EventKind.LOST, "lost: the group went on without this member", partitions)
 
     def _take(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         consumer.incremental_assign(partitions)
         # The client remembers a pause across revoke and assign: what left while it was held would stay paused.
-        if self._holds:
-            consumer.pause(partitions)
-        else:
-            consumer.resume(partitions)
+        is_held = {_key(entry): bool(self._holds) or _key(entry) in self._held_back for entry in partitions}
+        consumer.pause([entry for entry in partitions if is_held[_key(entry)]])
+        consumer.resume([entry for entry in partitions if not is_held[_key(entry)]])
 
     def _forget_stops(self, partitions: Iterable[Partition]) -> None:
         for partition in partitions:
@@ -342,8 +380,12 @@ def generation_of(group_metadata: object) -> int | None:
     return int.from_bytes(group_metadata[len(prefix) : len(prefix) + 4], sys.byteorder, signed=True)
 
 
+def _key(entry: TopicPartition) -> Partition:
+    return entry.topic, entry.partition
+
+
 def _keys(partitions: Iterable[TopicPartition]) -> list[Partition]:
-    return [(entry.topic, entry.partition) for entry in partitions]
+    return [_key(entry) for entry in partitions]
 
 
 def _list(partitions: Iterable[Partition]) -> list[TopicPartition]:

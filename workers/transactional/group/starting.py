@@ -27,6 +27,8 @@ _NOT_THERE = (
 class CommitStarts(Protocol):
     """Commits offsets without outputs; `for_others` are of partitions that somebody else owns, or nobody.
 
+    together: all of them or none, whatever number of producers there is, by that of the first of `starts`. False: it
+    has none now, or its commit went wrong, and is settled there: ask again.
     confirmed: called when the broker has said that they are committed: before it returns, or (at_least_once) in a later
     poll, or never.
     """
@@ -36,8 +38,9 @@ class CommitStarts(Protocol):
         starts: Mapping[Partition, int],
         *,
         for_others: Mapping[Partition, int],
+        together: bool,
         confirmed: Callable[[], None],
-    ) -> None: ...
+    ) -> bool: ...
 
 
 class Starting:
@@ -87,15 +90,17 @@ class Starting:
         """True while a partition is stopped, a little after the last look."""
         return bool(self._membership.stopped) and self._clock() >= self._not_before
 
-    def step(self) -> None:
+    def step(self, stopped: frozenset[Partition]) -> None:
         """Decide what can be decided now. Nothing may be open: what was read must be committed.
+
+        Args:
+            stopped: those of the stopped partitions that have a producer; the others go on being stopped.
 
         Raises:
             PipelineStopError: a log ends before its committed offset.
             LoopError: as the commit says; the partitions stay stopped, and are looked at again.
         """
         self._not_before = self._clock() + _BETWEEN_LOOKS_S
-        stopped = self._membership.stopped
         try:
             # Asked once for all: between two answers somebody may begin the group.
             everything = frozenset[Partition]() if self._has_begun else self._all_partitions()
@@ -115,8 +120,10 @@ class Starting:
             self._await_beginning.clear()
             return
         self._await_beginning |= stopped
-        if (self._source_topics[0], 0) in self._membership.ownership.owned:
-            self._begin(logs)
+        first = (self._source_topics[0], 0)
+        may_commit = first in stopped or first not in self._membership.stopped
+        if first in self._membership.ownership.owned and may_commit:
+            self._begin(stopped, logs)
 
     def _all_partitions(self) -> frozenset[Partition]:
         counts = self._membership.partition_counts(self._source_topics, timeout_s=SLICE_S)
@@ -130,7 +137,7 @@ class Starting:
             )
         return frozenset((topic, number) for topic, count in counts.items() for number in range(count))
 
-    def _begin(self, logs: Mapping[Partition, LogBounds]) -> None:
+    def _begin(self, stopped: frozenset[Partition], logs: Mapping[Partition, LogBounds]) -> None:
         """Resolve `latest` for the group."""
         ends = {name: log.end for name, log in logs.items()}
         mine = self._membership.ownership.owned & ends.keys()
@@ -140,14 +147,17 @@ class Starting:
         for name, end in for_others.items():
             # Whoever gets it later finds it committed, and could not say that it begins there.
             self._membership.recorder.begun_for_others(name, end)
-        self._commit_starts(
+        is_sent = self._commit_starts(
             {name: ends[name] for name in mine},
             for_others=for_others,
+            together=True,
             confirmed=self._note_beginning,
         )
+        if not is_sent:
+            return
         said = ", ".join(f"{topic}-{number} at {ends[topic, number]}" for topic, number in sorted(ends))
         self._announce(EventKind.ASSIGNED, f"the group has no committed offsets and begins at the end: {said}")
-        self._membership.restart(self._membership.stopped & mine)
+        self._membership.restart(stopped & mine)
 
     def _note_beginning(self) -> None:
         self._has_begun = True
@@ -168,7 +178,7 @@ class Starting:
                 # have stopped without an offset.
                 self._membership.recorder.positioned(partition, offset, Found.NOTHING_COMMITTED)
         if starts:
-            self._commit_starts(starts, for_others={}, confirmed=self._note_beginning)
+            self._commit_starts(starts, for_others={}, together=False, confirmed=self._note_beginning)
         self._membership.restart(committed)
 
     def _start(self, partition: Partition, committed: int | None, log: LogBounds) -> int | None:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, Message, Producer, TopicPartition
 
 from workers.transactional.client_config import Config
 from workers.transactional.control import ProducerIdentity
 from workers.transactional.errors import AbortableError, FatalError, translated
 from workers.transactional.group.offset_commits import OffsetCommits
-from workers.transactional.producing.producers import QueueingProducer
+from workers.transactional.producing.producers import QueueingProducer, SendsFor
 from workers.transactional.slices import SLICE_S, Patience
 
 
@@ -55,7 +55,7 @@ class IdempotentProducer(QueueingProducer):
             error = translated(self._failures.first, f"deliver {self._failures.count} outputs")
             raise error if isinstance(error, AbortableError | FatalError) else AbortableError(str(error))
 
-    def send_offsets(self, offsets: list[TopicPartition], consumer: Consumer, *, patience: Patience) -> None:
+    def send_offsets(self, offsets: list[TopicPartition], sends_for: SendsFor, *, patience: Patience) -> None:
         """Keep them for `commit`: there is no transaction that they could join."""
         self._offsets = offsets
 

@@ -17,13 +17,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from workers.transactional.control import ProducerIdentity
 from workers.transactional.errors import AbortableError, FatalError, RetriableError, kafka_call
 from workers.transactional.records import writing
 from workers.transactional.slices import Patience, in_slices
 from workers.transforms import Output
+
+
+class SendsFor(Protocol):
+    """Says for whom offsets are sent: a member of the group with its generation, or the group alone."""
+
+    def consumer_group_metadata(self) -> object: ...
 
 
 class TaskProducer(Protocol):
@@ -34,7 +40,7 @@ class TaskProducer(Protocol):
     def write_messages(self, messages: Sequence[Message], *, topic: str, keep_partition: bool) -> None: ...
     def write_outputs(self, outputs: Sequence[Output], *, topic: str) -> None: ...
     def flush(self, *, patience: Patience) -> None: ...
-    def send_offsets(self, offsets: list[TopicPartition], consumer: Consumer, *, patience: Patience) -> None: ...
+    def send_offsets(self, offsets: list[TopicPartition], sends_for: SendsFor, *, patience: Patience) -> None: ...
     def commit(self, *, patience: Patience, confirmed: Callable[[], None]) -> None: ...
     def abort(self, *, patience: Patience) -> None: ...
     def discard(self) -> None: ...

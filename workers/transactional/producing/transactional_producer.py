@@ -1,4 +1,4 @@
-"""The producer of `exactly_once_v2`: outputs and input offsets in one transaction, under the task's fixed id."""
+"""The producer of both exactly-once guarantees: outputs and input offsets in one transaction, under a fixed id."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 import msgspec
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from workers.transactional.client_config import Config
 from workers.transactional.control import ProducerIdentity
@@ -22,7 +22,7 @@ from workers.transactional.errors import (
     kafka_call,
 )
 from workers.transactional.producing.overdue import ends_within
-from workers.transactional.producing.producers import QueueingProducer
+from workers.transactional.producing.producers import QueueingProducer, SendsFor
 from workers.transactional.slices import Patience, in_slices
 from workers.transforms import Output
 
@@ -45,14 +45,18 @@ class _Statistics(msgspec.Struct):
 class _IdentityKeeper:
     """Hears the statistics. An object of its own: the producer holds it, and must not hold who holds the producer."""
 
-    def __init__(self) -> None:
+    def __init__(self, transactional_id: str) -> None:
         self.identity: ProducerIdentity | None = None
         self.is_of_now = True
+        self._transactional_id = transactional_id
 
     def __call__(self, statistics: str) -> None:
+        if self.identity is not None and self.is_of_now:
+            # It changes in an abort only. They name every partition of the sink, and many producers say them.
+            return
         eos = msgspec.json.decode(statistics, type=_Statistics).eos
         if eos.producer_id >= 0:
-            self.identity = ProducerIdentity(eos.producer_id, eos.producer_epoch)
+            self.identity = ProducerIdentity(eos.producer_id, eos.producer_epoch, self._transactional_id)
             self.is_of_now = True
 
 
@@ -60,7 +64,7 @@ class TransactionalProducer(QueueingProducer):
     """Outputs and offsets in Kafka transactions under one fixed transactional id."""
 
     def __init__(self, config: Config) -> None:
-        self._keeper = _IdentityKeeper()
+        self._keeper = _IdentityKeeper(str(config["transactional.id"]))
         self._abort_is_open = False
         super().__init__(Producer({**config, "stats_cb": self._keeper}))
 
@@ -99,7 +103,7 @@ class TransactionalProducer(QueueingProducer):
         with kafka_call("hand records to the producer"):
             self.live.begin_transaction()
 
-    def send_offsets(self, offsets: list[TopicPartition], consumer: Consumer, *, patience: Patience) -> None:
+    def send_offsets(self, offsets: list[TopicPartition], sends_for: SendsFor, *, patience: Patience) -> None:
         """Add the input offsets, with group metadata read here and now (rule 2).
 
         After REBALANCE_IN_PROGRESS it is tried once more with metadata read again; the caller has just seen that the
@@ -109,15 +113,15 @@ class TransactionalProducer(QueueingProducer):
             ProducerLostError: the client did not come back; it may be stuck in this call for ever.
         """
         deadline = time.monotonic() + patience.bound_s
-        error = error_of(lambda: self._send_offsets(offsets, consumer, patience), AbortableError)
+        error = error_of(lambda: self._send_offsets(offsets, sends_for, patience), AbortableError)
         if error is None:
             return
         if error.code != KafkaError.REBALANCE_IN_PROGRESS:
             raise error
-        self._send_offsets(offsets, consumer, patience.until(deadline))
+        self._send_offsets(offsets, sends_for, patience.until(deadline))
 
-    def _send_offsets(self, offsets: list[TopicPartition], consumer: Consumer, patience: Patience) -> None:
-        metadata, live = consumer.consumer_group_metadata(), self.live
+    def _send_offsets(self, offsets: list[TopicPartition], sends_for: SendsFor, patience: Patience) -> None:
+        metadata, live = sends_for.consumer_group_metadata(), self.live
         overdue_s = patience.bound_s + _OVERDUE_S
         deadline = time.monotonic() + overdue_s
 

@@ -18,18 +18,30 @@ HEADER_PREFIX = "fenceline."
 """A dead letter keeps the record's key, value, timestamp and headers, and adds where it came from and why."""
 
 
+class Window:
+    """What has gone through in committed checkpoints: how many records, and at which of them were bad ones.
+
+    open: the bad ones in all checkpoints that are open now.
+    """
+
+    def __init__(self) -> None:
+        self.read = 0
+        self.bad_at: deque[int] = deque()
+        self.open = 0
+
+
 class BadRecords:
     """Applies one policy, and stops the pipeline when bad records come too thick.
 
     More than `max_bad` bad records among the last `window_records` read stop it. What an aborted checkpoint found is
-    forgotten: it will be found again.
+    forgotten: it will be found again. Where several checkpoints are open at once, each has its own findings and all
+    share `window`.
     """
 
-    def __init__(self, handling: ErrorHandling, *, announce: Announce) -> None:
+    def __init__(self, handling: ErrorHandling, *, announce: Announce, window: Window | None = None) -> None:
         self._handling = handling
         self._announce = announce
-        self._read = 0
-        self._bad_at: deque[int] = deque()
+        self._window = window or Window()
         self._read_open = 0
         self._bad_open: list[int] = []
         self._first_open: str | None = None
@@ -48,7 +60,8 @@ class BadRecords:
         sentence = f"the record at {place} cannot be processed: {type(error).__name__}: {error}"
         if self._handling.policy is FailurePolicy.FAIL:
             raise PipelineStopError(f"{sentence}. The policy is `fail`: mend the transform or the record, or skip it")
-        self._bad_open.append(self._read + self._read_open)
+        self._bad_open.append(self._window.read + self._read_open)
+        self._window.open += 1
         self._first_open = self._first_open or sentence
         self._refuse_too_many(sentence)
         if self._handling.policy is FailurePolicy.SKIP:
@@ -59,8 +72,8 @@ class BadRecords:
 
     def committed(self) -> None:
         """The open checkpoint's findings hold; the first of them becomes an event."""
-        self._read += self._read_open
-        self._bad_at.extend(self._bad_open)
+        self._window.read += self._read_open
+        self._window.bad_at.extend(self._bad_open)
         if self._first_open is not None:
             more = len(self._bad_open) - 1
             self._announce(EventKind.BAD_RECORD, self._first_open + (f" (and {more} more)" if more else ""))
@@ -70,13 +83,15 @@ class BadRecords:
         self._forget_open()
 
     def _forget_open(self) -> None:
+        self._window.open -= len(self._bad_open)
         self._read_open, self._bad_open, self._first_open = 0, [], None
 
     def _refuse_too_many(self, sentence: str) -> None:
-        begin = self._read + self._read_open - self._handling.window_records
-        while self._bad_at and self._bad_at[0] < begin:
-            self._bad_at.popleft()
-        count = len(self._bad_at) + len(self._bad_open)
+        begin = self._window.read + self._read_open - self._handling.window_records
+        bad_at = self._window.bad_at
+        while bad_at and bad_at[0] < begin:
+            bad_at.popleft()
+        count = len(bad_at) + self._window.open
         if count > self._handling.max_bad:
             raise PipelineStopError(
                 f"{count} bad records within {self._handling.window_records}, at most {self._handling.max_bad} are "

@@ -26,13 +26,10 @@ class Processing:
     the order within a partition then holds for records without a key too, whatever partitioner wrote the source.
     """
 
-    def __init__(
-        self, transform: Transform, *, source_topics: Sequence[str], sink_topic: str, bad_records: BadRecords
-    ) -> None:
+    def __init__(self, transform: Transform, *, source_topics: Sequence[str], sink_topic: str) -> None:
         self._transform = transform
         self._source_topics = tuple(source_topics)
         self._sink_topic = sink_topic
-        self._bad_records = bad_records
         self._keep_partition: bool | None = None
 
     def look_up_again(self) -> None:
@@ -40,12 +37,18 @@ class Processing:
         self._keep_partition = None
 
     def run(
-        self, messages: list[Message], producer: TaskProducer, work: Work, *, condemned: CondemnedError | None = None
+        self,
+        messages: list[Message],
+        producer: TaskProducer,
+        work: Work,
+        bad_records: BadRecords,
+        *,
+        condemned: CondemnedError | None = None,
     ) -> None:
         """Process one batch into the open checkpoint.
 
         Args:
-            work: what the checkpoint holds; this batch is added to it.
+            work, bad_records: what the checkpoint holds; this batch is added to it.
             condemned: treat the only message as bad, for this reason, without trying it.
 
         Raises:
@@ -56,25 +59,17 @@ class Processing:
         work.records_in += len(messages)
         size_bytes = sum(map(len, messages))
         work.bytes_in += size_bytes
-        self._bad_records.read(len(messages))
+        bad_records.read(len(messages))
         if condemned is not None:
-            letter = self._bad_records.treat(messages[0], condemned, work)
+            letter = bad_records.treat(messages[0], condemned, work)
             self._write([letter] if letter else [], producer, work)
         elif self._transform.is_identity:
             producer.write_messages(messages, topic=self._sink_topic, keep_partition=keep_partition)
             work.records_out += len(messages)
             work.bytes_out += size_bytes
         else:
-            self._write(self._with_letters(messages, self._transform.process(messages), work), producer, work)
-
-    def _with_letters(self, messages: list[Message], processed: Processed, work: Work) -> list[Output]:
-        if not processed.failures:
-            return processed.outputs
-        letters = [
-            self._bad_records.treat(messages[failure.index], failure.error, work)  # pyright: ignore[reportArgumentType, reportCallIssue]
-            for failure in processed.failures
-        ]
-        return processed.outputs + [letter for letter in letters if letter is not None]
+            processed = self._transform.process(messages)
+            self._write(_with_letters(messages, processed, work, bad_records), producer, work)
 
     def _write(self, outputs: list[Output], producer: TaskProducer, work: Work) -> None:
         if outputs:
@@ -91,3 +86,13 @@ class Processing:
                 producer.partition_count(topic, _LOOK_UP_S) == sink_partitions for topic in self._source_topics
             )
         return self._keep_partition
+
+
+def _with_letters(messages: list[Message], processed: Processed, work: Work, bad_records: BadRecords) -> list[Output]:
+    if not processed.failures:
+        return processed.outputs
+    letters = [
+        bad_records.treat(messages[failure.index], failure.error, work)  # pyright: ignore[reportArgumentType, reportCallIssue]
+        for failure in processed.failures
+    ]
+    return processed.outputs + [letter for letter in letters if letter is not None]

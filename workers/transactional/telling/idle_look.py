@@ -18,11 +18,8 @@ _ASK_S = 0.2
 class IdleLook:
     """Asks the brokers a little, once a second. Nothing depends on the answers: what is not told is asked again."""
 
-    def __init__(
-        self, membership: Membership, *, suspicion: Suspicion, progress: Progress, clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, membership: Membership, *, progress: Progress, clock: Callable[[], float]) -> None:
         self._membership = membership
-        self._suspicion = suspicion
         self._progress = progress
         self._clock = clock
         self._looked_at = clock()
@@ -35,13 +32,13 @@ class IdleLook:
         self._looked_at = now
         return True
 
-    def committable(self, moved: Mapping[Partition, int]) -> Mapping[Partition, int]:
+    def committable(self, suspicion: Suspicion, moved: Mapping[Partition, int]) -> Mapping[Partition, int]:
         """Those of the positions, moved past transaction markers and aborted records, that may be committed.
 
         Not where a note beside the committed offset tells of somebody's death: the commit would take it away before
         the first batch has brought it to anybody's notice (rule 7).
         """
-        unvetted = frozenset(self._suspicion.unvetted(moved))
+        unvetted = frozenset(suspicion.unvetted(moved))
         if not unvetted:
             return moved
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -28,6 +28,7 @@ from workers.transactional.group.ownership import Ownership, Partition
 KEPT = 2000
 """Events that wait to be stored; beyond it the oldest go. Their numbers stay used, so the hole is seen."""
 KEPT_INITS = 100
+"""Of each transactional id; the newest, among them the highest epoch that this attempt held."""
 GROWS_FOR_MS = 600_000
 """One event of committed checkpoints covers at most this long: it tells when something was committed no finer."""
 
@@ -72,7 +73,7 @@ class OffsetRecorder:
         self._kept = kept
         self._now_ms = now_ms
         self._told: dict[Partition, _Told] = {}
-        self._inits: dict[Init, None] = {}
+        self._inits: dict[str | None, dict[Init, None]] = {}
         self._waiting = 0
         self._stands: dict[Partition, int] = {}
         self._stood: dict[Partition, int | None] = {}
@@ -162,23 +163,24 @@ class OffsetRecorder:
             else:
                 shares.append(share)
 
-    def ended(self, outcome: Outcome) -> None:
-        """The open checkpoint is over. Who tells sees it either open or recorded."""
+    def ended(self, outcome: Outcome, partitions: Collection[Partition] | None = None) -> None:
+        """The open checkpoint is over, or that of these partitions. Who tells sees it either open or recorded."""
         if not self._open:
             return
         with self._lock:
-            for name, shares in self._open.items():
-                for share in shares:
+            for name in list(self._open) if partitions is None else partitions:
+                for share in self._open.pop(name, ()):
                     self._append(name, msgspec.structs.replace(share, outcome=outcome))
-            self._open = {}
 
     def initialised(self, init: Init) -> None:
-        """What the coordinator gave the producer of now."""
-        if self.is_on and init not in self._inits:
+        """What the coordinator gave a producer."""
+        of_its_id = self._inits.get(init.transactional_id, {})
+        if self.is_on and init not in of_its_id:
             with self._lock:
-                self._inits[init] = None
-                while len(self._inits) > KEPT_INITS:
-                    del self._inits[next(iter(self._inits))]
+                of_its_id[init] = None
+                self._inits[init.transactional_id] = of_its_id
+                while len(of_its_id) > KEPT_INITS:
+                    del of_its_id[next(iter(of_its_id))]
 
     # What is told
 
@@ -193,7 +195,7 @@ class OffsetRecorder:
 
     def inits(self) -> tuple[Init, ...]:
         with self._lock:
-            return tuple(self._inits)
+            return tuple(init for of_its_id in self._inits.values() for init in of_its_id)
 
     def untold(self, limit: int) -> tuple[PartitionOffsets, ...]:
         """The partitions of which something is not stored yet; of their events the oldest, up to `limit` in all."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
@@ -14,6 +15,17 @@ from workers.transactional.telling.latency import LatencyWindow
 from workers.transactional.telling.tally import Tally
 
 INTERVAL_S = 0.5
+
+
+class PartitionProducer(NamedTuple):
+    """The producer of one partition. offsets_generation: what its offsets are sent with, -1 for the group alone."""
+
+    transactional_id: str | None
+    identity: ProducerIdentity | None
+    offsets_generation: int | None
+
+
+_NO_PRODUCER = PartitionProducer(None, None, None)
 
 
 class Progress:
@@ -36,6 +48,7 @@ class Progress:
         self._member_id: str | None = None
         self._generation: int | None = None
         self._producer: ProducerIdentity | None = None
+        self._producers: Mapping[Partition, PartitionProducer] = {}
 
     @property
     def state(self) -> TaskState:
@@ -74,16 +87,22 @@ class Progress:
         """Read what only the consumer knows. On the polling thread; everything asked here is answered locally."""
         consumer = membership.consumer
         positions = membership.positions()
-        self._partitions = tuple(
-            PartitionProgress(
-                topic=topic,
-                partition=number,
-                position=positions.get((topic, number), self._committed.get((topic, number))),
-                committed=self._committed.get((topic, number)),
-                end=_later(_end(consumer, topic, number), self._ends.get((topic, number))),
+
+        def progress(name: Partition) -> PartitionProgress:
+            producer = self._producers.get(name, _NO_PRODUCER)
+            return PartitionProgress(
+                topic=name[0],
+                partition=name[1],
+                position=positions.get(name, self._committed.get(name)),
+                committed=self._committed.get(name),
+                end=_later(_end(consumer, *name), self._ends.get(name)),
+                transactional_id=producer.transactional_id,
+                producer_id=None if producer.identity is None else producer.identity.producer_id,
+                producer_epoch=None if producer.identity is None else producer.identity.epoch,
+                offsets_generation=producer.offsets_generation,
             )
-            for topic, number in sorted(membership.ownership.owned)
-        )
+
+        self._partitions = tuple(map(progress, sorted(membership.ownership.owned)))
         self._member_id = consumer.memberid() or None
         self._generation = membership.generation()
 
@@ -94,6 +113,10 @@ class Progress:
     def identify(self, producer: ProducerIdentity | None) -> None:
         """Who the producer is for the brokers, as far as it knows by now."""
         self._producer = producer
+
+    def identify_each(self, producers: Mapping[Partition, PartitionProducer]) -> None:
+        """The same where each partition has one of its own."""
+        self._producers = producers
 
     def publish(self, *, now: float, opened_at: float | None) -> None:
         """Hand a new snapshot to the control; it returns at once.

@@ -18,16 +18,26 @@ class Work(msgspec.Struct, kw_only=True):
     records_dead_lettered: int = 0
 
 
-class Tally:
-    """Totals of committed work, beside the work of the open checkpoint."""
+class Totals:
+    """What has been done under all tallies of an attempt."""
 
     def __init__(self) -> None:
-        self.open = Work()
+        self.done = Work()
+        self.committed = 0
+        self.aborted = 0
+        self.unknown = 0
         self.fencings = 0
-        self._done = Work()
-        self._committed = 0
-        self._aborted = 0
-        self._unknown = 0
+
+
+class Tally:
+    """Totals of committed work, beside the work of the open checkpoint.
+
+    `totals` is given where several checkpoints are open at once: each has a tally, and they add up.
+    """
+
+    def __init__(self, totals: Totals | None = None) -> None:
+        self.open = Work()
+        self.totals = totals or Totals()
 
     def begin(self) -> None:
         """What follows is work of another checkpoint."""
@@ -35,24 +45,28 @@ class Tally:
 
     def committed(self, work: Work) -> None:
         """A checkpoint with this work is committed, as the broker says."""
-        self._committed += 1
+        self.totals.committed += 1
+        done = self.totals.done
         for name in Work.__struct_fields__:
-            setattr(self._done, name, getattr(self._done, name) + getattr(work, name))
+            setattr(done, name, getattr(done, name) + getattr(work, name))
 
     def aborted(self) -> None:
-        self._aborted += 1
+        self.totals.aborted += 1
         self.open = Work()
+
+    def fenced(self) -> None:
+        self.totals.fencings += 1
 
     def outcome_unknown(self) -> None:
         """Neither: what it held is read again if it turns out not to be committed, and is then counted."""
-        self._unknown += 1
+        self.totals.unknown += 1
         self.open = Work()
 
     def counters(self) -> Counters:
         return Counters(
-            **msgspec.structs.asdict(self._done),
-            transactions_committed=self._committed,
-            transactions_aborted=self._aborted,
-            transactions_unknown=self._unknown,
-            fencings=self.fencings,
+            **msgspec.structs.asdict(self.totals.done),
+            transactions_committed=self.totals.committed,
+            transactions_aborted=self.totals.aborted,
+            transactions_unknown=self.totals.unknown,
+            fencings=self.totals.fencings,
         )

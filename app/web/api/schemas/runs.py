@@ -88,13 +88,20 @@ class RunPage(Answer):
 
 
 class PartitionProgress(Answer):
-    """Offsets are the next offset to read."""
+    """Offsets are the next offset to read. With exactly_once each partition has a producer of its own.
+
+    offsets_generation: what its offsets are sent with, -1 for the group alone.
+    """
 
     topic: str
     partition: int
     position: int | None
     committed: int | None
     end: int | None
+    transactional_id: str | None
+    producer_id: int | None
+    producer_epoch: int | None
+    offsets_generation: int | None
 
 
 class Counters(Answer):

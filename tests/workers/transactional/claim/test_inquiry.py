@@ -56,11 +56,16 @@ class ScriptedJournal(IdJournal):
 class Asked:
     """An inquiry with a server of one answer (None: it is away), a journal and a clock that the test turns."""
 
-    def __init__(self, word: bool | None = None) -> None:
+    def __init__(self, word: bool | None = None, *, group_speaks_s: float | None = None) -> None:
         self.now = 0.0
         self.opened: list[ScriptedJournal] = []
         self.journal = ScriptedJournal()
-        self.inquiry = Inquiry(ask_server=lambda _timeout_s: word, open_journal=self._open, clock=lambda: self.now)
+        self.inquiry = Inquiry(
+            ask_server=lambda _timeout_s: word,
+            open_journal=self._open,
+            group_speaks_s=group_speaks_s,
+            clock=lambda: self.now,
+        )
 
     def _open(self) -> IdJournal:
         self.opened.append(self.journal)
@@ -174,3 +179,32 @@ def test_journal_is_opened_once_for_a_question_and_closed_with_it(is_answered: b
     assert asked.journal.is_closed
     asked.says(UNFENCED, OURS)
     assert len(asked.opened) == 2
+
+
+@pytest.mark.parametrize("word", [None, True])
+def test_later_init_of_a_partitions_id_is_for_the_group_to_explain(word: bool | None) -> None:
+    asked = Asked(word, group_speaks_s=12.0)
+    assert asked.says(FENCED, TAKEN) is None
+    asked.now += 11.9
+    assert asked.says(FENCED, TAKEN) is None
+    asked.now += 0.2
+    assert asked.says(FENCED, TAKEN) is True
+
+
+def test_each_fencing_of_a_partitions_id_waits_anew() -> None:
+    asked = Asked(group_speaks_s=12.0)
+    assert asked.says(FENCED, TAKEN) is None
+    asked.now += 12.0
+    assert asked.says(FENCED, TAKEN) is True
+    assert asked.says(FENCED, TAKEN) is None
+
+
+def test_partitions_id_that_timed_out_is_taken_again_at_once() -> None:
+    assert Asked(True, group_speaks_s=12.0).says(FENCED, TIMED_OUT) is True
+
+
+def test_servers_no_is_enough_for_a_partitions_id_and_its_yes_for_who_was_not_fenced() -> None:
+    assert Asked(False, group_speaks_s=12.0).says(FENCED, TIMED_OUT) is False
+    asked = Asked(True, group_speaks_s=12.0)
+    assert asked.says(UNFENCED, TAKEN) is True
+    assert asked.opened == []

@@ -1,0 +1,170 @@
+"""What a lane is made of, by guarantee."""
+
+from __future__ import annotations
+
+from app.domain.pipelines.pipeline import OffsetFencing, ProcessingGuarantee
+from app.domain.transactions import transactional_id
+from workers.transactional.checkpoints import Bounds, Checkpoints
+from workers.transactional.claim.inquiry import SETTLE_S, Inquiry
+from workers.transactional.claim.journal import IdJournal
+from workers.transactional.claim.word import SharedWord
+from workers.transactional.client_config import (
+    idempotent_producer_config,
+    reader_config,
+    transactional_producer_config,
+)
+from workers.transactional.control import Control, TaskSpecification
+from workers.transactional.group.group_alone import GroupAlone
+from workers.transactional.group.member_metadata import MemberMetadata
+from workers.transactional.group.membership import Membership
+from workers.transactional.group.offset_commits import OffsetCommits
+from workers.transactional.group.ownership import Partition
+from workers.transactional.lane_of_each import LaneOfEach
+from workers.transactional.lanes import Lane, Lanes, OneLane
+from workers.transactional.producing.idempotent_producer import IdempotentProducer
+from workers.transactional.producing.producers import SendsFor
+from workers.transactional.producing.transactional_producer import TransactionalProducer
+from workers.transactional.records.batching import BatchSize
+from workers.transactional.records.failures import BadRecords, Window
+from workers.transactional.records.suspicion import Suspicion
+from workers.transactional.recovery import Recovery
+from workers.transactional.settling import MakeProducer, Settling
+from workers.transactional.slices import SLICE_S
+from workers.transactional.telling.progress import Progress
+from workers.transactional.telling.tally import Tally
+
+
+def lanes_of(
+    specification: TaskSpecification,
+    control: Control,
+    *,
+    membership: Membership,
+    commits: OffsetCommits,
+    batch_size: BatchSize,
+    tally: Tally,
+    progress: Progress,
+    max_poll_interval_s: float,
+) -> Lanes:
+    """The lanes of an attempt: one in all, or one for each partition that will be assigned."""
+    definition = specification.definition
+    of_each = definition.processing_guarantee is ProcessingGuarantee.EXACTLY_ONCE
+    window = Window()
+    ids = PartitionIds(specification)
+    bounds = Bounds(
+        transaction_timeout_s=definition.transaction_timeout_ms / 1000,
+        max_poll_interval_s=max_poll_interval_s,
+        # Whoever's abort is not answered gets a successor, whose init ends the transaction; with many it is not long
+        # waited for each.
+        abort_s=2 * SLICE_S if of_each else None,
+    )
+    is_for_group_alone = of_each and definition.offset_fencing is OffsetFencing.GROUP_ONLY
+    metadata = MemberMetadata(membership.consumer)
+    word = SharedWord(lambda timeout_s: control.ask_is_current(timeout_s=timeout_s))
+    sends_for: SendsFor = GroupAlone(definition.group_id) if is_for_group_alone else metadata
+
+    def lane(partition: Partition | None) -> Lane:
+        suspicion = Suspicion(membership.ownership)
+        bad_records = BadRecords(definition.errors, announce=control.event, window=window)
+        own = Tally(tally.totals)
+        checkpoints = Checkpoints(
+            membership=membership,
+            suspicion=suspicion,
+            bad_records=bad_records,
+            tally=own,
+            progress=progress,
+            bounds=bounds,
+            sends_for=sends_for,
+        )
+        name = specification.transactional_id if partition is None else ids.of(partition)
+        settling = Settling(
+            membership,
+            producer_maker(specification, name, commits),
+            inquiry_of(specification, name, control, word=word),
+            announce=control.event,
+            learn=progress.learned,
+            only=partition,
+        )
+        recovery = Recovery(
+            checkpoints=checkpoints,
+            settling=settling,
+            suspicion=suspicion,
+            batch_size=batch_size,
+            announce=control.event,
+            tally=own,
+            progress=progress,
+            of=partition,
+        )
+        return Lane(partition, checkpoints, settling, recovery, suspicion, bad_records, own)
+
+    if not of_each:
+        return OneLane(lane(None), progress=progress)
+    return LaneOfEach(
+        lane,
+        id_of=ids.of,
+        refusal=ids.refusal,
+        membership=membership,
+        metadata=metadata,
+        progress=progress,
+        bounds=bounds,
+        sends_for_group_alone=is_for_group_alone,
+    )
+
+
+class PartitionIds:
+    """The transactional ids of input partitions: their mappings'; by the formula where the server knew none of them."""
+
+    def __init__(self, specification: TaskSpecification) -> None:
+        self._definition = specification.definition
+        self._known = {
+            (mapping.topic, mapping.partition): mapping.transactional_id
+            for mapping in specification.mappings
+            if mapping.topic in specification.definition.source_topics
+        }
+
+    def of(self, partition: Partition) -> str:
+        return self._known.get(partition) or transactional_id.for_partition(
+            prefix=self._definition.transactional_id_prefix,
+            group=self._definition.group_id,
+            topic=partition[0],
+            partition=partition[1],
+        )
+
+    @property
+    def refusal(self) -> str | None:
+        """Why no task can run with these: two partitions have one id, and each would fence the other."""
+        owners: dict[str, Partition] = {}
+        for partition, name in sorted(self._known.items()):
+            other = owners.setdefault(name, partition)
+            if other != partition:
+                return (
+                    f"{other[0]}-{other[1]} and {partition[0]}-{partition[1]} have one transactional id, {name}: with "
+                    "a producer for each partition they would fence each other. Give each an id of its own"
+                )
+        return None
+
+
+def producer_maker(specification: TaskSpecification, name: str | None, commits: OffsetCommits) -> MakeProducer:
+    """Makes the kind of producer that the guarantee asks for; `name` is its transactional id."""
+    if specification.definition.processing_guarantee is ProcessingGuarantee.AT_LEAST_ONCE:
+        return lambda batch_size: IdempotentProducer(
+            idempotent_producer_config(specification, batch_size=batch_size), commits
+        )
+    return lambda batch_size: TransactionalProducer(
+        transactional_producer_config(specification, transactional_id=name, batch_size=batch_size)
+    )
+
+
+def inquiry_of(
+    specification: TaskSpecification, name: str | None, control: Control, *, word: SharedWord
+) -> Inquiry | None:
+    """How the attempt asks for the id `name`; None where it has none. `word`: what those of partitions share."""
+    definition = specification.definition
+    if definition.processing_guarantee is ProcessingGuarantee.AT_LEAST_ONCE or name is None:
+        return None
+    of_partition = definition.processing_guarantee is ProcessingGuarantee.EXACTLY_ONCE
+    return Inquiry(
+        ask_server=word if of_partition else (lambda timeout_s: control.ask_is_current(timeout_s=timeout_s)),
+        open_journal=lambda: IdJournal(name, reader_config(specification)),
+        # A member that polls hears at its next heartbeat, which is a quarter of a session away at most.
+        group_speaks_s=max(SETTLE_S, definition.session_timeout_ms / 2000) if of_partition else None,
+    )

@@ -1,0 +1,98 @@
+"""What must stand beside the committed offsets before a batch is processed (rule 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from confluent_kafka import Message
+
+from workers.transactional.errors import LoopError, error_of
+from workers.transactional.group.membership import Committed, Membership
+from workers.transactional.group.ownership import Partition
+from workers.transactional.lanes import Batch, Lane, Lanes, Marks
+from workers.transactional.telling.progress import Progress
+
+_READ_COMMITTED_S = 5.0
+
+
+class Vetting:
+    """Reads the notes beside the committed offsets once for each assignment, and commits those that are due."""
+
+    def __init__(self, membership: Membership, *, lanes: Lanes, progress: Progress) -> None:
+        self._membership = membership
+        self._lanes = lanes
+        self._progress = progress
+
+    def vetted(self, batches: list[Batch]) -> list[Batch]:
+        """Commit the notes that must stand before these batches are processed (rule 7).
+
+        Those that may not be processed yet are left out, and polled again.
+        """
+        first = [batch for batch in batches if batch.lane.suspicion.unvetted(batch.moved)]
+        if not first and not any(batch.lane.suspicion.is_active for batch in batches):
+            return batches
+        learned: dict[Lane, dict[Partition, Committed]] = {}
+        error = error_of(lambda: learned.update(self._learn_notes(first, batches)), LoopError)
+        if error is not None:
+            if not self._lanes.are_many:
+                raise error
+            # The others have been vetted, and go on.
+            for batch in first:
+                batch.lane.recovery.recover(error)
+            asking = {batch.lane for batch in first}
+            batches = [batch for batch in batches if batch.lane not in asking]
+        marks: list[Marks] = []
+        passed: list[Batch] = []
+        for batch in batches:
+            lane, messages, moved = batch
+            if lane.suspicion.is_active and len(messages) > lane.suspicion.limit:
+                self._lanes.commit([lane])
+                lane.settling.require_rewind()
+                continue
+            due = lane.suspicion.marks(moved)
+            starts = {
+                **{name: found.offset or 0 for name, found in learned.get(lane, {}).items()},
+                **_first_offsets(messages),
+            }
+            marked = {name: starts[name] for name in due if name in starts}
+            if marked:
+                marks.append(Marks(lane, marked, due))
+            passed.append(batch)
+        if marks:
+            self._lanes.commit_marks(marks)
+        ready: list[Batch] = []
+        for batch in passed:
+            if batch.lane.settling.is_needed:
+                batch.lane.settling.require_rewind()
+            else:
+                # Not before: where the marks could not be committed, they are still due.
+                batch.lane.suspicion.vetted(learned.get(batch.lane, {}))
+                ready.append(batch)
+        return ready
+
+    def _learn_notes(self, first: Sequence[Batch], batches: Sequence[Batch]) -> dict[Lane, dict[Partition, Committed]]:
+        """What stands beside the committed offsets where these lanes have not looked since they were assigned them."""
+        starts = {name for batch in batches for name in _first_offsets(batch.messages)}
+        unvetted = {
+            name: batch.lane for batch in first for name in batch.lane.suspicion.unvetted(self._partitions(batch.lane))
+        }
+        learned: dict[Lane, dict[Partition, Committed]] = {}
+        if unvetted:
+            for name, found in self._membership.committed(unvetted, timeout_s=_READ_COMMITTED_S).items():
+                self._progress.learned(name, found.offset)
+                if found.offset is not None or name in starts:
+                    unvetted[name].suspicion.vet(name, found)
+                    if found.offset is not None:
+                        self._membership.recorder.begins(name, found.offset)
+                    learned.setdefault(unvetted[name], {})[name] = found
+        return learned
+
+    def _partitions(self, lane: Lane) -> Collection[Partition]:
+        return self._membership.ownership.owned if lane.partition is None else (lane.partition,)
+
+
+def _first_offsets(messages: Sequence[Message]) -> dict[Partition, int]:
+    starts: dict[Partition, int] = {}
+    for message in messages:
+        starts.setdefault((message.topic() or "", message.partition() or 0), message.offset() or 0)
+    return starts
