@@ -35,7 +35,7 @@ def main() -> int:
         and (chosen.point is None or case.point in chosen.point)
         and not (chosen.missing and case in known)
     ]
-    under, lock, wrong, done = circumstances(), threading.Lock(), list[str](), list[Case]()
+    lock, wrong, done = threading.Lock(), list[str](), list[Case]()
     with (
         tempfile.TemporaryDirectory() as folder,
         KafkaCluster.start(overrides=TEST_BROKER_SETTINGS) as kafka,
@@ -56,7 +56,7 @@ def main() -> int:
                         protocol=case.protocol,
                         found=found,
                         seconds=seconds,
-                        under=under,
+                        under=circumstances(),
                     )
                 )
                 said = contradiction(case, found)

@@ -61,11 +61,11 @@ of any stage can commit what its successors have processed. `make zombies` plays
 this page; `make test` plays each freeze point forward and back, and one of the switch in one step, drawn by its seed.
 
 The zombie is a process, stopped by SIGSTOP at a named point of its loop with {THEN} records of each of {PARTITIONS}
-partitions in its hands (it has committed {FIRST} of each before, where it had come so far); its session ends after 3 s,
-or after the 10 s of the test's brokers in a KIP-848 group. Its successors take over and process what they may; then it
-is woken, before its transaction timeout or after it, and drained. A last one comes for what is left, and the verifier counts what the sink
-holds. Nothing is fenced by hand here, and no gate is asked: the cases show what the *order* of the bounces does. The
-gates hold a migration to that order ([migration.md](migration.md)).
+partitions in its hands (it has committed {FIRST} of each before, where it had come so far); its session ends after
+3 s, or after the 10 s of the test's brokers in a KIP-848 group. Its successors take over and process what they may;
+then it is woken, before its transaction timeout or after it, and drained. A last one comes for what is left, and the
+verifier counts what the sink holds. Nothing is fenced by hand here, and no gate is asked: the cases show what the
+*order* of the bounces does. The gates hold a migration to that order ([migration.md](migration.md)).
 
 In a cell stands what became of the records, and what the zombie was told by Kafka when it woke up (`fenced` and
 `aborted` where it has said no more than that; nothing where nothing had to be refused).
@@ -126,8 +126,8 @@ def _circumstances(results: list[Result]) -> list[str]:
         (
             f"{len(results)} cases, {sum(result.seconds for result in results) / 60:.0f} minutes of playing, from "
             f"{min(one.date for one in under)} to {max(one.date for one in under)}, at {', '.join(commits)}. "
-            f"{', '.join(sorted(versions))}. Of the switch in one step, {len(MUST_DOUBLE)} cases must double records, or "
-            "`make zombies` fails; every other stage must be exact in all."
+            f"{', '.join(sorted(versions))}. Of the switch in one step, {len(MUST_DOUBLE)} cases must double records, "
+            "or `make zombies` fails; every other stage must be exact in all."
         ),
         "",
     ]
