@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 UV := $(or $(shell command -v uv 2>/dev/null),$(CURDIR)/build/uv/bin/uv)
 export UV_PROJECT_ENVIRONMENT := $(VENV)
 
-.PHONY: help setup demo serve test test-all faults standstill mutations numbers lint format pictures lock bench bench-audit doctor clean
+.PHONY: help setup demo serve test test-all faults standstill mutations zombies numbers lint format pictures lock bench bench-audit doctor clean
 
 help: ## List the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -56,6 +56,10 @@ faults: $(STAMP) ## A run of faults, judged and entered in tests/results (SEED=â
 mutations: $(STAMP) ## Each protection of the loop switched off: docs/mutations.md says what was lost or doubled
 	$(BIN)/fenceline doctor --for tests
 	$(BIN)/python -m tests.mutations $(ARGS)
+
+zombies: $(STAMP) ## Zombies of each stage of a migration, and of the switch in one step: docs/zombies.md
+	$(BIN)/fenceline doctor --for tests
+	$(BIN)/python -m tests.zombies $(ARGS)
 
 numbers: $(STAMP) ## docs/faults.md anew, from the ledger of `make faults`
 	$(BIN)/python -m tests.fault_suite.page

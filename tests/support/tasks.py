@@ -275,8 +275,11 @@ class TaskProcess:
 
     def drain(self) -> TaskResult:
         """SIGTERM sets the flag that the loop polls."""
-        self._process.terminate()
+        self.ask_to_drain()
         return self.join()
+
+    def ask_to_drain(self) -> None:
+        self._process.terminate()
 
     def join(self) -> TaskResult:
         self._process.wait(DEADLINE_S)
