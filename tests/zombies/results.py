@@ -65,7 +65,7 @@ partitions in its hands (it has committed {FIRST} of each before, where it had c
 3 s, or after the 10 s of the test's brokers in a KIP-848 group. Its successors take over and process what they may;
 then it is woken, before its transaction timeout or after it, and drained. A last one comes for what is left, and the
 verifier counts what the sink holds. Nothing is fenced by hand here, and no gate is asked: the cases show what the
-*order* of the bounces does. The gates hold a migration to that order ([migration.md](migration.md)).
+*order* of the bounces does.
 
 In a cell stands what became of the records, and what the zombie was told by Kafka when it woke up (`fenced` and
 `aborted` where it has said no more than that; nothing where nothing had to be refused).
