@@ -103,6 +103,11 @@ EXPLAINED = {
         "an attempt drains when the next fault begins "
         "([ADR](adr/0037-a-run-of-faults-is-drawn-and-judged-from-outside.md)); the same seed is exact since."
     ),
+    "2026-11-23T07:15:08+00:00": (
+        "a machine on which more than a hundred threads waited for two cores. The executor that Spark launched in "
+        "place of a killed one took longer than the 60 s after which a driver without executors ends, so the server "
+        "started another application; the suite waited for the next attempt in the first one. What was judged is exact."
+    ),
 }
 """By date, written by whoever has found out."""
 
