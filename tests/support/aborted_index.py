@@ -1,0 +1,74 @@
+"""A replica's index of aborted transactions (`.txnindex`), and what it proves of the replica itself.
+
+A broker tells `read_committed` readers which transactions of a fetch were aborted by this index alone, and looks no
+further than the first entry whose last stable offset is the end of the fetch or lies behind it. In a right index
+nothing behind that entry can begin before its last stable offset: whoever was open when it was written held that back,
+and whoever began later lies behind it. Followers write wrong ones (docs/loop.md, "What brokers do").
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, Self
+
+_ENTRY = struct.Struct(">hqqqq")
+_VERSION = 0
+
+
+class Entry(NamedTuple):
+    """An aborted transaction: its first record, its marker, and the last stable offset that was noted for it."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+def entries_of(index: bytes) -> list[Entry]:
+    """Those of one file; what is left of one that is being written is not taken. ValueError: of an unknown version."""
+    found: list[Entry] = []
+    for version, *fields in _ENTRY.iter_unpack(index[: len(index) - len(index) % _ENTRY.size]):
+        if version != _VERSION:
+            raise ValueError(f"an entry of version {version}")
+        found.append(Entry(*fields))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedIndex:
+    """Of one replica of a partition: the entries of each segment, by the segment's first offset in order."""
+
+    segments: Sequence[tuple[int, Sequence[Entry]]]
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """From the replica's folder. A segment in which nothing was aborted has no file."""
+        found: list[tuple[int, Sequence[Entry]]] = []
+        for log in sorted(folder.glob("*.log")):
+            index = log.with_suffix(".txnindex")
+            found.append((int(log.stem), entries_of(index.read_bytes()) if index.exists() else ()))
+        return cls(found)
+
+    @property
+    def entries(self) -> list[Entry]:
+        return [entry for _, found in self.segments for entry in found]
+
+    def hides(self, producer_id: int, offset: int) -> bool:
+        """Whether it has that producer's aborted transaction at this offset, behind an entry at which a fetch that ends
+        right after the offset stops looking."""
+        is_hidden = False
+        for entry in self._searched(offset):
+            if is_hidden and entry.producer_id == producer_id and entry.first_offset <= offset <= entry.last_offset:
+                return True
+            is_hidden = is_hidden or entry.last_stable_offset > offset
+        return False
+
+    def _searched(self, offset: int) -> Iterator[Entry]:
+        """A fetch is answered from one segment, and looks in its index and in those behind it."""
+        first = bisect_right([base for base, _ in self.segments], offset) - 1
+        for _, found in self.segments[max(0, first) :]:
+            yield from found
