@@ -105,6 +105,11 @@ class KafkaBroker:
         return self.process.is_running
 
     @property
+    def log_dir(self) -> Path:
+        """Where its partitions lie, a folder each."""
+        return self.data_dir / "data"
+
+    @property
     def log_path(self) -> Path:
         """Everything the broker printed, over all its starts."""
         return self.process.log_path
@@ -378,7 +383,7 @@ def _cluster_id(folder: Path) -> str:
 
 def _format(node: KafkaBroker, cluster_id: str, java: Java, class_path: str) -> None:
     """Write the metadata that a new log folder needs; leave a formatted one alone."""
-    if (node.data_dir / "data" / "meta.properties").exists():
+    if (node.log_dir / "meta.properties").exists():
         return
     tool = ChildProcess(
         name=f"formatting the storage of Kafka broker {node.node_id}",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
 from app.domain.journals.record_batch import MarkerType, RecordBatch, read_marker
 from app.domain.journals.wire_message import Undecodable
+from tests.support.aborted_index import AbortedIndex
 
 
 class UnreadableLogError(Exception):
@@ -43,9 +45,11 @@ class DecidedLog:
 
     A producer has at most one transaction at a time, so that a marker ends the one that its producer id has open. The
     epoch of the marker is not compared: it is one more where the coordinator ended it, and in every commit of KIP-890.
+    replicas: the brokers' own indexes of what was aborted in it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, replicas: Sequence[AbortedIndex] = ()) -> None:
+        self._replicas = replicas
         self._writers: list[Writer] = []
         self._ends = bytearray()
         self._open: dict[int, int] = {}
@@ -84,8 +88,19 @@ class DecidedLog:
 
     def committed_at(self, offset: int) -> tuple[int, Writer] | None:
         """The committed transaction that wrote this offset: its number and its writer; None if none did."""
-        batch = bisect_right(self._first_offsets, offset) - 1
-        if batch < 0 or offset > self._last_offsets[batch]:
+        number = self._number_at(offset)
+        if number is None or self._ends[number] != End.COMMITTED:
             return None
-        number = self._numbers[batch]
-        return (number, self._writers[number]) if self._ends[number] == End.COMMITTED else None
+        return number, self._writers[number]
+
+    def is_aborted_and_hidden(self, offset: int) -> bool:
+        """Whether an aborted transaction wrote this offset, and the index of a broker proves that it shows it to
+        `read_committed` readers all the same."""
+        number = self._number_at(offset)
+        if number is None or self._ends[number] != End.ABORTED:
+            return False
+        return any(index.hides(self._writers[number].producer_id, offset) for index in self._replicas)
+
+    def _number_at(self, offset: int) -> int | None:
+        batch = bisect_right(self._first_offsets, offset) - 1
+        return self._numbers[batch] if batch >= 0 and offset <= self._last_offsets[batch] else None

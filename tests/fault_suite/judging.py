@@ -118,6 +118,9 @@ class Verdict:
     unexpected: outputs that are no id of the source. altered: outputs whose bytes are not those of their input.
     uncommitted: shown under read_committed by transactions that were not committed. went_back: commits of an offset
     before one that was committed already.
+    shown_aborted: shown under read_committed by a broker whose own index proves that it cannot tell them from committed
+    ones (docs/loop.md, "What brokers do"). No client can do anything about it, and nothing is wrong by it; they count
+    as nothing else, and what was given only so is lost.
     """
 
     expected: int
@@ -132,6 +135,7 @@ class Verdict:
     altered: Wrong
     uncommitted: Wrong
     went_back: Wrong
+    shown_aborted: Wrong = Wrong()
 
     @property
     def is_exact(self) -> bool:
@@ -145,7 +149,8 @@ class Verdict:
 
     def __str__(self) -> str:
         found = f"expected {self.expected}, found {self.found} in {self.transactions} transactions"
-        return "; ".join([found, *(f"{name} {what}" for name, what in self.wrong().items() if what)])
+        told = {**self.wrong(), "shown though aborted, by brokers,": self.shown_aborted}
+        return "; ".join([found, *(f"{name} {what}" for name, what in told.items() if what)])
 
 
 class _Partition:
@@ -176,6 +181,7 @@ class Judge:
         self._unexpected = _Counted()
         self._altered = _Counted()
         self._uncommitted = _Counted()
+        self._shown_aborted = _Counted()
 
     def input(self, identity: Input, offset: int, value: bytes) -> None:
         """The next record of a source partition. Ids must count from 0: else the source itself is wrong."""
@@ -204,6 +210,9 @@ class Judge:
         )
         if crc32(value or b"") != known.checksums[identity.sequence]:
             self._altered.add(f"{identity} at {place}", where)
+        if segment is None and log.is_aborted_and_hidden(offset):
+            self._shown_aborted.add(f"{identity} at {place}", where)
+            return
         if segment is None:
             self._uncommitted.add(f"{identity} at {place}", where)
         times = known.times[identity.sequence]
@@ -221,6 +230,12 @@ class Judge:
             self._highest[stream] = identity.sequence
         if segment is not None:
             known.segments[identity.sequence] = self._number(segment)
+
+    def shown_to_another(self, partition: int, offset: int) -> None:
+        """What is aborted and hidden, and was shown to another reader than the one that outputs are told by."""
+        self._shown_aborted.add(
+            f"offset {offset} of partition {partition}, to another reader", Where(sink=(partition, offset))
+        )
 
     def verdict(
         self,
@@ -250,6 +265,7 @@ class Judge:
             altered=self._altered.told(),
             uncommitted=self._uncommitted.told(),
             went_back=went_back,
+            shown_aborted=self._shown_aborted.told(),
         )
 
     def _number(self, segment: Segment) -> int:

@@ -27,6 +27,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     that records and transactions say nothing. lost, duplicated, torn, out_of_order: None where that was not judged; of
     a run that did not come to rest all but lost are. changed_since_commit: the commit alone does not say what was run.
     offset_log: contradictions in what tasks recorded of their offsets; None where that was not asked.
+    shown_aborted: records that brokers have shown though they were aborted, as their own indexes prove: no failure,
+    since no client can do anything about it; None where that was not looked for.
     freezes: how many workers stood still, by point and by what they outlasted; None in runs that did not note it.
     """
 
@@ -51,6 +53,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, str]
     freezes: dict[str, dict[Outlasted, int]] | None = None
     offset_log: int | None = None
+    shown_aborted: int | None = None
 
     @property
     def is_exact(self) -> bool:
@@ -66,7 +69,8 @@ class Total(msgspec.Struct, frozen=True, kw_only=True):
     Stand-stills were seen in any case, and what is wrong counts wherever it was found.
 
     unjudged: runs without a whole verdict; they have failed, too. asked: those whose offset log was asked; offset_log:
-    contradictions found in it.
+    contradictions found in it. looked: those that have looked for aborted records that brokers show; shown_aborted:
+    how many these were.
     """
 
     runs: int
@@ -84,6 +88,8 @@ class Total(msgspec.Struct, frozen=True, kw_only=True):
     freezes: dict[str, dict[Outlasted, int]]
     asked: int
     offset_log: int
+    looked: int
+    shown_aborted: int
 
 
 def line_of(entry: Entry) -> str:
@@ -125,5 +131,7 @@ def total(entries: Iterable[Entry]) -> Total:
         by_kind={kind: KindFigures(faults[kind], longest[kind]) for kind in Kind if kind in longest},
         asked=sum(run.offset_log is not None for run in runs),
         offset_log=sum(run.offset_log or 0 for run in runs),
+        looked=sum(run.shown_aborted is not None for run in runs),
+        shown_aborted=sum(run.shown_aborted or 0 for run in runs),
         freezes=added([run.freezes for run in judged if run.freezes is not None]),
     )

@@ -17,6 +17,7 @@ from tests.fault_suite.consumed import GroupJournal
 from tests.fault_suite.coordinated import Coordinated, CoordinatorJournal
 from tests.fault_suite.decided import DecidedLog, Writer
 from tests.fault_suite.judging import Input, Judge, Verdict
+from tests.support.aborted_index import AbortedIndex
 
 GROUP, SOURCE, SINK = "group", "orders", "copies"
 COMMIT, ABORT = MarkerType.COMMIT, MarkerType.ABORT
@@ -142,12 +143,14 @@ class World:
         *,
         is_through: bool = True,
         is_decided: bool = True,
+        replicas: Sequence[AbortedIndex] = (),
     ) -> Verdict:
+        """replicas: of each partition of the sink."""
         judge, journal = Judge(), GroupJournal(GROUP, SOURCE)
         for identity in self.inputs:
             judge.input(identity, offset_of(identity.sequence), value_of(identity))
         for partition, batches in self.sink.items():
-            log = DecidedLog()
+            log = DecidedLog(replicas)
             for batch in batches:
                 log.batch(batch)
             for offset, value in self.shown(partition) if shown is None else shown[partition]:

@@ -27,6 +27,14 @@ a seed, records are judged from the brokers' logs by a verifier that shares no c
 [mutations.md](mutations.md).
 
 """
+_SHOWN_ABORTED = """
+Aborted records that brokers have shown are counted apart, and do not fail a run: a broker that was away can note for
+transactions that it catches up with what hides later ones from its readers under `read_committed`, and when it leads,
+gives them out. No client, neither the loop nor who reads its output, can tell or do anything about it
+([loop.md](loop.md), "What brokers do"). A record counts here, and not as duplicated, torn or uncommitted, only where
+the log says that it was aborted and the index of a broker itself proves that it is hidden
+([ADR](adr/0059-what-a-broker-shows-though-aborted-is-told-apart.md)); all others are judged as ever.
+"""
 _BY_FAULT = """
 ## By fault
 
@@ -133,6 +141,10 @@ def _sum(entries: Sequence[Entry]) -> str:
         "out of order": found.out_of_order,
         f"contradictions in the offset log, of {found.asked} runs that asked it": found.offset_log,
     }
+    if found.looked:
+        figures[f"aborted records that brokers have shown, of {found.looked} runs that looked for it"] = (
+            found.shown_aborted
+        )
     since, until = min(entry.date for entry in entries), max(entry.date for entry in entries)
     return (
         "| all runs | |\n|---|---|\n"
@@ -140,7 +152,7 @@ def _sum(entries: Sequence[Entry]) -> str:
         + _cells("longest stand-still of a partition", f"{found.longest_standstill_s:g} s")
         + _cells("from", since)
         + _cells("to", until)
-        + f"\nVersions: {'; '.join(_versions(entries))}.\n"
+        + f"\nVersions: {'; '.join(_versions(entries))}.\n{_SHOWN_ABORTED}"
     )
 
 
@@ -218,6 +230,7 @@ def _run(entry: Entry) -> str:
         said.append("not judged")
     if entry.failure is not None:
         said.append(entry.failure.replace("|", "/").replace("\n", " "))
+    apart = f"; {entry.shown_aborted:,} aborted records shown by brokers" if entry.shown_aborted else ""
     return _cells(
         entry.date,
         entry.cluster,
@@ -226,7 +239,7 @@ def _run(entry: Entry) -> str:
         f"{entry.faults:,}",
         f"{entry.records:,}" if entry.judged or entry.records else "not known",
         f"{entry.transactions:,}" if entry.judged or entry.transactions else "not known",
-        f"**{'; '.join(said)}**" if said else "nothing lost, duplicated, torn or out of order",
+        (f"**{'; '.join(said)}**" if said else "nothing lost, duplicated, torn or out of order") + apart,
         f"`{entry.commit[:10]}`{', changed' if entry.changed_since_commit else ''}",
     )
 

@@ -89,6 +89,7 @@ class PipelineStage(ABC):
             source=self.pipeline.source,
             sink=definition.sink_topic,
             group=definition.group_id,
+            log_dirs=[broker.log_dir for broker in self.cluster.kafka.brokers],
         )
 
     @property

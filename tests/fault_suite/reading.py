@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import ChainMap, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from confluent_kafka import Consumer, Message, TopicPartition
@@ -23,6 +23,7 @@ from tests.fault_suite.rest import AtRest, Ends
 from tests.fault_suite.standstill import Standstills
 from tests.fault_suite.trail import Trail
 from tests.support import verifier
+from tests.support.aborted_index import AbortedIndex
 from tests.support.quiet import QUIET
 
 _BATCH = 5_000
@@ -32,9 +33,12 @@ _LOGS_S = 600.0
 
 
 class Facts:
-    """A pipeline's topics and group on one cluster."""
+    """A pipeline's topics and group on one cluster. log_dirs: the brokers' own."""
 
-    def __init__(self, bootstrap_servers: str, *, source: str, sink: str, group: str) -> None:
+    def __init__(
+        self, bootstrap_servers: str, *, source: str, sink: str, group: str, log_dirs: Collection[Path]
+    ) -> None:
+        self._log_dirs = log_dirs
         self._bootstrap_servers = bootstrap_servers
         self._source = source
         self._sink = sink
@@ -60,11 +64,12 @@ class Facts:
         """Whether no transaction is open in the sink or among the group's offsets."""
         return all(ends.stable == ends.high for ends in map(self._ends, (self._sink, group_records.TOPIC)))
 
-    def judge(self, trail: Trail, *, batches_to: Path, is_through: bool = True) -> tuple[Verdict, list[str]]:
+    def judge(self, followed: Trail, *, batches_to: Path, is_through: bool = True) -> tuple[Verdict, list[str]]:
         """The verdict on records and transactions, and what else is not as it must be at rest.
 
         Args:
-            trail: is told what the sink shows, as a fresh reader is given it.
+            followed: what a reader under read_committed was given while the sink was written. A fresh one must be given
+                the same, apart from what brokers show though it is aborted: that depends on who leads.
             is_through: whether all should have come out. If not, nobody may be at work any more.
             batches_to: where a line for each batch of the sink and of both journals is written.
         """
@@ -75,9 +80,12 @@ class Facts:
                 raise UnreadableLogError(f"the source has no id at offset {message.offset()}: {message.value()!r}")
             judge.input(identity, message.offset() or 0, message.value() or b"")
         with batches_to.open("w", encoding="utf-8") as told:
-            logs: defaultdict[int, DecidedLog] = defaultdict(DecidedLog)
+            logs: dict[int, DecidedLog] = {}
             for partition, batch in self._batches(self._sink):
                 told.write(_line(self._sink, partition, batch))
+                if partition not in logs:
+                    replicas = AbortedIndex.of_replicas(self._log_dirs, self._sink, partition)
+                    logs[partition] = DecidedLog(replicas)
                 logs[partition].batch(batch)
             journals = defaultdict[int, GroupJournal](lambda: GroupJournal(self._group, self._source))
             for partition, batch in self._batches(group_records.TOPIC):
@@ -90,10 +98,20 @@ class Facts:
             for partition, batch in self._batches(transaction_state.TOPIC) if consumed else ():
                 told.write(_line(transaction_state.TOPIC, partition, batch))
                 coordinators[partition].batch(batch)
+        fresh = Trail()
         for message in _messages(self._bootstrap_servers, self._sink, self.sink_ends()):
             partition, offset, value = _told(message)
-            trail.saw(partition, offset, value)
+            fresh.saw(partition, offset, value)
             judge.output(partition, offset, value, logs[partition])
+
+        def is_hidden(partition: int, offset: int) -> bool:
+            return partition in logs and logs[partition].is_aborted_and_hidden(offset)
+
+        for partition, offset in followed.beyond(fresh):
+            if is_hidden(partition, offset):
+                judge.shown_to_another(partition, offset)
+        difference = fresh.difference(followed, beside=is_hidden)
+        readers = [] if difference is None else [f"the reader that followed was given something else: {difference}"]
         at_rest = AtRest(
             source=self._ends(self._source),
             sink=self._ends(self._sink),
@@ -114,7 +132,7 @@ class Facts:
             is_through=is_through,
             is_decided=not any(log.open for log in logs.values()),
         )
-        return verdict, at_rest.contradictions()
+        return verdict, [*at_rest.contradictions(), *readers]
 
     def around(self, where: Where) -> Cut:
         """What lies there, and what else is about it."""

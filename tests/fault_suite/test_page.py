@@ -66,6 +66,19 @@ def test_what_frozen_workers_outlasted_is_told_of_the_runs_that_noted_it() -> No
     assert ["before-commit", "0", "0", "0", "0"] in rows_of(text), "a point at which nobody was frozen is told too"
 
 
+def test_what_brokers_have_shown_is_told_apart_and_is_no_failure() -> None:
+    looking = msgspec.structs.replace(RUN, seed=8, shown_aborted=0)
+    shown = msgspec.structs.replace(RUN, seed=9, shown_aborted=1_750)
+    assert "aborted records that brokers have shown, of" not in page([RUN]), "nobody has looked: that is no zero"
+    text = page([RUN, looking, shown])
+    rows = rows_of(text)
+    assert ["aborted records that brokers have shown, of 2 runs that looked for it", "1,750"] in rows
+    assert ["runs that failed", "0"] in rows
+    verdicts = {row[2]: row[-2] for row in rows if row[1:2] == ["three brokers"]}
+    fine = "nothing lost, duplicated, torn or out of order"
+    assert verdicts == {"7": fine, "8": fine, "9": f"{fine}; 1,750 aborted records shown by brokers"}
+
+
 def test_what_was_wrong_is_told_with_its_run() -> None:
     failed = msgspec.structs.replace(RUN, lost=5, failure="lost: 5 | such as 0:1", changed_since_commit=True)
     rows = rows_of(page([failed]))

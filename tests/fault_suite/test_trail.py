@@ -36,7 +36,7 @@ def test_a_record_that_one_reader_was_not_given_is_found(count: int) -> None:
         assert trail_of(less).difference(trail_of(records)) is not None
 
 
-def test_it_says_in_which_thousand() -> None:
+def test_it_says_where() -> None:
     records = many(10_000)
     changed = [*records[:6_001], (1, 6_001, b"other"), *records[6_002:]]
     assert trail_of(records).difference(trail_of(changed)) == (
@@ -50,6 +50,23 @@ def test_the_same_values_at_other_offsets_are_a_difference() -> None:
 
 def test_values_cannot_run_into_one_another() -> None:
     assert trail_of([(0, 0, b"1 1 x"), (0, 1, b"")]).difference(trail_of([(0, 0, b"1"), (0, 1, b" x")])) is not None
+
+
+def test_what_only_one_has_seen_may_be_no_difference() -> None:
+    records = many(10)
+    less = [record for record in records if record[1] not in (3, 4, 9)]
+    seen: list[tuple[int, int]] = []
+
+    def beside(partition: int, offset: int) -> bool:
+        seen.append((partition, offset))
+        return offset != 9
+
+    assert "partition 1 from offset 9 on" in (trail_of(records).difference(trail_of(less), beside=beside) or "")
+    assert seen == [(0, 4), (1, 3), (1, 9)]
+    assert trail_of(records[:9]).difference(trail_of(less), beside=beside) is None
+    assert trail_of(less).difference(trail_of(records[:9]), beside=beside) is None
+    changed = [*records[:4], (0, 4, b"other"), *records[5:]]
+    assert trail_of(records).difference(trail_of(changed), beside=beside) is not None, "both have seen it"
 
 
 def test_a_partition_that_only_one_has_seen_is_a_difference() -> None:

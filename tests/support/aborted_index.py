@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -56,6 +56,12 @@ class AbortedIndex:
     @property
     def entries(self) -> list[Entry]:
         return [entry for _, found in self.segments for entry in found]
+
+    @classmethod
+    def of_replicas(cls, log_dirs: Iterable[Path], topic: str, partition: int) -> list[Self]:
+        """Of each broker that has a replica, by the brokers' log directories."""
+        folders = [log_dir / f"{topic}-{partition}" for log_dir in log_dirs]
+        return [cls.read(folder) for folder in folders if folder.is_dir()]
 
     def hides(self, producer_id: int, offset: int) -> bool:
         """Whether it has that producer's aborted transaction at this offset, behind an entry at which a fetch that ends

@@ -51,7 +51,7 @@ def test_what_was_aborted_while_a_follower_was_away_is_shown_when_it_leads(jars:
         wait_for(lambda: _in_sync(admin, topic) == set(replicas), _WITHIN_S, "the follower in sync again")
         committing.commit_transaction(_WITHIN_S)
         assert _leader(admin, topic) == leader.node_id
-        right, wrong = (AbortedIndex.read(one.data_dir / "data" / f"{topic}-0") for one in (leader, follower))
+        right, wrong = AbortedIndex.of_replicas([one.log_dir for one in cluster.brokers], topic, 0)
         ends = [(one.producer_id, one.first_offset, one.last_offset) for one in right.entries]
         assert [one[:3] for one in wrong.entries] == ends
         assert [one.last_stable_offset for one in right.entries] == [last + 1 for *_, last in ends]
