@@ -142,9 +142,8 @@ def _sum(entries: Sequence[Entry]) -> str:
         f"contradictions in the offset log, of {found.asked} runs that asked it": found.offset_log,
     }
     if found.looked:
-        figures[f"aborted records that brokers have shown, of {found.looked} runs that looked for it"] = (
-            found.shown_aborted
-        )
+        row = f"aborted records that brokers have shown, of {found.looked} runs that looked for it"
+        figures[row] = found.shown_aborted
     since, until = min(entry.date for entry in entries), max(entry.date for entry in entries)
     return (
         "| all runs | |\n|---|---|\n"

@@ -68,6 +68,15 @@ def test_what_was_aborted_while_a_follower_was_away_is_shown_when_it_leads(jars:
         assert all(wrong.hides(ends[0][0], offset) and not right.hides(ends[0][0], offset) for offset in shown)
         # Nothing but the index: a fetch that ends behind what it says looks at all of it.
         assert _read(cluster, topic, fetch_bytes=_LARGE) == whole
+        # A broker that finds no offset index makes all indexes of the segment anew, batch by batch.
+        leader.start()
+        wait_for(lambda: _in_sync(admin, topic) == set(replicas), _WITHIN_S, "the old leader in sync again")
+        follower.stop()
+        for index in (follower.log_dir / f"{topic}-0").glob("*.index"):
+            index.unlink()
+        follower.start()
+        wait_for(lambda: _in_sync(admin, topic) == set(replicas), _WITHIN_S, "the follower in sync once more")
+        assert AbortedIndex.of_replicas([follower.log_dir], topic, 0) == [right]
 
 
 def _leader(admin: AdminClient, topic: str) -> int:
