@@ -42,12 +42,12 @@ class Trail:
             if ours.offsets != theirs.offsets:
                 yield from ((partition, offset) for offset in sorted({*ours.offsets}.difference(theirs.offsets)))
 
-    def difference(self, other: Trail, *, beside: Callable[[int, int], bool] = lambda *_: False) -> str | None:
+    def difference(self, other: Trail, *, beside: Callable[[int, int], bool] | None = None) -> str | None:
         """Where the two begin to differ; None: they saw the same. beside: of a partition and an offset that only one of
         them saw, whether that is no difference."""
         left_out: defaultdict[int, set[int]] = defaultdict(set)
         for partition, offset in (*self.beyond(other), *other.beyond(self)):
-            if beside(partition, offset):
+            if beside is not None and beside(partition, offset):
                 left_out[partition].add(offset)
         for partition in sorted(self._partitions.keys() | other._partitions.keys()):
             ours, theirs = self._partitions[partition], other._partitions[partition]

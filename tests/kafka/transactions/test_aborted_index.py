@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from app.embedded.kafka import KafkaCluster
 from app.embedded.maven import KAFKA_JARS, OLD_KAFKA_JARS
@@ -38,7 +39,8 @@ def test_what_was_aborted_while_a_follower_was_away_is_shown_when_it_leads(jars:
         leader, follower = cluster.brokers[0], cluster.brokers[1]
         replicas = [leader.node_id, follower.node_id]
         new = NewTopic(topic, 1, replica_assignment=[replicas], config={"min.insync.replicas": "1"})
-        admin.create_topics([new])[topic].result(_WITHIN_S)
+        # Futures of the admin client have no type for their result, which is None here.
+        admin.create_topics([new])[topic].result(_WITHIN_S)  # pyright: ignore[reportUnknownMemberType]
         wait_for(lambda: _in_sync(admin, topic) == set(replicas), _WITHIN_S, "both replicas in sync")
         aborting, committing = _producer(cluster, "aborting"), _producer(cluster, "committing")
         follower.stop()
