@@ -103,15 +103,7 @@ class Facts:
             partition, offset, value = _told(message)
             fresh.saw(partition, offset, value)
             judge.output(partition, offset, value, logs[partition])
-
-        def is_hidden(partition: int, offset: int) -> bool:
-            return partition in logs and logs[partition].is_aborted_and_hidden(offset)
-
-        for partition, offset in followed.beyond(fresh):
-            if is_hidden(partition, offset):
-                judge.shown_to_another(partition, offset)
-        difference = fresh.difference(followed, beside=is_hidden)
-        readers = [] if difference is None else [f"the reader that followed was given something else: {difference}"]
+        difference = judge_follower(judge, fresh, followed, logs)
         at_rest = AtRest(
             source=self._ends(self._source),
             sink=self._ends(self._sink),
@@ -132,7 +124,7 @@ class Facts:
             is_through=is_through,
             is_decided=not any(log.open for log in logs.values()),
         )
-        return verdict, [*at_rest.contradictions(), *readers]
+        return verdict, [*at_rest.contradictions(), *difference]
 
     def around(self, where: Where) -> Cut:
         """What lies there, and what else is about it."""
@@ -150,6 +142,20 @@ class Facts:
             if isinstance(batch, UnreadableBatch):
                 raise UnreadableLogError(f"{topic}-{partition}: {batch.reason}")
             yield partition, batch
+
+
+def judge_follower(judge: Judge, fresh: Trail, followed: Trail, logs: Mapping[int, DecidedLog]) -> list[str]:
+    """What the reader that followed was given beside the fresh one; a sentence if that is more, or less, than what
+    brokers are proven to show though it was aborted."""
+
+    def is_hidden(partition: int, offset: int) -> bool:
+        return partition in logs and logs[partition].is_aborted_and_hidden(offset)
+
+    for partition, offset in followed.beyond(fresh):
+        if is_hidden(partition, offset):
+            judge.shown_to_another(partition, offset)
+    difference = fresh.difference(followed, beside=is_hidden)
+    return [] if difference is None else [f"the reader that followed was given something else: {difference}"]
 
 
 class Follower:

@@ -11,8 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.journals.record_batch import RecordBatch, read_records
-from tests.fault_suite.judging import Verdict
+from tests.fault_suite.decided import DecidedLog
+from tests.fault_suite.judging import Judge, Verdict
 from tests.fault_suite.logs_as_written import ABORT, COMMIT, FIRST, SECOND, World, ids, wrong
+from tests.fault_suite.reading import judge_follower
+from tests.fault_suite.trail import Trail
 from tests.support.aborted_index import AbortedIndex, Entry, entries_of
 
 RECORDED = Path(__file__).parent / "recorded_index"
@@ -166,3 +169,33 @@ def test_bytes_that_are_not_those_of_the_input_are_altered_also_where_they_were_
     world.transaction(SECOND, ids(1, 0, 1), {1: 1})
     verdict = judged(world, 2, 4, 6, replicas=[WRONG])
     assert (wrong(verdict), verdict.shown_aborted.count) == ({"altered"}, 1)
+
+
+@pytest.mark.parametrize(
+    ("fresh", "followed", "replicas", "shown_to_another", "is_other"),
+    [
+        ([4, 6], [2, 4, 6], [WRONG], 1, False),
+        ([2, 4, 6], [4, 6], [WRONG], 0, False),
+        ([2, 4, 6], [2, 4, 6], [WRONG], 0, False),
+        ([4, 6], [2, 4, 6], [RIGHT], 0, True),
+        ([2, 4, 6], [4, 6], [], 0, True),
+        ([4, 6], [0, 2, 4, 6], [WRONG], 1, True),
+        ([2, 4, 6], [6], [WRONG], 0, True),
+    ],
+)
+def test_two_readers_may_differ_by_what_is_proven_and_by_nothing_else(
+    fresh: list[int], followed: list[int], replicas: list[AbortedIndex], shown_to_another: int, is_other: bool
+) -> None:
+    log, judge = DecidedLog(replicas), Judge()
+    for batch in scene().sink[0]:
+        log.batch(batch)
+    told = judge_follower(judge, trail_of(fresh), trail_of(followed), {0: log})
+    assert ["was given something else" in one for one in told] == [True] * is_other
+    assert judge.verdict([], {}).shown_aborted.count == shown_to_another
+
+
+def trail_of(offsets: list[int]) -> Trail:
+    trail = Trail()
+    for offset in offsets:
+        trail.saw(0, offset, b"0:00000000")
+    return trail
