@@ -6,7 +6,7 @@ ends, so that a decision that is made on it still holds when it is written. Noth
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -133,6 +133,10 @@ class RunRepository(Protocol):
     async def set_desired(self, run_id: str, desired: DesiredRunState, *, starts_again: bool | None = None) -> None: ...
 
     async def set_target(self, run_id: str, *, revision: int, bounce_requested_at: datetime | None) -> None: ...
+
+    async def set_targets(self, run_id: str, targets: Mapping[int, int]) -> None:
+        """The revision of the next lease of each of these ordinals; of all others it is the run's."""
+        ...
 
     async def end(self, run_id: str, *, end: RunEnd, reason: str | None, now: datetime) -> None: ...
 

@@ -6,6 +6,7 @@ Later ones win: our defaults, the cluster's settings, the pipeline's overrides, 
 from __future__ import annotations
 
 from app.domain.pipelines.pipeline import GroupProtocol, PipelineDefinition
+from app.domain.runs.client_id import TaskName, client_id_of
 from workers.transactional.control import TaskSpecification
 
 Config = dict[str, str | int | bool]
@@ -126,7 +127,12 @@ def admin_config(specification: TaskSpecification) -> Config:
 
 
 def _client_id(specification: TaskSpecification) -> str:
-    return (
-        f"fenceline-{specification.pipeline}-{specification.ordinal}-{specification.task}"
-        f"-l{specification.lease}-a{specification.attempt}"
+    return client_id_of(
+        specification.pipeline,
+        TaskName(
+            ordinal=specification.ordinal,
+            task=specification.task,
+            lease=specification.lease,
+            attempt=specification.attempt,
+        ),
     )

@@ -50,6 +50,9 @@ class LaneOfEach:
       revoked    commit, then let go of the producer; the partitions that stay are not touched
       lost       abort, then let go: the next owner's init ends what an unanswered abort leaves open
 
+    Who was away for a session may have been replaced: before it initialises ids again it asks whether it is still the
+    current attempt. With the server away it goes on, as the data plane does (rule 8).
+
     Calls that wait for brokers are made together on threads of a pool. The loop's own thread waits for them and polls
     nothing meanwhile, so that no callback runs and no ownership changes between a commit's steps.
 
@@ -58,6 +61,7 @@ class LaneOfEach:
         metadata: what the lanes' commits ask for the member's metadata.
         id_of: the transactional id of a partition.
         refusal: why these ids cannot be used; None: they can.
+        session_s: who has not polled for so long may have lost its partitions without a callback that says so (eager).
     """
 
     are_many = True
@@ -73,6 +77,7 @@ class LaneOfEach:
         metadata: MemberMetadata,
         progress: Progress,
         bounds: Bounds,
+        session_s: float,
         sends_for_group_alone: bool,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -84,6 +89,8 @@ class LaneOfEach:
         self._metadata = metadata
         self._progress = progress
         self._bounds = bounds
+        self._session_s = session_s
+        self._was_away = False
         self._sends_for_group_alone = sends_for_group_alone
         self._clock = clock
         self._lanes: dict[Partition, Lane] = {}
@@ -101,6 +108,7 @@ class LaneOfEach:
             raise PipelineStopError(self._refusal)
 
     def polled(self) -> None:
+        self._note_absence()
         self._polled_at = self._clock()
 
     def guarded(self, action: Callable[[], None]) -> None:
@@ -231,8 +239,12 @@ class LaneOfEach:
         fresh = {name: self._make(name) for name in partitions}
         self._lanes |= fresh
         self.each = tuple(self._lanes.values())
+        self._note_absence()
         for lane in fresh.values():
             lane.settling.require_producer()
+            if self._was_away:
+                lane.settling.require_leave()
+        self._was_away = self._was_away and not fresh
         allowed: list[tuple[Lane, TaskProducer]] = []
         for lane in fresh.values():
             lane.recovery.guarded(partial(_ask, lane, allowed))
@@ -255,7 +267,11 @@ class LaneOfEach:
             raise error
 
     def lost(self, partitions: Sequence[Partition]) -> None:
+        self._was_away = True
         self._let_go(partitions)
+
+    def _note_absence(self) -> None:
+        self._was_away |= self._clock() - self._polled_at > self._session_s
 
     def _let_go(self, partitions: Sequence[Partition]) -> bool:
         """End the lanes of these, whatever is open in them. Whether a transaction may be left open."""

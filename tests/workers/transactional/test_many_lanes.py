@@ -22,6 +22,7 @@ from workers.transactional.errors import (
     LoopError,
     OutcomeUnknownError,
     RetriableError,
+    SupersededError,
     TaskFailedError,
 )
 from workers.transactional.group.confirmed import Confirmed
@@ -178,6 +179,7 @@ class Many:
             metadata=Metadata(self.clock),
             progress=self.progress,
             bounds=self.bounds,
+            session_s=10.0,
             sends_for_group_alone=True,
             clock=self.now,
         )
@@ -490,6 +492,36 @@ def test_bound_holds_for_a_round_and_leaves_who_had_to_wait_a_slice(monkeypatch:
     assert [producer.bounds_s[0] for producer in made.values()][1:] == [1.0, 1.0]
     assert many.needing == [0, 1]
     assert many.tally.totals.committed == 1
+
+
+def test_who_was_away_asks_whether_it_is_still_the_one_before_it_initialises_ids_again() -> None:
+    """It may have been replaced meanwhile: by its init it would take the ids from whoever has the partitions now."""
+    many = Many(lambda _: ScriptedProducer())
+    many.assign(NAMES[:1])
+    assert many.asked[NAMES[0]].times == 0, "who started it has just given it leave"
+    many.lanes.lost(NAMES[:1])
+    many.asked[NAMES[1]].answer = Answer(False, "the server names another attempt as current")
+    with pytest.raises(SupersededError):
+        many.assign(NAMES[1:2])
+    assert many.asked[NAMES[1]].times == 1
+    assert many.lane(1).checkpoints.producer is None
+
+
+def test_a_poll_that_comes_a_session_late_is_an_absence_too() -> None:
+    """Of a member that has not polled for long an eager group takes its partitions without calling them lost."""
+    many = Many(lambda _: ScriptedProducer())
+    many.assign(NAMES[:1])
+    many.clock[0] += 9.0
+    many.lanes.polled()
+    many.assign(NAMES[1:2])
+    assert many.asked[NAMES[1]].times == 0
+    many.clock[0] += 11.0
+    many.lanes.polled()
+    many.assign(NAMES[2:])
+    assert many.asked[NAMES[2]].times == 1
+    assert many.lane(2).checkpoints.producer is not None
+    many.assign(NAMES[1:2])
+    assert many.asked[NAMES[1]].times == 0, "it was asked for once, and polls"
 
 
 def test_call_whose_turn_did_not_come_in_time_is_not_made_later(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,13 @@ class Reason(Body):
     why: Why = None
 
 
+class StartGiven(Body):
+    """switch_at_once: also from group_only to v2 or back, which may process records twice; it takes a `why`."""
+
+    switch_at_once: bool = False
+    why: Why = None
+
+
 class RestartGiven(Body):
     """rolling: one instance at a time; else all drain and the next run starts."""
 
@@ -63,7 +70,10 @@ class Instance(Answer):
 
 
 class Run(Answer):
-    """One start of a pipeline. `instances` has the current lease of each ordinal."""
+    """One start of a pipeline. `instances` has the current lease of each ordinal.
+
+    targets: the revision of the next lease of those ordinals that a migration leads elsewhere.
+    """
 
     id: str
     pipeline: str
@@ -75,6 +85,7 @@ class Run(Answer):
     started_at: datetime
     started_by: str
     bounce_requested_at: datetime | None
+    targets: dict[int, int]
     starts_again: bool
     ended_at: datetime | None
     end: RunEnd | None
