@@ -67,7 +67,9 @@ def _until(one: Attempted, every: Sequence[Attempted]) -> Age | None:
     ages = (
         _age(other.teller, other.first)
         for other in every
-        if other.life == one.life and other.teller[1:3] == teller[1:3] and _turn(other.teller) > _turn(teller)
+        if other.life == one.life
+        and (other.teller.ordinal, other.teller.task) == (teller.ordinal, teller.task)
+        and _turn(other.teller) > _turn(teller)
     )
     return min((age for age in ages if age is not None), default=None)
 
