@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 UV := $(or $(shell command -v uv 2>/dev/null),$(CURDIR)/build/uv/bin/uv)
 export UV_PROJECT_ENVIRONMENT := $(VENV)
 
-.PHONY: help setup demo serve test test-all faults standstill mutations zombies numbers lint format pictures lock bench bench-audit doctor clean
+.PHONY: help setup demo serve test test-all faults migration standstill mutations zombies numbers lint format pictures lock bench bench-audit doctor clean
 
 help: ## List the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -52,6 +52,10 @@ test-all: $(STAMP) ## The suite with nothing sampled; what it showed goes to tes
 faults: $(STAMP) ## A run of faults, judged and entered in tests/results (SEED=…, MINUTES=…, STAGE=spark, GUARANTEE=exactly_once)
 	$(BIN)/fenceline doctor --for tests
 	$(BIN)/python -m tests.fault_suite $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(STAGE),--stage $(STAGE)) $(if $(GUARANTEE),--guarantee $(GUARANTEE)) $(ARGS)
+
+migration: $(STAMP) ## A migration of the whole product under load and faults: docs/migration-run.md (SEED=…)
+	$(BIN)/fenceline doctor --for tests
+	$(BIN)/python -m tests.fault_suite.migration $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 mutations: $(STAMP) ## Each protection of the loop switched off: docs/mutations.md says what was lost or doubled
 	$(BIN)/fenceline doctor --for tests

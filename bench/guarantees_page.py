@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+import statistics
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,9 +15,9 @@ from matplotlib.figure import Figure
 from bench.machine import RESULTS
 
 DOCS = Path(__file__).parent.parent / "docs"
+RESULT = RESULTS / "guarantees.json"
 PAGE = DOCS / "guarantees.md"
 PICTURE = DOCS / "images" / "guarantees.svg"
-_NAMES = {"exactly_once": "exactly_once", "exactly_once_v2": "exactly_once_v2"}
 _COLOURS = {"exactly_once": "#d9822b", "exactly_once_v2": "#2b8fd9"}
 _INK = "#808890"
 """Readable on a light page and on a dark one; the picture itself has no ground."""
@@ -61,13 +63,30 @@ _BEGINNING = """# What a producer for each partition costs
 
 `exactly_once` has a transactional producer for each input partition, `exactly_once_v2` one for each task. The second is
 what [KIP-447](https://cwiki.apache.org/confluence/display/KAFKA/KIP-447%3A+Producer+scalability+for+exactly+once+semantics)
-made possible, and the reason to migrate. `python -m bench.guarantees` measures both on one broker in one run, and
-`python -m bench.guarantees_page` makes this page of what it found (`bench/results/guarantees.json` has every round).
+made possible, and the reason to migrate ([migration.md](migration.md)). `python -m bench.guarantees` measures both on
+one broker in one run, and `python -m bench.guarantees_page` makes this page of what it found,
+`bench/results/guarantees.json`.
 """
+_ODD = 2.0
+"""A figure of a round is called odd where it is so many times the median of its rounds, or as small a part of it."""
+_RATIOS = (
+    "records_per_second",
+    "commit_ms_p50",
+    "broker_requests_per_second",
+    "broker_cores",
+    "worker_cores",
+    "memory_mb",
+)
 
 
-def picture(medians: Sequence[Mapping[str, Any]]) -> Any:
-    """Each figure over the partitions, a line for each guarantee."""
+def measured(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The rounds that came through."""
+    return [one for one in report["rounds"] if "failure" not in one]
+
+
+def picture(report: Mapping[str, Any]) -> Any:
+    """Each figure over the partitions: a line through the medians for each guarantee, and a dot for each round."""
+    medians, rounds = report["medians"], measured(report)
     with _mpl.rc_context(
         {
             "svg.hashsalt": "fenceline",
@@ -82,44 +101,68 @@ def picture(medians: Sequence[Mapping[str, Any]]) -> Any:
         }
     ):
         shown = [figure for figure in FIGURES if figure.plot is not None]
-        drawn: Any = Figure(figsize=(10, 2.4 * -(-len(shown) // 2)), layout="constrained")
+        drawn: Any = Figure(figsize=(10, 2.4 * -(-len(shown) // 2) + 0.4), layout="constrained")
         for axes, figure in zip(drawn.subplots(-(-len(shown) // 2), 2).flat, shown, strict=True):
             for guarantee, colour in _COLOURS.items():
+                of = [one for one in rounds if one["guarantee"] == guarantee]
+                axes.scatter(
+                    [one["partitions"] for one in of], [one[figure.key] for one in of], s=14, color=colour, alpha=0.35
+                )
                 found = [one for one in medians if one["guarantee"] == guarantee]
                 axes.plot(
                     [one["partitions"] for one in found],
                     [one[figure.key] for one in found],
                     color=colour,
                     marker="o",
-                    label=_NAMES[guarantee],
+                    label=guarantee,
                 )
             axes.set_title(figure.plot, loc="left", fontsize=10)
-            axes.set_ylim(0, 1.08 * max(one[figure.key] for one in medians))
-            axes.set_xticks(sorted({one["partitions"] for one in medians}))
+            axes.set_ylim(0, 1.08 * max(one[figure.key] for one in rounds))
+            axes.set_xlim(0, 1.04 * max(one["partitions"] for one in rounds))
+            axes.set_xticks(sorted({one["partitions"] for one in rounds}))
+            axes.yaxis.set_major_formatter("{x:,.10g}")
             axes.grid(axis="y", color=_INK, alpha=0.25)
             axes.spines[["top", "right"]].set_visible(False)
         for axes in drawn.axes[-2:]:
             axes.set_xlabel("input partitions")
-        drawn.axes[0].legend(frameon=False, labelcolor=_INK)
+        drawn.legend(
+            *drawn.axes[0].get_legend_handles_labels(),
+            loc="outside upper left",
+            ncols=2,
+            frameon=False,
+            labelcolor=_INK,
+        )
         return drawn
 
 
 def page(report: Mapping[str, Any]) -> str:
-    on, medians = report["machine"], report["medians"]
+    """The page, of what `bench.guarantees` wrote."""
+    return "\n".join([_BEGINNING, *_told(report), *_medians(report), *_ratios(report), *_odd(report)]) + "\n"
+
+
+def _told(report: Mapping[str, Any]) -> list[str]:
+    on = report["machine"]
     rounds = 1 + max(one["round"] for one in report["rounds"])
-    lines = [
-        _BEGINNING,
+    changed = ", changed since" if report["changed_since_commit"] else ""
+    return [
         (
-            f"Measured {on['measured_at']} on {on['cores']} cores that the broker, {report['tasks']} tasks and the "
-            f"feeder share (load before: {on['load_before']}), medians of {rounds} rounds: records of "
-            f"{report['record_bytes']} bytes, identity, commits every 100 ms. *Full speed* takes a topic of "
-            f"{report['records']:,} records to its end. Everything else is of a steady load of "
+            f"Measured {on['measured_at']} at commit `{report['commit'][:10]}`{changed}, on {on['cores']} cores that "
+            f"the broker, {report['tasks']} tasks and the feeder share (load before: {on['load_before']}), in {rounds} "
+            f"rounds: records of {report['record_bytes']} bytes, identity, commits every 100 ms. *Full speed* takes a "
+            f"topic of {report['records']:,} records to its end. Everything else is of a steady load of "
             f"{report['steady_per_second']:,} records/s for {report['steady_seconds']:g} s, the same for both; the "
             "feeder's requests are among the broker's. Threads, connections and memory are those of both workers "
             "together. After every measurement what is committed in the sink was counted and was what was fed."
         ),
         "",
-        "![each figure over the number of partitions](images/guarantees.svg)",
+        "![each figure over the partitions: a line through the medians, a dot for each round](images/guarantees.svg)",
+        "",
+    ]
+
+
+def _medians(report: Mapping[str, Any]) -> list[str]:
+    lines = [
+        "Medians of the rounds:",
         "",
         "| partitions | guarantee | " + " | ".join(figure.column for figure in FIGURES) + " |",
         "|" + "---|" * (len(FIGURES) + 2),
@@ -128,16 +171,82 @@ def page(report: Mapping[str, Any]) -> str:
         f"| {one['partitions']} | `{one['guarantee']}` | "
         + " | ".join(figure.written(one[figure.key]) for figure in FIGURES)
         + " |"
-        for one in medians
+        for one in report["medians"]
     ]
-    return "\n".join(lines) + "\n"
+    return [*lines, ""]
+
+
+def _ratios(report: Mapping[str, Any]) -> list[str]:
+    """Of the two that were measured side by side: the machine of a moment is the same for both."""
+    shown = [figure for figure in FIGURES if figure.key in _RATIOS]
+    lines = [
+        "## The ratio, round by round",
+        "",
+        (
+            "`exactly_once` to `exactly_once_v2`, measured one after the other in the same round; the median of the "
+            "rounds, and in brackets each of them. With 2.00 a producer for each partition has, takes or asks for "
+            "twice as much."
+        ),
+        "",
+        "| partitions | " + " | ".join(figure.column for figure in shown) + " |",
+        "|" + "---|" * (len(shown) + 1),
+    ]
+    pairs = {(one["partitions"], one["round"], one["guarantee"]): one for one in measured(report)}
+    for partitions in sorted({one["partitions"] for one in report["rounds"]}):
+        cells: list[str] = []
+        for figure in shown:
+            each = [
+                one[figure.key] / other[figure.key]
+                for (of, number, guarantee), one in sorted(pairs.items())
+                if (of, guarantee) == (partitions, "exactly_once")
+                and (other := pairs.get((of, number, "exactly_once_v2"))) is not None
+            ]
+            together = ", ".join(f"{ratio:.2f}" for ratio in each)
+            cells.append(f"{statistics.median(each):.2f} ({together})" if each else "none")
+        lines.append(f"| {partitions} | " + " | ".join(cells) + " |")
+    return [*lines, ""]
+
+
+def _odd(report: Mapping[str, Any]) -> list[str]:
+    medians = {(one["partitions"], one["guarantee"]): one for one in report["medians"]}
+    lines = [
+        "## Odd rounds",
+        "",
+        (
+            "Rounds that did not come through, and figures that are more than twice the median of their rounds, or "
+            "less than half of it. They count in the medians like the others."
+        ),
+        "",
+    ]
+    found: list[str] = []
+    for one in report["rounds"]:
+        name = f"- {one['partitions']} partitions, `{one['guarantee']}`, round {one['round'] + 1}: "
+        if "failure" in one:
+            found.append(f"{name}did not come through: {one['failure']}")
+            continue
+        median = medians[one["partitions"], one["guarantee"]]
+        odd = [
+            f"{figure.column} {figure.written(one[figure.key])} (median {figure.written(median[figure.key])})"
+            for figure in FIGURES
+            if not median[figure.key] / _ODD <= one[figure.key] <= median[figure.key] * _ODD
+        ]
+        if odd:
+            found.append(name + "; ".join(odd))
+    return [*lines, *(found or ["None."])]
+
+
+def svg(report: Mapping[str, Any]) -> str:
+    """`picture` as a text that is the same for the same report."""
+    with _mpl.rc_context({"svg.hashsalt": "fenceline", "svg.fonttype": "none"}):
+        drawn = io.StringIO()
+        picture(report).savefig(drawn, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    return drawn.getvalue()
 
 
 def main() -> None:
-    report = json.loads((RESULTS / "guarantees.json").read_text(encoding="utf-8"))
+    report = json.loads(RESULT.read_text(encoding="utf-8"))
     PAGE.write_text(page(report), encoding="utf-8")
-    with _mpl.rc_context({"svg.hashsalt": "fenceline", "svg.fonttype": "none"}):
-        picture(report["medians"]).savefig(PICTURE, transparent=True, metadata={"Date": None, "Creator": None})
+    PICTURE.write_text(svg(report), encoding="utf-8")
 
 
 if __name__ == "__main__":

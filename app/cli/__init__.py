@@ -16,6 +16,7 @@ _COMMANDS = {
     "pipelines": "pipelines:app",
     "apply": "apply:apply",
     "runs": "runs:app",
+    "migrate": "migrations:app",
     "drill": "drills:app",
     "audit": "audits:audit",
     "audits": "audits:app",

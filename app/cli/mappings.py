@@ -8,21 +8,18 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Group, RenderableType
-from rich.text import Text
 
-from app.cli.client import Client, as_record, connect
+from app.cli.client import Client, connect
 from app.cli.errors import CommandError, ExitCode
+from app.cli.mapping_tables import import_plan, mappings, registry, stretches, written
 from app.cli.names import PipelineName, names_of
 from app.cli.output import (
     AsJson,
     Watch,
     Why,
     Yes,
-    ago,
     confirm_or_exit,
     console,
-    number,
     present,
     print_json,
     say,
@@ -30,8 +27,7 @@ from app.cli.output import (
 )
 from app.domain.audits.words import WordsError, moment_of
 from app.domain.page import MAX_LIMIT
-from app.domain.transactions.id_registry import Only, Orphan, RegistrySort
-from app.domain.transactions.mapping import PartitionMapping, PartitionOwner, PartitionOwnership
+from app.domain.transactions.id_registry import Only, RegistrySort
 
 app = typer.Typer(
     help="Which partition is read under which transactional id and by whom: now, at any moment, and after an import.",
@@ -59,12 +55,6 @@ Formula = Annotated[str | None, typer.Option("--formula", help="How its ids are 
 Values = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="What the formula needs.")]
 Count = Annotated[int, typer.Option("--count", min=0, help="How many ids a formula that counts shall make.")]
 
-_WORDS = {
-    Orphan.NO_PIPELINE: "no pipeline here owns it",
-    Orphan.NO_TASK: "no task of its pipeline uses it",
-    Orphan.NO_MAPPING: "no partition is read under it",
-}
-
 
 @app.command("list")
 def list_(cluster: Cluster = None, as_json: AsJson = False, watch_it: Watch = False) -> None:
@@ -72,36 +62,10 @@ def list_(cluster: Cluster = None, as_json: AsJson = False, watch_it: Watch = Fa
     client = connect()
     path = f"/clusters/{_cluster(client, cluster)}/mappings"
 
-    def rows() -> RenderableType:
-        found = (as_record(item, PartitionMapping) for item in client.get(path)["items"])
-        return table(
-            (
-                "PIPELINE",
-                "PARTITION",
-                "TRANSACTIONAL ID",
-                "ASSIGNED",
-                "OWNER",
-                "PRODUCER:EPOCH",
-                "GENERATION#",
-                "SINCE",
-            ),
-            (
-                (
-                    one.pipeline,
-                    f"{one.topic}-{one.partition}",
-                    one.transactional_id,
-                    None if one.assigned_id is None else f"{one.assigned_id} ({one.origin})",
-                    None if one.owner is None else _who(one.owner),
-                    _producer(one.producer_id, one.epoch),
-                    number(one.generation),
-                    ago(one.since),
-                )
-                for one in found
-            ),
-            empty="No partition is mapped yet; that happens when the first run starts.",
-        )
+    def found() -> Any:
+        return client.get(path)["items"]
 
-    present(lambda: client.get(path)["items"], rows, as_json=as_json, watch_it=watch_it)
+    present(found, lambda: mappings(found()), as_json=as_json, watch_it=watch_it)
 
 
 @app.command()
@@ -127,7 +91,7 @@ def owner(
     if as_json:
         print_json(found)
     else:
-        console.print(_stretches(found, empty=f"Nobody of ours held {partition} at {_written(moment)}."))
+        console.print(stretches(found, empty=f"Nobody of ours held {partition} at {written(moment)}."))
     if not found:
         raise typer.Exit(ExitCode.FAILED)
 
@@ -157,7 +121,7 @@ def history(
     if as_json:
         print_json(found)
     else:
-        console.print(_stretches(found, empty=f"Nobody of ours held {partition} in this time, as far as it is kept."))
+        console.print(stretches(found, empty=f"Nobody of ours held {partition} in this time, as far as it is kept."))
 
 
 @app.command()
@@ -216,7 +180,7 @@ def import_(
     if as_json:
         print_json({"executed": execute and plan["is_valid"], **plan})
     else:
-        console.print(_plan(plan, pipeline, is_done=execute and plan["is_valid"]))
+        console.print(import_plan(plan, pipeline, is_done=execute and plan["is_valid"]))
     if not plan["is_valid"]:
         raise typer.Exit(ExitCode.INVALID)
 
@@ -248,143 +212,7 @@ def ids(
     def found() -> Any:
         return client.get(path, search=search, only=only, sort=sort, limit=min(limit, MAX_LIMIT))
 
-    present(found, lambda: _registry(found()), as_json=as_json, watch_it=watch_it)
-
-
-def _registry(found: Any) -> RenderableType:
-    tally = found["tally"]
-    head = Text(
-        f"{number(tally['ids'])} ids on the brokers: {number(tally['ours'])} ours, {number(tally['foreign'])} foreign, "
-        f"{number(tally['orphaned'])} orphaned; {number(tally['unseen'])} owned and not seen",
-        style="bold",
-    )
-    parts: list[RenderableType] = [head]
-    if tally["contested"]:
-        parts.append(Text(f"{number(tally['contested'])} used by somebody else than its owner", style="bold red"))
-    parts += [
-        table(
-            ("TRANSACTIONAL ID", "WHOSE", "STATE", "CHANGED", "EXPIRES", "REMARK"),
-            (
-                (
-                    one["transactional_id"],
-                    _whose(one),
-                    one["state"],
-                    ago(_at(one["changed_at"])),
-                    _until(_at(one["expires_at"])),
-                    one["contested"] or (_WORDS[Orphan(one["orphan"])] if one["orphan"] else ""),
-                )
-                for one in found["items"]
-            ),
-            empty="No id is like that.",
-        )
-    ]
-    if found["matching"] > len(found["items"]):
-        parts.append(Text(f"{number(found['matching'])} in all: --limit, or a part of the id", style="dim"))
-    if found["expiration_problem"]:
-        parts.append(Text(f"when they expire is not known: {found['expiration_problem']}", style="yellow"))
-    parts += [
-        Text(
-            f"{one['topic']}-{one['partition']} of {one['group']} is mapped and {one['pipeline']} does not read it",
-            style="yellow",
-        )
-        for one in found["stale"]
-    ]
-    return Group(*parts)
-
-
-def _plan(plan: Any, pipeline: str, *, is_done: bool) -> RenderableType:
-    lines = plan["lines"]
-    parts: list[RenderableType] = [
-        table(
-            ("LINE#", "PARTITION", "TRANSACTIONAL ID", "WHAT"),
-            (
-                (
-                    str(one["number"]),
-                    None if one["topic"] is None else f"{one['topic']}-{one['partition']}",
-                    one["transactional_id"] or None,
-                    _remark(one),
-                )
-                for one in lines
-            ),
-            empty="no line",
-        ),
-        *(Text(f"warning: {warning}", style="yellow") for warning in plan["warnings"]),
-    ]
-    new = sum(1 for one in lines if not one["is_known"])
-    if plan["problems"]:
-        said = f"nothing is imported: {len(plan['problems'])} problem{'' if len(plan['problems']) == 1 else 's'}"
-    elif is_done:
-        said = f"imported {new} of {len(lines)} for {pipeline}; the others were there already"
-    else:
-        said = f"would import {new} of {len(lines)} for {pipeline}; --execute does it"
-    return Group(*parts, Text(said, style="bold"))
-
-
-def _remark(line: Any) -> str:
-    said = [*line["problems"], *(f"warning: {warning}" for warning in line["warnings"])]
-    return "; ".join(said) or ("is there already" if line["is_known"] else "new")
-
-
-def _stretches(items: list[Any], *, empty: str) -> RenderableType:
-    found = [as_record(item, PartitionOwnership) for item in items]
-    now = datetime.now(UTC)
-    return table(
-        ("PARTITION", "SINCE", "UNTIL", "PIPELINE", "OWNER", "TRANSACTIONAL ID", "PRODUCER:EPOCH", "GENERATION#"),
-        (
-            (
-                f"{one.topic}-{one.partition}",
-                _written(one.since),
-                _end_of(one, now=now),
-                one.pipeline,
-                _who(one.owner),
-                one.transactional_id,
-                _producer(one.producer_id, one.epoch),
-                number(one.generation),
-            )
-            for one in found
-        ),
-        empty=empty,
-    )
-
-
-def _end_of(one: PartitionOwnership, *, now: datetime) -> str:
-    until = "now" if one.until is None else _written(one.until)
-    unheard = one.unheard_since(now)
-    return until if unheard is None else f"{until}, last heard {_written(unheard)}"
-
-
-def _who(owner: PartitionOwner) -> str:
-    return f"{owner.ordinal}.{owner.task} lease {owner.lease} attempt {owner.attempt} on {owner.host}"
-
-
-def _whose(one: Any) -> str:
-    owner = one["owner"]
-    return str(one["standing"]) if owner is None else f"{one['standing']}: {owner['pipeline']} ({owner['kind']})"
-
-
-def _producer(producer_id: int | None, epoch: int | None) -> str | None:
-    return None if producer_id is None else f"{producer_id}:{epoch}"
-
-
-def _at(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text)
-
-
-def _until(at: datetime | None) -> str | None:
-    if at is None:
-        return None
-    seconds = (at - datetime.now(UTC)).total_seconds()
-    return (
-        "due"
-        if seconds <= 0
-        else f"in {seconds / 86_400:.1f} d"
-        if seconds >= 86_400
-        else f"in {seconds / 3_600:.1f} h"
-    )
-
-
-def _written(at: datetime) -> str:
-    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    present(found, lambda: registry(found()), as_json=as_json, watch_it=watch_it)
 
 
 def _moment(text: str, option: str) -> datetime:

@@ -30,6 +30,8 @@ BROKEN_RULES: Mapping[str, str] = {
     "uq_audits_living": "an audit of this pipeline is not over yet: wait for it, or stop it",
     "pk_webhooks": "a webhook of that name exists already: change it, or take another name",
     "uq_drills_disturbing": "another drill is not over yet: wait for its end, or stop it",
+    "uq_migrations_open": "another migration of this pipeline is not over yet: let it end, or abort it",
+    "uq_foreign_migrations_open": "this group is watched already: let that migration end first",
     "rows_are_immutable": "this row is kept as it was written and cannot be changed",
 }
 """A sentence for each constraint and trigger that a request can run into; a test holds the names against the schema."""

@@ -16,6 +16,8 @@ from app.db.keep_alive import lasting_conninfo
 
 _ASK_AGAIN_AFTER_S = 0.5
 _ANSWER_WITHIN_S = 5
+SCHEMA_LOCK = "fenceline migrations"
+"""Whoever brings the schema to a version waits for it: nobody may hold it for as long as he lives."""
 _TRY = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
 
 
@@ -44,10 +46,16 @@ class AdvisoryLocks:
 
     @asynccontextmanager
     async def hold(self, name: str) -> AsyncGenerator[HeldLock]:
-        """Wait until the lock is ours, give it up on leaving. Raises UnavailableError while the database is away."""
+        """Wait until the lock is ours, give it up on leaving. Raises UnavailableError while the database is away.
+
+        Raises ValueError for the name of the schema's own lock.
+        """
+        key = f"fenceline {name}"
+        if key == SCHEMA_LOCK:
+            raise ValueError(f"{name!r} is the lock under which the schema is changed")
         begun = time.monotonic()
         try:
-            connection = await self._take(name)
+            connection = await self._take(name, key)
         except (psycopg.Error, OSError) as error:
             ours = translated(error, where=self._where, tried_s=time.monotonic() - begun)
             if ours is None:
@@ -59,7 +67,7 @@ class AdvisoryLocks:
             # Closing the session gives the lock up, also when it cannot be asked to any more.
             await connection.close()
 
-    async def _take(self, name: str) -> psycopg.AsyncConnection[tuple[bool]]:
+    async def _take(self, name: str, key: str) -> psycopg.AsyncConnection[tuple[bool]]:
         connection: psycopg.AsyncConnection[tuple[bool]] = await psycopg.AsyncConnection.connect(
             lasting_conninfo(self._url, application_name=f"fenceline lock {name}"), autocommit=True
         )
@@ -68,7 +76,7 @@ class AdvisoryLocks:
                 # A frozen Postgres keeps the connection open, and so does the kernel while a question is on its way to
                 # a host that is gone: without a bound another Postgres would not be asked until then.
                 async with answer_in_time():
-                    cursor = await connection.execute(_TRY, (f"fenceline {name}",))
+                    cursor = await connection.execute(_TRY, (key,))
                     row = await cursor.fetchone()
                 if row is not None and row[0]:
                     return connection

@@ -17,10 +17,11 @@ from sqlalchemy.pool import NullPool
 import app
 from app.db.connection import Connection
 from app.db.database import CONNECT_TIMEOUT_S, database_url
+from app.db.locks import SCHEMA_LOCK
 from app.domain.errors import ConflictError
 
 FOLDER = Path(app.__file__).parent.parent / "migrations"
-_IN_TURN = sa.text("SELECT pg_advisory_xact_lock(hashtextextended('fenceline migrations', 0))")
+_IN_TURN = sa.text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))").bindparams(name=SCHEMA_LOCK)
 
 
 _Act = Callable[[Config], None]

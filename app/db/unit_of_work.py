@@ -17,11 +17,13 @@ from app.db.repositories.commands import SqlCommands
 from app.db.repositories.deliveries import SqlDeliveries
 from app.db.repositories.drills import SqlDrills
 from app.db.repositories.fencing import SqlFencing
+from app.db.repositories.foreign_migrations import SqlForeignMigrations
 from app.db.repositories.hanging import SqlHanging
 from app.db.repositories.id_counts import SqlIdCounts
 from app.db.repositories.identity import SqlIdentity
 from app.db.repositories.instances import SqlInstances
 from app.db.repositories.mappings import SqlMappings
+from app.db.repositories.migrations import SqlMigrations
 from app.db.repositories.offset_log import SqlOffsetLog
 from app.db.repositories.pipelines import SqlPipelines
 from app.db.repositories.retention import SqlRetention
@@ -56,6 +58,8 @@ class SqlUnitOfWork:
         self.drills = SqlDrills(self._db)
         self.audits = SqlAudits(self._db)
         self.audit_plans = SqlAuditPlans(self._db)
+        self.migrations = SqlMigrations(self._db)
+        self.foreign_migrations = SqlForeignMigrations(self._db)
         self.webhooks = SqlWebhooks(self._db)
         self.deliveries = SqlDeliveries(self._db)
         self.raised_alerts = SqlRaisedAlerts(self._db)

@@ -41,6 +41,7 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 DRILLS = Principal(name="drills", role=Role.ADMINISTRATOR, kind=PrincipalKind.SYSTEM)
+MIGRATIONS = Principal(name="migrations", role=Role.ADMINISTRATOR, kind=PrincipalKind.SYSTEM)
 AUDITOR = Principal(name="auditor", role=Role.ADMINISTRATOR, kind=PrincipalKind.SYSTEM)
 """Who asks for the audits of a plan."""
 RECONCILER = Principal(name="reconciler", role=Role.ADMINISTRATOR, kind=PrincipalKind.SYSTEM)
@@ -68,6 +69,12 @@ class Verb(StrEnum):
     END_DEAD_TRANSACTION = "end_dead_transaction"
     START_DRILL = "start_drill"
     STOP_DRILL = "stop_drill"
+    START_MIGRATION = "start_migration"
+    PAUSE_MIGRATION = "pause_migration"
+    RESUME_MIGRATION = "resume_migration"
+    ROLL_BACK_MIGRATION = "roll_back_migration"
+    ABORT_MIGRATION = "abort_migration"
+    ADVANCE_MIGRATION = "advance_migration"
     START_AUDIT = "start_audit"
     STOP_AUDIT = "stop_audit"
     CHANGE_AUDIT_PLAN = "change_audit_plan"
@@ -116,6 +123,12 @@ NEEDED_ROLE: dict[Verb, Role] = {
     _V.END_TRANSACTION: Role.OPERATOR,
     _V.START_DRILL: Role.OPERATOR,
     _V.STOP_DRILL: Role.OPERATOR,
+    _V.START_MIGRATION: Role.OPERATOR,
+    _V.PAUSE_MIGRATION: Role.OPERATOR,
+    _V.RESUME_MIGRATION: Role.OPERATOR,
+    _V.ROLL_BACK_MIGRATION: Role.OPERATOR,
+    _V.ABORT_MIGRATION: Role.OPERATOR,
+    _V.ADVANCE_MIGRATION: Role.ADMINISTRATOR,
     _V.START_AUDIT: Role.OPERATOR,
     _V.STOP_AUDIT: Role.OPERATOR,
     _V.CHANGE_AUDIT_PLAN: Role.AUTHOR,

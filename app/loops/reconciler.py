@@ -265,7 +265,7 @@ class Reconciler:
 
 async def _definitions(uow: UnitOfWork, run: Run) -> dict[int, PipelineDefinition]:
     """The definitions of all revisions that the run's instances use now or shall use."""
-    revisions = {run.revision, *(instance.revision for instance in run.instances)}
+    revisions = {run.revision, *run.targets.values(), *(instance.revision for instance in run.instances)}
     return {number: (await uow.pipelines.get_revision(run.pipeline, number)).definition for number in sorted(revisions)}
 
 

@@ -36,6 +36,7 @@ from app.loops.fencing_recorder import FencingRecorder
 from app.loops.folder_retention import FolderRetention
 from app.loops.hanging_search import HangingSearch
 from app.loops.id_census import IdCensus
+from app.loops.migration_driver import MigrationDriver
 from app.loops.observer import Observer
 from app.loops.offset_watch import OffsetWatch
 from app.loops.reconciler import Reconciler
@@ -49,6 +50,7 @@ from app.main.own_freeze import freeze_self
 from app.ports.clock import SystemClock
 from app.services.access import tokens
 from app.services.drill_audits import PlannedAudits
+from app.services.migrating.questions import BrokerActs, BrokerQuestions
 from app.services.observing.observations import Observations
 from app.services.observing.surveys import Surveys
 from app.settings import Settings
@@ -91,7 +93,9 @@ class Server:
         self._settings = settings
         self._database = database
         self._brokers = brokers
+        self._transactions = transactions
         self._clock = SystemClock()
+        self._surveys = Surveys(brokers, self._clock)
         self._changes = ChangeFeed(database.url)
         self._observations = Observations(is_on=settings.observe, announce=self._changes.announce)
         # Every server observes, and writes down what it saw: the lock of such a loop is its own.
@@ -109,6 +113,15 @@ class Server:
             clock=self._clock,
             where=self._where,
         )
+        self._questions = BrokerQuestions(
+            unit_of_work=database.unit_of_work,
+            brokers=brokers,
+            groups=brokers,
+            transactions=transactions,
+            surveys=self._surveys,
+            observations=self._observations,
+            clock=self._clock,
+        )
         self._supervisor = Supervisor(self._loops(workers_url), locks=AdvisoryLocks(database.url))
         self._health = Health(database, self._changes, self._supervisor)
         self.wiring = Wiring(
@@ -119,12 +132,13 @@ class Server:
             transactions=transactions,
             changes=self._changes,
             observations=self._observations,
-            surveys=Surveys(brokers, self._clock),
+            surveys=self._surveys,
             login_limit=LoginLimit(failures_per_minute=settings.login_failures_per_minute),
             health=self._health.of_parts,
             users_url=users_url,
             workers_urls=(workers_url,),
             version=version("fenceline"),
+            migration_questions=self._questions,
             dead_ends=self._dead_tasks.counts,
             gone=self._dead_tasks.hear,
         )
@@ -152,6 +166,14 @@ class Server:
             freeze_self=freeze_self,
             clock=self._clock,
             host=host,
+        )
+        migrations = MigrationDriver(
+            unit_of_work=self._database.unit_of_work,
+            observations=self._observations,
+            acts=BrokerActs(unit_of_work=self._database.unit_of_work, brokers=self._transactions, clock=self._clock),
+            questions=self._questions,
+            clock=self._clock,
+            where=self._where,
         )
         folders = FolderRetention(
             StateFolders(settings.state_dir),
@@ -181,6 +203,7 @@ class Server:
         return [
             reconciler,
             drills,
+            migrations,
             auditor,
             retention,
             folders,

@@ -6,7 +6,7 @@ ends, so that a decision that is made on it still holds when it is written. Noth
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -90,6 +90,16 @@ class TransactionalIdRepository(Protocol):
         """Make the pipeline the owner of ids that are no task's. Raises ConflictError as `claim` does."""
         ...
 
+    async def archive(
+        self, *, pipeline: str, kafka_cluster_id: str, ids: Collection[str], migration: str, now: datetime
+    ) -> None:
+        """Mark ids of the pipeline as given up by its migration; one that is marked already stays as it is."""
+        ...
+
+    async def use_again(self, *, pipeline: str, kafka_cluster_id: str, ids: Collection[str], partitions: bool) -> None:
+        """Take the mark from these ids of the pipeline, and from all that are no task's where `partitions`."""
+        ...
+
     async def release(self, *, pipeline: str, kind: IdKind) -> list[str]:
         """Give up the pipeline's ids of this kind; which they were."""
         ...
@@ -133,6 +143,10 @@ class RunRepository(Protocol):
     async def set_desired(self, run_id: str, desired: DesiredRunState, *, starts_again: bool | None = None) -> None: ...
 
     async def set_target(self, run_id: str, *, revision: int, bounce_requested_at: datetime | None) -> None: ...
+
+    async def set_targets(self, run_id: str, targets: Mapping[int, int]) -> None:
+        """The revision of the next lease of each of these ordinals; of all others it is the run's."""
+        ...
 
     async def end(self, run_id: str, *, end: RunEnd, reason: str | None, now: datetime) -> None: ...
 

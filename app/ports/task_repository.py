@@ -82,6 +82,10 @@ class TaskRepository(Protocol):
         """By task: the last word of its newest attempt that named a transactional id and its producer."""
         ...
 
+    async def reports_of_run(self, run_id: str) -> list[TaskReport]:
+        """The last word of every attempt of every lease that is kept."""
+        ...
+
     async def list_statuses(self, run_ids: Sequence[str]) -> list[TaskStatus]:
         """By run, ordinal and task."""
         ...

@@ -80,6 +80,15 @@ class TransactionBrokers(Protocol):
         """None: its coordinator does not know it."""
         ...
 
+    async def fences_refused(
+        self, connection: Connection, transactional_ids: Collection[str], *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> dict[str, Refused]:
+        """What keeps us from describing and fencing which of these ids, by id; empty where nothing does.
+
+        Nothing is changed by asking. One without a `permission` is no refusal: nobody said, and it cannot be known.
+        """
+        ...
+
     async def fence(
         self, connection: Connection, transactional_id: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> FencedProducer:

@@ -10,6 +10,7 @@ from app.ports.audit_repository import AuditPlanRepository, AuditRepository
 from app.ports.drill_repository import DrillRepository
 from app.ports.fencing_repository import FencingRepository
 from app.ports.hanging_repository import HangingRepository
+from app.ports.migration_repository import ForeignMigrationRepository, MigrationRepository
 from app.ports.offset_log_repository import OffsetLogRepository
 from app.ports.repositories import (
     AccessRepository,
@@ -65,6 +66,10 @@ class UnitOfWork(Protocol):
     def audits(self) -> AuditRepository: ...
     @property
     def audit_plans(self) -> AuditPlanRepository: ...
+    @property
+    def migrations(self) -> MigrationRepository: ...
+    @property
+    def foreign_migrations(self) -> ForeignMigrationRepository: ...
     @property
     def webhooks(self) -> WebhookRepository: ...
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from urllib.parse import quote
 
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.web.problems import ProblemResponse
@@ -28,6 +29,9 @@ class BugBarrier:
 
         try:
             await self._app(scope, receive, noting)
+        except ClientDisconnect:
+            # Nobody is there to be answered; a worker asks again.
+            log.info("%s %s: the client went away", scope["method"], quote(scope["path"]))
         except Exception:
             if scope["type"] != "http":
                 raise

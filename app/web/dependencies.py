@@ -22,6 +22,7 @@ from app.domain.allow_lists.options import AllowedOptions
 from app.domain.errors import UnauthenticatedError
 from app.ports.brokers import Brokers
 from app.ports.clock import Clock
+from app.ports.migrations import MigrationQuestions
 from app.ports.transactions import TransactionBrokers
 from app.ports.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from app.services.access import tokens
@@ -65,6 +66,7 @@ class Wiring:
     version: of this Fenceline; workers must be of the same.
     stopping: set when the process is asked to end; event streams end then.
     health: the parts of /readyz, asked anew for each request.
+    migration_questions: what only a preflight and a verification ask, for a plan.
     gone: hears what a current driver tells of its own attempts.
     dead_ends: what became of the transactions of dead tasks since this server began, by (cluster, result).
     """
@@ -82,6 +84,7 @@ class Wiring:
     users_url: str
     workers_urls: tuple[str, ...]
     version: str
+    migration_questions: MigrationQuestions
     dead_ends: Callable[[], Mapping[tuple[str, str], int]] = dict
     gone: Callable[[DriverHeartbeat], None] = lambda _: None
     held_back: HeldBack = field(default_factory=HeldBack)

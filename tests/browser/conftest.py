@@ -10,12 +10,19 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
+from app.db.database import Database
+from app.domain.migrations.look import AuditNow
 from app.embedded.demo.server import DemoServer
 from app.embedded.demo.stage import sweep
 from app.embedded.kafka import KafkaCluster
-from tests.support.browser import Site, chromium
+from app.web.dependencies import Wiring
+from tests.support.browser import Site, chromium, visitor_of
+from tests.support.control_plane import ControlPlane
 from tests.support.databases import create_database, drop_database
+from tests.support.live_application import live_application
+from tests.support.migrating import Migrating, played
 from tests.support.topics import unique_name
+from tests.support.walked import Walked
 
 # Not FENCELINE_…: a driver gets none of these, and it is the drivers that are to be found by it.
 _MARK = "TEST_OF_FENCELINE"
@@ -87,3 +94,42 @@ def page(site: Site, logged_in: Any) -> Generator[Page]:
     """A window of the administrator."""
     with site.visitor(storage=logged_in) as visitor:
         yield visitor.new_page()
+
+
+@pytest.fixture
+def walked(postgres_server_url: str, tmp_path_factory: pytest.TempPathFactory) -> Generator[Walked]:
+    """A pipeline that may migrate; tasks, journals and brokers are played, pages and database real."""
+    database_url = create_database(postgres_server_url)
+    database = Database(database_url)
+
+    async def begin(wiring: Wiring) -> Migrating:
+        one = Migrating(ControlPlane(database, now=wiring.clock.now()), wiring.observations)
+        played(wiring, one)
+        await one.running()
+        one.publish()
+        one.audit_now = AuditNow(audit_id="", is_through=False)
+        return one
+
+    async def close(_: Wiring) -> None:
+        await database.close()
+
+    try:
+        with live_application(database_url, tmp_path_factory.mktemp("walked")) as live:
+            try:
+                yield Walked(live, live.do(begin))
+            finally:
+                live.do(close)
+    finally:
+        drop_database(postgres_server_url, database_url)
+
+
+@pytest.fixture
+def walker(walked: Walked, browser: Browser) -> Generator[Page]:
+    """A window on it of an administrator."""
+    with visitor_of(browser, walked.live.url) as visitor:
+        made = visitor.new_page()
+        made.goto("/login")
+        made.get_by_label("Token").fill(walked.live.token)
+        made.keyboard.press("Enter")
+        made.wait_for_url(f"{walked.live.url}/")
+        yield made

@@ -123,7 +123,7 @@ def registered(name: str, standing: Standing, *, is_seen: bool = True, **more: A
 
 
 def owner(name: str, kind: IdKind = IdKind.TASK) -> TransactionalIdOwner:
-    place: Mapping[str, int] = {"ordinal": 0, "task": 1} if kind is IdKind.TASK else {}
+    place: Mapping[str, Any] = {"ordinal": 0, "task": 1} if kind is IdKind.TASK else {}
     return TransactionalIdOwner(
         kafka_cluster_id="k", transactional_id=name, pipeline="delayed-flights", kind=kind, **place
     )
@@ -154,7 +154,7 @@ def ids_page() -> str:
         items=items,
         next_cursor=None,
         matching=len(items),
-        tally=IdTally(ids=1_204, ours=38, foreign=1_165, orphaned=2, unseen=1, contested=1),
+        tally=IdTally(ids=1_204, ours=38, foreign=1_165, orphaned=2, archived=0, unseen=1, contested=1),
         stale=(msgspec.structs.replace(samples.mapping(0), topic="flights.before", owner=None),),
         expiration_ms=7 * DAY_MS,
         expiration_problem="",

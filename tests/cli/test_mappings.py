@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-from app.cli import mappings
+from app.cli import mapping_tables, mappings
 from app.cli.errors import CommandError
 from tests.cli.conftest import Fenceline, json_of
 
@@ -66,11 +66,11 @@ def test_what_is_no_partition_is_refused() -> None:
 
 
 def test_owner_of_a_moment_is_written_with_producer_epoch_and_host() -> None:
-    said = written(mappings._stretches([STRETCH], empty="nobody"))  # pyright: ignore[reportPrivateUsage] - as above
+    said = written(mapping_tables.stretches([STRETCH], empty="nobody"))  # pyright: ignore[reportPrivateUsage] - as above
     assert (
         "in-2 2026-01-31 14:00:00 UTC now flights 0.1 lease 2 attempt 3 on worker-3 fl.t.flights.0.1 4012:7 18" in said
     )
-    assert written(mappings._stretches([], empty="nobody")) == "nobody"  # pyright: ignore[reportPrivateUsage] - as above
+    assert written(mapping_tables.stretches([], empty="nobody")) == "nobody"  # pyright: ignore[reportPrivateUsage] - as above
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_owner_of_a_moment_is_written_with_producer_epoch_and_host() -> None:
 )
 def test_import_says_line_by_line_what_it_would_do(line: dict[str, Any], is_done: bool, says: str) -> None:
     plan = {"lines": [line], "warnings": [], "problems": line["problems"]}
-    assert says in written(mappings._plan(plan, "flights", is_done=is_done))  # pyright: ignore[reportPrivateUsage] - as above
+    assert says in written(mapping_tables.import_plan(plan, "flights", is_done=is_done))  # pyright: ignore[reportPrivateUsage] - as above
 
 
 def test_registry_is_written_with_what_to_look_at_first() -> None:
@@ -100,19 +100,24 @@ def test_registry_is_written_with_what_to_look_at_first() -> None:
         "expires_at": None,
         "contested": "",
     }
+    given_up = {"since": datetime.now(UTC).isoformat(), "migration": "m-1"}
+    owner = {"pipeline": "flights", "kind": "partition", "archived": given_up}
+    archived = {**one, "transactional_id": "fl.p.g.in.0", "standing": "archived", "orphan": None, "owner": owner}
     found = {
-        "items": [one],
+        "items": [one, archived],
         "matching": 3,
-        "tally": {"ids": 3, "ours": 1, "foreign": 1, "orphaned": 1, "unseen": 0, "contested": 2},
+        "tally": {"ids": 4, "ours": 1, "foreign": 1, "archived": 1, "orphaned": 1, "unseen": 0, "contested": 2},
         "stale": [{"topic": "old", "partition": 0, "group": "g", "pipeline": "flights"}],
         "expiration_problem": "no broker says it",
     }
-    said = written(mappings._registry(found))  # pyright: ignore[reportPrivateUsage] - as above
+    said = written(mapping_tables.registry(found))  # pyright: ignore[reportPrivateUsage] - as above
     assert said.startswith(
-        "3 ids on the brokers: 1 ours, 1 foreign, 1 orphaned; 0 owned and not seen 2 used by somebody"
+        "4 ids on the brokers: 1 ours, 1 foreign, 1 archived, 1 orphaned; 0 owned and not seen 2 used by somebody"
     )
     assert "fl.t.gone.0.0 orphaned Empty" in said
     assert "no pipeline here owns it" in said
+    assert "fl.p.g.in.0 archived: flights (partition) Empty" in said
+    assert "by migration m-1" in said
     assert "when they expire is not known: no broker says it" in said
     assert "old-0 of g is mapped and flights does not read it" in said
 

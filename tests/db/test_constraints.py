@@ -143,3 +143,9 @@ async def test_a_statement_that_takes_too_long_ends_by_itself(plane: ControlPlan
         await uow.connection.execute(sa.text("SET LOCAL statement_timeout = '50ms'"))
         with pytest.raises(UnavailableError, match="statement timeout"):
             await uow.connection.execute(sa.text("SELECT pg_sleep(5)"))
+
+
+async def test_an_id_is_not_archived_without_a_time(plane: ControlPlane) -> None:
+    await plane.running()
+    with pytest.raises(IntegrityError, match="ck_transactional_ids_archived"):
+        await execute(plane, "UPDATE transactional_ids SET archived_by = gen_random_uuid()")

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 import sqlalchemy as sa
 
+from app.db import migrations
 from app.db.database import Database
 from app.db.locks import AdvisoryLocks
 from app.domain.errors import UnavailableError
@@ -33,6 +34,15 @@ async def test_a_lock_is_held_by_one_and_then_by_the_next(database: Database) ->
     async with asyncio.timeout(DEADLINE_S):
         await waiting
     assert order == ["another lock is free", "first lets go", "second"]
+
+
+async def test_nobody_holds_the_lock_that_a_change_of_the_schema_waits_for(database: Database) -> None:
+    """Who did would keep every other server from starting, and every command that looks at the schema first."""
+    with pytest.raises(ValueError, match="schema"):
+        async with AdvisoryLocks(database.url).hold("migrations"):
+            pass
+    async with asyncio.timeout(DEADLINE_S):
+        await migrations.upgrade(database.url)
 
 
 async def test_a_holder_whose_session_was_ended_knows_it(database: Database) -> None:

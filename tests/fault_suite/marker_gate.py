@@ -8,17 +8,14 @@ are ever held: replication goes on, so that what the coordinator has decided is 
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from app.embedded.ports import LOOPBACK
-
-T = TypeVar("T")
+from tests.fault_suite.loop_thread import LoopThread
 
 _CHUNK_BYTES = 64 * 1024
-_ANSWER_S = 10.0
 # TransactionMarkerChannelManager: the client id of its connections is `broker-N-txn-marker-sender`.
 _MARKERS_ONLY = b"-txn-marker-sender"
 # Length, api key, version, correlation id and the client id of any broker lie within these bytes of a connection.
@@ -37,30 +34,23 @@ class MarkerGate:
         self._writers: set[asyncio.StreamWriter] = set()
 
     def __enter__(self) -> Self:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="marker gate", daemon=True)
-        self._thread.start()
-        self._ask(self._listen())
+        self._thread = LoopThread("marker gate")
+        self._thread.ask(self._listen())
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._ask(self._end())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(_ANSWER_S)
-        self._loop.close()
+        self._thread.ask(self._end())
+        self._thread.close()
 
     def hold(self) -> None:
         """From now on no marker is asked for, until `let_through`."""
-        self._ask(self._set_open(False))
+        self._thread.ask(self._set_open(False))
 
     def let_through(self) -> None:
         """Those that were held arrive now."""
-        self._ask(self._set_open(True))
-
-    def _ask(self, what: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(what, self._loop).result(_ANSWER_S)
+        self._thread.ask(self._set_open(True))
 
     async def _listen(self) -> None:
         self._open = asyncio.Event()
@@ -74,10 +64,6 @@ class MarkerGate:
             server.close()
         for writer in self._writers:
             writer.transport.abort()
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
 
     async def _set_open(self, is_open: bool) -> None:
         if is_open:

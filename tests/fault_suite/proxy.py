@@ -8,25 +8,23 @@ connection, which is cut when the loss has been kept secret for as long as was a
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self
 
 from app.embedded.ports import LOOPBACK
 from tests.fault_suite.frames import END_TXN, FrameSplitter, correlation_id, end_txn, request_header
+from tests.fault_suite.loop_thread import LoopThread
 
-T = TypeVar("T")
 _Queue = asyncio.Queue[tuple[float, bytes] | None]
 """Frames on their way, with the moment at which they came; None: there is nothing more."""
 
 _CHUNK_BYTES = 64 * 1024
 _QUEUED_FRAMES = 64
 _STEP_S = 0.1
-_ANSWER_S = 10.0
 
 
 class Direction(StrEnum):
@@ -111,19 +109,15 @@ class BrokerProxy:
         self._changed = asyncio.Event()
 
     def __enter__(self) -> Self:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name=f"proxy {self.port}", daemon=True)
-        self._thread.start()
-        self._server = self._ask(asyncio.start_server(self._serve, LOOPBACK, self.port))
+        self._thread = LoopThread(f"proxy {self.port}")
+        self._server = self._thread.ask(asyncio.start_server(self._serve, LOOPBACK, self.port))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._ask(self._end())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(_ANSWER_S)
-        self._loop.close()
+        self._thread.ask(self._end())
+        self._thread.close()
 
     @property
     def conditions(self) -> Conditions:
@@ -147,7 +141,7 @@ class BrokerProxy:
             changed, self._changed = self._changed, asyncio.Event()
             changed.set()
 
-        self._ask(impose())
+        self._thread.ask(impose())
 
     def heal(self) -> None:
         """Well again, and nothing is to be lost any more. What was stalled arrives now."""
@@ -155,7 +149,7 @@ class BrokerProxy:
         async def forget() -> None:
             self._losses.clear()
 
-        self._ask(forget())
+        self._thread.ask(forget())
         self.impose(WELL)
 
     def cut(self) -> None:
@@ -165,7 +159,7 @@ class BrokerProxy:
             for connection in tuple(self._connections):
                 connection.abort()
 
-        self._ask(cut())
+        self._thread.ask(cut())
 
     def refuse(self) -> None:
         """As if the broker were gone: every connection is cut, and no new one comes about until `heal`."""
@@ -178,19 +172,12 @@ class BrokerProxy:
         async def lose() -> None:
             self._losses.append(loss)
 
-        self._ask(lose())
-
-    def _ask(self, what: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(what, self._loop).result(_ANSWER_S)
+        self._thread.ask(lose())
 
     async def _end(self) -> None:
         self._server.close()
         for connection in tuple(self._connections):
             connection.abort()
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._conditions.is_refusing or self.target_port is None:
@@ -213,7 +200,7 @@ class BrokerProxy:
         """Wait for as long as these bytes are on their way, under the conditions of now and of what they become."""
         while direction in self._conditions.stalled:
             await self._changed.wait()
-        left_s = arrived_at + self._conditions.delay_s - self._loop.time()
+        left_s = arrived_at + self._conditions.delay_s - asyncio.get_running_loop().time()
         if left_s > 0:
             await asyncio.sleep(left_s)
         left_bytes = float(size_bytes)

@@ -10,12 +10,12 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import confluent_kafka
 
@@ -81,6 +81,20 @@ class Stage(Protocol):
     def end(self) -> None: ...
 
 
+Do = Callable[[Fault], None]
+"""Does a fault, and notes it. Raises NotDoneError where it came too late, AssertionError where it could not be done."""
+Course = Callable[[Do], None]
+"""What happens to the pipeline while it is fed."""
+
+
+class Flow(NamedTuple):
+    """For how long the feeder ran, how many records it wrote meanwhile, and how many had come out at the end of it."""
+
+    seconds: float
+    fed: int
+    came_out: int
+
+
 class Run:
     """What is known of a run as it goes; `entry` tells it, however it has ended."""
 
@@ -88,6 +102,9 @@ class Run:
         self._seed = seed
         self._folder = folder
         self._began_at = time.monotonic()
+        # Now: whoever works on meanwhile changes nothing of what is run.
+        self._commit = git("rev-parse", "HEAD")
+        self._is_changed = is_changed_since_commit()
         self._standstills = Standstills()
         self._done: Counter[Kind] = Counter()
         self._not_done = 0
@@ -95,6 +112,7 @@ class Run:
         self._failures: list[str] = []
         self._freezes: dict[str, dict[Outlasted, int]] = {}
         self._offset_log = Asked(None)
+        self.flow: Flow | None = None
 
     def over(
         self, stage: Stage, *, minutes: float, at_most: int | None = None, only: Sequence[Kind] | None = None
@@ -104,19 +122,34 @@ class Run:
 
         only: of these kinds, in place of all that the stage has.
         """
-        feeder = Feeder(stage.pipeline, records_per_s=_RECORDS_PER_S, remembers=False)
+
+        def course(do: Do) -> None:
+            until = time.monotonic() + 60 * minutes
+            self._do_drawn(stage, only or stage.kinds, do, until=until, at_most=at_most)
+
+        self.through(stage, course)
+
+    def through(
+        self, stage: Stage, course: Course, *, records_per_s: int = _RECORDS_PER_S, is_keyed: bool = False
+    ) -> None:
+        """The same with what happens in between as it is given, and as much load. is_keyed: see the feeder."""
+        feeder = Feeder(stage.pipeline, records_per_s=records_per_s, remembers=False, is_keyed=is_keyed)
         follower = Follower(stage.pipeline.bootstrap_servers, stage.pipeline.sink, self._standstills)
         follower.start()
+        began_at = time.monotonic()
         feeder.start()
         # Whatever goes wrong here, what has come out until then is judged.
         with self._noted():
             wait_for(lambda: follower.trail.count, _FIRST_WITHIN_S, "the first output")
-            self._do_faults(stage, only or stage.kinds, until=time.monotonic() + 60 * minutes, at_most=at_most)
+            log = FaultLog(self._folder / "faults.jsonl")
+            self._expect_outputs(stage)
+            course(lambda fault: self._do(stage, fault, log))
         self._freezes = stage.freezes
         with self._noted():
             stage.settle()
         with self._noted():
             feeder.stop()
+        self.flow = Flow(time.monotonic() - began_at, feeder.written, follower.trail.count)
         facts = stage.facts
         is_through = self._comes_to_rest(stage, facts)
         with self._noted():
@@ -203,8 +236,8 @@ class Run:
             },
             failure="; ".join(self._failures) or None,
             judged=verdict is not None and verdict.lost is not None,
-            commit=git("rev-parse", "HEAD"),
-            changed_since_commit=is_changed_since_commit(),
+            commit=self._commit,
+            changed_since_commit=self._is_changed,
             date=datetime.now(UTC).isoformat(timespec="seconds"),
             versions={
                 "kafka": KAFKA_VERSION,
@@ -217,29 +250,31 @@ class Run:
             shown_aborted=None if verdict is None else verdict.shown_aborted.count,
         )
 
-    def _do_faults(self, stage: Stage, kinds: Sequence[Kind], *, until: float, at_most: int | None) -> None:
-        log = FaultLog(self._folder / "faults.jsonl")
+    def _do_drawn(self, stage: Stage, kinds: Sequence[Kind], do: Do, *, until: float, at_most: int | None) -> None:
         # Waited for and never set: a wait that is the run's own time, not that of something to happen.
         wait = threading.Event().wait
-        self._expect_outputs(stage)
         for fault in faults(self._seed, kinds):
             if self._done.total() == at_most:
                 return
             wait(fault.gap_s)
             if time.monotonic() >= until:
                 return
-            self._standstills.begun(fault.kind, time.monotonic())
-            try:
-                with log.doing(fault) as did:
-                    stage.do(fault, did, wait=wait)
-                    self._expect_outputs(stage)
-                    if fault.is_awaited:
-                        self._wait_until_it_flows()
-            except NotDoneError:
-                # The log says why.
-                self._not_done += 1
-            else:
-                self._done[fault.kind] += 1
+            # Of one that came too late the log says why.
+            with suppress(NotDoneError):
+                do(fault)
+
+    def _do(self, stage: Stage, fault: Fault, log: FaultLog) -> None:
+        self._standstills.begun(fault.kind, time.monotonic())
+        try:
+            with log.doing(fault) as did:
+                stage.do(fault, did, wait=threading.Event().wait)
+                self._expect_outputs(stage)
+                if fault.is_awaited:
+                    self._wait_until_it_flows()
+        except NotDoneError:
+            self._not_done += 1
+            raise
+        self._done[fault.kind] += 1
 
     def _expect_outputs(self, stage: Stage) -> None:
         for partition in range(stage.pipeline.partitions):

@@ -166,6 +166,21 @@ async def fence(visitor: Visitor) -> str:
     return ""
 
 
+async def migrate(visitor: Visitor) -> str:
+    transactions = KafkaTransactions(environment=visitor.secrets, secrets_dir=None)
+    brokers = KafkaBrokers(environment=visitor.secrets, secrets_dir=None)
+    ids = ("fl.nobody", visitor.stage.name)
+    refused = await transactions.fences_refused(visitor.connection, ids, timeout_s=_TIMEOUT_S)
+    if refused:
+        assert refused.keys() == set(ids), "each of them is named"
+        return refused["fl.nobody"].sentence
+    try:
+        await brokers.describe_group(visitor.connection, visitor.group, timeout_s=_TIMEOUT_S)
+    finally:
+        await brokers.close()
+    return ""
+
+
 async def end_dead(visitor: Visitor) -> str:
     transactions = KafkaTransactions(environment=visitor.secrets, secrets_dir=None)
     known = await transactions.describe_transaction(visitor.connection, "fl.nobody", timeout_s=_TIMEOUT_S)
@@ -221,6 +236,7 @@ FEATURES: dict[str, Feature] = {
     "Why readers wait": explain,
     "The log of a partition": read_log,
     "Fencing": fence,
+    "Migrating": migrate,
     "Ending what dead tasks left": end_dead,
     "Ending a hanging transaction": end,
 }

@@ -83,6 +83,8 @@ async def through_the_transactions_port(door: Door) -> None:
 
 
 async def through_the_observer(door: Door) -> None:
+    # The journal of groups is made when somebody first asks for a coordinator.
+    await through_a_worker(door)
     journals = KafkaJournals(environment=door.secrets, secrets_dir=None, topics=JOURNALS)
 
     def opened() -> str:

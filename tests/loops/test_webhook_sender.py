@@ -275,6 +275,18 @@ async def test_delivery_that_is_tried_for_too_long_is_given_up_and_said(
     assert receiver.received[-1].sentence == "b"
 
 
+async def test_delivery_that_nobody_could_try_in_its_time_is_tried_once(database: Database) -> None:
+    """A server that was away for longer than deliveries are tried for tells what there was to tell."""
+    pace = msgspec.structs.replace(HASTY, give_up_after=timedelta(0))
+    async with receiving(Receiver(answer=lambda _: answer_with(500))) as receiver:
+        await add(database, receiver.url)
+        await tell(database, "a")
+        async with running(sender_of(database, pace=pace)):
+            (delivery,) = await until(database, all_are(DeliveryState.GIVEN_UP), "given up")
+    assert (delivery.attempts, len(receiver.received)) == (1, 1)
+    assert delivery.error == "the receiver answers 500"
+
+
 async def test_paused_webhook_is_sent_nothing_and_gets_what_waited_when_it_is_resumed(database: Database) -> None:
     now = datetime.now(UTC)
     async with receiving() as receiver:

@@ -13,18 +13,23 @@ from tests.support.quiet import QUIET
 from tests.support.verifier import make_id
 
 _ANSWER_S = 60.0
+_ROUNDS_AT_ONCE = 20
 
 
 class Feeder:
     """`records_per_s` over all partitions, those that are added meanwhile too; what it wrote is added to the pipeline's
     `fed` in batches.
 
+    is_keyed: records have their id as their key, too, where an audit of the product finds it.
     remembers: False keeps no ids, for runs that are too long for that.
     """
 
-    def __init__(self, pipeline: TestPipeline, *, records_per_s: int, remembers: bool = True) -> None:
+    def __init__(
+        self, pipeline: TestPipeline, *, records_per_s: int, remembers: bool = True, is_keyed: bool = False
+    ) -> None:
         self._pipeline = pipeline
         self._remembers = remembers
+        self._is_keyed = is_keyed
         self._failed: BaseException | None = None
         self._interval_s = 0.05
         self._records = records_per_s * self._interval_s
@@ -78,14 +83,19 @@ class Feeder:
                 # Whichever broker it asks may not have heard of a new one; then the next round asks again.
                 topics = producer.list_topics(self._pipeline.source, timeout=_ANSWER_S).topics
                 known = len(topics[self._pipeline.source].partitions)
-            each = max(1, round(self._records / known))
+            # What could not be written while brokers were away or slow is made up for.
+            late = int((time.monotonic() - due) / self._interval_s)
+            rounds = min(_ROUNDS_AT_ONCE, 1 + max(0, late))
+            each = max(1, round(rounds * self._records / known))
             for partition in range(known):
                 for _ in range(each):
                     ids.append(make_id(partition, self._next[partition]))
                     self._next[partition] += 1
-                    producer.produce(self._pipeline.source, ids[-1].encode() + PADDING, partition=partition)
+                    identity = ids[-1].encode()
+                    key = identity if self._is_keyed else None
+                    producer.produce(self._pipeline.source, identity + PADDING, key=key, partition=partition)
             assert producer.flush(_ANSWER_S) == 0
             if self._remembers:
                 self._pipeline.fed.extend(ids)
-            due += self._interval_s
+            due += rounds * self._interval_s
             self._stopping.wait(max(0.0, due - time.monotonic()))

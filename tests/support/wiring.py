@@ -18,6 +18,7 @@ from app.kafka.admin import KafkaBrokers
 from app.kafka.transactions.brokers import KafkaTransactions
 from app.ports.clock import SystemClock
 from app.services.access import tokens
+from app.services.migrating.questions import BrokerQuestions
 from app.services.observing.observations import Observations
 from app.services.observing.surveys import Surveys
 from app.settings import Settings
@@ -44,16 +45,28 @@ async def wired(database_url: str, settings: Settings) -> AsyncGenerator[Wiring]
     async def health() -> Sequence[PartHealth]:
         return [PartHealth(name="postgres", is_ready=True)]
 
+    transactions = KafkaTransactions(environment=os.environ, secrets_dir=settings.secrets_dir)
+    observations = Observations(is_on=settings.observe, announce=changes.announce)
+    surveys = Surveys(brokers, SystemClock())
     try:
         yield Wiring(
             settings=settings,
             clock=SystemClock(),
             unit_of_work=database.unit_of_work,
             brokers=brokers,
-            transactions=KafkaTransactions(environment=os.environ, secrets_dir=settings.secrets_dir),
+            transactions=transactions,
             changes=changes,
-            observations=Observations(is_on=settings.observe, announce=changes.announce),
-            surveys=Surveys(brokers, SystemClock()),
+            observations=observations,
+            surveys=surveys,
+            migration_questions=BrokerQuestions(
+                unit_of_work=database.unit_of_work,
+                brokers=brokers,
+                groups=brokers,
+                transactions=transactions,
+                surveys=surveys,
+                observations=observations,
+                clock=SystemClock(),
+            ),
             login_limit=LoginLimit(failures_per_minute=settings.login_failures_per_minute),
             health=health,
             users_url=USERS_URL,

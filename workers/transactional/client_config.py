@@ -5,7 +5,8 @@ Later ones win: our defaults, the cluster's settings, the pipeline's overrides, 
 
 from __future__ import annotations
 
-from app.domain.pipelines.pipeline import GroupProtocol, PipelineDefinition
+from app.domain.pipelines.pipeline import GroupProtocol, PipelineDefinition, ProcessingGuarantee
+from app.domain.runs.client_id import TaskName, client_id_of
 from workers.transactional.control import TaskSpecification
 
 Config = dict[str, str | int | bool]
@@ -28,6 +29,12 @@ _PRODUCER_DEFAULTS: Config = {
     "batch.num.messages": 100_000,
     # Java's partitioner: records with one key meet those that other Kafka clients wrote.
     "partitioner": "murmur2_random",
+}
+_OF_EACH_DEFAULTS: Config = {
+    # Outputs leave with a full batch or with the flush. A thread of the client spins for as long as a request of a
+    # partition is unanswered and others wait that are over their linger (docs/loop.md): one producer then takes a core,
+    # a producer for each partition takes all of them, from the broker too where it is on the same machine.
+    "linger.ms": 500,
 }
 _HEARTBEATS_PER_SESSION = 4
 STATISTICS_INTERVAL_MS = 500
@@ -93,8 +100,10 @@ def idempotent_producer_config(specification: TaskSpecification, *, batch_size: 
 
 def _producer_config(specification: TaskSpecification, batch_size: int | None) -> Config:
     definition = specification.definition
+    of_each = definition.processing_guarantee is ProcessingGuarantee.EXACTLY_ONCE
     chosen: Config = {
         **_PRODUCER_DEFAULTS,
+        **(_OF_EACH_DEFAULTS if of_each else {}),
         "client.id": _client_id(specification),
         "message.timeout.ms": definition.transaction_timeout_ms,
         **specification.client_config,
@@ -126,7 +135,12 @@ def admin_config(specification: TaskSpecification) -> Config:
 
 
 def _client_id(specification: TaskSpecification) -> str:
-    return (
-        f"fenceline-{specification.pipeline}-{specification.ordinal}-{specification.task}"
-        f"-l{specification.lease}-a{specification.attempt}"
+    return client_id_of(
+        specification.pipeline,
+        TaskName(
+            ordinal=specification.ordinal,
+            task=specification.task,
+            lease=specification.lease,
+            attempt=specification.attempt,
+        ),
     )

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import groupby
 
@@ -18,7 +16,6 @@ from workers.transactional.errors import (
     LoopError,
     OutcomeUnknownError,
     PipelineStopError,
-    ProducerLostError,
     TaskFailedError,
     error_of,
 )
@@ -29,16 +26,13 @@ from workers.transactional.lanes import Batch, Lane, Marks
 from workers.transactional.producing.producers import TaskProducer
 from workers.transactional.slices import SLICE_S, Patience, in_slices
 from workers.transactional.telling.progress import PartitionProducer, Progress
+from workers.transactional.together import Together
 
-_TOGETHER = 32
-"""So many calls wait for brokers at once; each has a thread meanwhile."""
 _INIT_S = 2.0
 """How long an assign callback waits for its inits. What is not ready then is taken held, and begun again later."""
 _TURN_S = 1.0
 _IDENTITY_S = 0.7
 """A little longer than statistics take to come."""
-_OVERDUE_S = 10.0
-"""A call comes back some slices later than it was told to, that of the offsets 2 s; then nobody waits for it."""
 _GROUP_ALONE = -1
 
 
@@ -50,14 +44,18 @@ class LaneOfEach:
       revoked    commit, then let go of the producer; the partitions that stay are not touched
       lost       abort, then let go: the next owner's init ends what an unanswered abort leaves open
 
-    Calls that wait for brokers are made together on threads of a pool. The loop's own thread waits for them and polls
-    nothing meanwhile, so that no callback runs and no ownership changes between a commit's steps.
+    Who was away for a session may have been replaced: before it initialises ids again it asks whether it is still the
+    current attempt. With the server away it goes on, as the data plane does (rule 8).
+
+    Calls that wait for brokers are made together. The loop's own thread waits for them and polls nothing meanwhile, so
+    that no callback runs and no ownership changes between a commit's steps.
 
     Args:
         make: a new lane, without a producer.
         metadata: what the lanes' commits ask for the member's metadata.
         id_of: the transactional id of a partition.
         refusal: why these ids cannot be used; None: they can.
+        session_s: who has not polled for so long may have lost its partitions without a callback that says so (eager).
     """
 
     are_many = True
@@ -73,6 +71,7 @@ class LaneOfEach:
         metadata: MemberMetadata,
         progress: Progress,
         bounds: Bounds,
+        session_s: float,
         sends_for_group_alone: bool,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -81,13 +80,14 @@ class LaneOfEach:
         self._id_of = id_of
         self._refusal = refusal
         self._membership = membership
-        self._metadata = metadata
         self._progress = progress
         self._bounds = bounds
+        self._session_s = session_s
+        self._was_away = False
         self._sends_for_group_alone = sends_for_group_alone
         self._clock = clock
         self._lanes: dict[Partition, Lane] = {}
-        self._pool = ThreadPoolExecutor(_TOGETHER, thread_name_prefix="lane")
+        self._together = Together(metadata, meanwhile=self._publish_if_due, clock=clock)
         self._polled_at = clock()
         self._first_to_settle = 0
 
@@ -101,6 +101,7 @@ class LaneOfEach:
             raise PipelineStopError(self._refusal)
 
     def polled(self) -> None:
+        self._note_absence()
         self._polled_at = self._clock()
 
     def guarded(self, action: Callable[[], None]) -> None:
@@ -218,9 +219,7 @@ class LaneOfEach:
     def close(self) -> bool:
         may_be_open = any(lane.settling.is_undecided for lane in self.each)
         may_be_open |= self._let_go(list(self._lanes))
-        self._pool.shutdown(wait=False)
-        # A call that has been given up may still come back, and ask.
-        self._metadata.close()
+        self._together.close()
         return may_be_open
 
     # Inside callbacks
@@ -231,8 +230,12 @@ class LaneOfEach:
         fresh = {name: self._make(name) for name in partitions}
         self._lanes |= fresh
         self.each = tuple(self._lanes.values())
+        self._note_absence()
         for lane in fresh.values():
             lane.settling.require_producer()
+            if self._was_away:
+                lane.settling.require_leave()
+        self._was_away = self._was_away and not fresh
         allowed: list[tuple[Lane, TaskProducer]] = []
         for lane in fresh.values():
             lane.recovery.guarded(partial(_ask, lane, allowed))
@@ -255,7 +258,11 @@ class LaneOfEach:
             raise error
 
     def lost(self, partitions: Sequence[Partition]) -> None:
+        self._was_away = True
         self._let_go(partitions)
+
+    def _note_absence(self) -> None:
+        self._was_away |= self._clock() - self._polled_at > self._session_s
 
     def _let_go(self, partitions: Sequence[Partition]) -> bool:
         """End the lanes of these, whatever is open in them. Whether a transaction may be left open."""
@@ -269,7 +276,7 @@ class LaneOfEach:
             lane.settling.give_up()
             abort = None if is_unknown else lane.checkpoints.aborting()
             calls.append(partial(_end, lane.checkpoints.producer, abort))
-        errors = self._together(calls, self._bounds.abort_s)
+        errors = self._together.make(calls, self._bounds.abort_s)
         discards: list[Callable[[Patience], None]] = []
         for lane, is_unknown in zip(gone, unknown, strict=True):
             producer, lane.checkpoints.producer = lane.checkpoints.producer, None
@@ -279,7 +286,7 @@ class LaneOfEach:
             lane.checkpoints.abandon(outcome_unknown=is_unknown)
             if lane.partition is not None:
                 self._membership.let_go(lane.partition)
-        self._together(discards, 0.0)
+        self._together.make(discards, 0.0)
         return any(unknown) or any(error is not None and not isinstance(error, FencedError) for error in errors)
 
     # Together
@@ -290,7 +297,7 @@ class LaneOfEach:
             if fresh is not None:
                 lane.checkpoints.producer = fresh
 
-        errors = self._together([partial(in_slices, fresh.init) for _, fresh in asked], bound_s)
+        errors = self._together.make([partial(in_slices, fresh.init) for _, fresh in asked], bound_s)
         for (lane, _), error in zip(asked, errors, strict=True):
             lane.recovery.guarded(partial(hear, lane, error))
 
@@ -311,7 +318,7 @@ class LaneOfEach:
             if then is not None:
                 then(lane)
 
-        errors = self._together(
+        errors = self._together.make(
             [partial(send, ending, heard) for (_, ending), heard in zip(endings, heard_at, strict=True)],
             bound_s,
             # Healthy ones may have waited for a thread behind some that are not.
@@ -327,44 +334,6 @@ class LaneOfEach:
         # Only now: what the others have committed is committed, and counts, though this attempt ends.
         if ends is not None:
             raise ends
-
-    def _together(
-        self,
-        calls: Sequence[Callable[[Patience], None]],
-        bound_s: float,
-        *,
-        least_s: float = 0.0,
-        overdue: type[OutcomeUnknownError | ProducerLostError] = ProducerLostError,
-    ) -> list[BaseException | None]:
-        """Make all of them and wait, answering for the consumer meanwhile; what each has raised.
-
-        Args:
-            bound_s: how long they may take in all.
-            least_s: what is left for one whose turn comes late, after others have used that up.
-            overdue: what stands for the answer of one that has not come back long after that. Its producer is let go of
-                and refuses what the call may still want of it; its id is initialised before it is used again.
-        """
-        ends_at = self._clock() + bound_s
-
-        def make(call: Callable[[Patience], None]) -> None:
-            call(Patience(max(least_s, ends_at - self._clock())))
-
-        futures = [self._pool.submit(make, call) for call in calls]
-        for future in futures:
-            future.add_done_callback(lambda _: self._metadata.wake())
-        waits_s = bound_s + _OVERDUE_S * math.ceil(len(futures) / _TOGETHER)
-        deadline = self._clock() + waits_s
-        while not all(future.done() for future in futures) and self._clock() < deadline:
-            self._metadata.serve(SLICE_S)
-            self._publish_if_due()
-        late = f"a call did not come back for {waits_s:.1f} s"
-        # Those that have not begun never do.
-        for future in futures:
-            future.cancel()
-        is_late = [not future.done() or future.cancelled() for future in futures]
-        return [
-            overdue(late) if late_one else future.exception() for future, late_one in zip(futures, is_late, strict=True)
-        ]
 
     def _publish_if_due(self) -> None:
         now = self._clock()

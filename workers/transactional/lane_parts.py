@@ -106,6 +106,7 @@ def lanes_of(
         metadata=metadata,
         progress=progress,
         bounds=bounds,
+        session_s=definition.session_timeout_ms / 1000,
         sends_for_group_alone=is_for_group_alone,
     )
 

@@ -34,7 +34,8 @@ class Settling:
     """What must be done before records may be read again, done in steps of about a second.
 
       1. may we?                before every init but the attempt's first: a superseded attempt would fence the rightful
-                                one (rule 5). The first needs no leave: whoever started this attempt has just given it
+                                one (rule 5). The first needs no leave: whoever started this attempt has just given it,
+                                unless the group has gone on without this member meanwhile (`require_leave`)
       2. a new producer         where the old one's state or outcome is not known: its init decides whatever is open
       3. back to the committed  of every partition read from (rule 3); asked only after 2, or the answer could be that
                                 of an undecided transaction
@@ -72,6 +73,7 @@ class Settling:
         self._last_identity: ProducerIdentity | None = None
         self._may_have_bumped = False
         self._is_fenced = False
+        self._needs_leave = False
         self._may_init = False
         self._looks = 0
         self._failures_in_a_row = 0
@@ -109,6 +111,10 @@ class Settling:
         self._needs_producer = True
         self._is_fenced |= is_fenced
         self._begin()
+
+    def require_leave(self) -> None:
+        """Ask also before the first init: this attempt may have been replaced while it was away."""
+        self._needs_leave = True
 
     def require_rewind(self) -> None:
         """Ask to go back to the committed offsets; from here on nothing is read until `step` has done it."""
@@ -197,7 +203,7 @@ class Settling:
             self.give_up()
             raise error
         fresh, self._fresh = self._fresh, None
-        self._needs_producer = self._is_fenced = self._may_init = False
+        self._needs_producer = self._is_fenced = self._may_init = self._needs_leave = False
         self._has_held_id = True
         if not self._needs_rewind:
             self._go_on()
@@ -213,7 +219,8 @@ class Settling:
 
     def _is_allowed(self) -> bool:
         """Ask, unless this is the attempt's first init. What was answered holds until an init was answered."""
-        if self._inquiry is None or self._may_init or not (self._has_held_id or self._is_fenced):
+        must_ask = self._has_held_id or self._is_fenced or self._needs_leave
+        if self._inquiry is None or self._may_init or not must_ask:
             return True
         answer = self._inquiry.ask(
             Standing(

@@ -174,6 +174,8 @@ class SqlDeliveries:
                 _D.state == DeliveryState.PENDING,
                 _D.written_at < sa.func.clock_timestamp() - older_than,
                 _D.next_attempt_at <= sa.func.clock_timestamp(),
+                # However late: after a server that was away for long, everybody is told at least once.
+                _D.attempts > 0,
             )
             .values(state=DeliveryState.GIVEN_UP, ended_at=sa.func.clock_timestamp())
             .returning(_D.webhook)

@@ -20,6 +20,7 @@ from app.db.repositories.mapping_statements import (
     RELEASE_TASK,
     TAKE,
 )
+from app.db.repositories.transactional_ids import archived_of
 from app.db.tables import definitions
 from app.db.tables.mappings import partition_mappings, partition_ownerships
 from app.db.tables.tasks import task_attempts
@@ -39,9 +40,14 @@ from app.domain.transactions.mapping import (
 _M = partition_mappings.c
 _O = partition_ownerships.c
 _P = definitions.pipelines.c
-_NAMED = sa.select(partition_mappings, sa.null().label("reported"), _P.name).join(
-    definitions.pipelines, _P.id == _M.pipeline_id
-)  # Nobody has read it yet: it is there for its assigned id alone.
+_I = definitions.transactional_ids.c
+_ASSIGNED = (_I.kafka_cluster_id == _M.kafka_cluster_id) & (_I.transactional_id == _M.assigned_id)
+_NAMED = (
+    sa.select(partition_mappings, sa.null().label("reported"), _P.name, _I.archived_at, _I.archived_by)
+    .join(definitions.pipelines, _P.id == _M.pipeline_id)
+    .outerjoin(definitions.transactional_ids, _ASSIGNED)
+)
+# Nobody has read it yet: it is there for its assigned id alone.
 _UNREAD = (
     _M.assigned_id.is_not(None) & _M.owner_run_id.is_(None) & _M.transactional_id.is_(None) & _M.generation.is_(None)
 )
@@ -181,9 +187,14 @@ class SqlMappings:
     async def of_group(self, *, kafka_cluster_id: str, group: str) -> list[PartitionMapping]:
         rows = await self._db.rows(
             sa.select(
-                partition_mappings, task_attempts.c.report["partitions"].label("reported"), definitions.pipelines.c.name
+                partition_mappings,
+                task_attempts.c.report["partitions"].label("reported"),
+                _P.name,
+                _I.archived_at,
+                _I.archived_by,
             )
             .join(definitions.pipelines, _P.id == _M.pipeline_id)
+            .outerjoin(definitions.transactional_ids, _ASSIGNED)
             .outerjoin(
                 task_attempts,
                 (task_attempts.c.run_id == _M.owner_run_id)
@@ -352,4 +363,5 @@ def _mapping(row: sa.Row[Any]) -> PartitionMapping:
         end=progress.get("end"),
         assigned_id=row.assigned_id,
         origin=None if row.origin is None else Origin(row.origin),
+        archived=archived_of(row),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -87,6 +87,9 @@ class SqlRuns:
     async def set_target(self, run_id: str, *, revision: int, bounce_requested_at: datetime | None) -> None:
         await self._update(run_id, revision=revision, bounce_requested_at=bounce_requested_at)
 
+    async def set_targets(self, run_id: str, targets: Mapping[int, int]) -> None:
+        await self._update(run_id, targets={str(ordinal): revision for ordinal, revision in targets.items()})
+
     async def end(self, run_id: str, *, end: RunEnd, reason: str | None, now: datetime) -> None:
         await self._update(run_id, ended_at=now, ended_as=end, end_reason=reason)
 
@@ -109,6 +112,7 @@ async def run_summary(db: Connection, run_ids: Sequence[str]) -> list[RunSummary
 
 
 def _run(row: sa.Row[Any], instances: Sequence[Instance]) -> Run:
+    targets = {int(ordinal): revision for ordinal, revision in row.targets.items()}
     desired, end = DesiredRunState(row.desired), None if row.ended_as is None else RunEnd(row.ended_as)
     return Run(
         id=row.id,
@@ -123,10 +127,12 @@ def _run(row: sa.Row[Any], instances: Sequence[Instance]) -> Run:
             revision=row.revision,
             bounce_requested_at=row.bounce_requested_at,
             instances=instances,
+            targets=targets,
         ),
         started_at=row.started_at,
         started_by=row.started_by,
         bounce_requested_at=row.bounce_requested_at,
+        targets=targets,
         starts_again=row.starts_again,
         ended_at=row.ended_at,
         end=end,

@@ -156,6 +156,12 @@ class SqlTasks:
         )
         return [msgspec.convert(row.report, TaskReport) for row in rows]
 
+    async def reports_of_run(self, run_id: str) -> list[TaskReport]:
+        rows = await self._db.rows(
+            sa.select(_T.report).where(_T.run_id == run_id).order_by(_T.ordinal, _T.lease, _T.task, _T.attempt)
+        )
+        return [msgspec.convert(row.report, TaskReport) for row in rows]
+
     async def list_statuses(self, run_ids: Sequence[str]) -> list[TaskStatus]:
         if not run_ids:
             return []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -11,7 +12,7 @@ from sqlalchemy.dialects import postgresql
 from app.db.connection import Connection
 from app.db.tables.definitions import pipelines, transactional_ids
 from app.domain.errors import ConflictError
-from app.domain.transactions.mapping import IdKind, TransactionalIdOwner
+from app.domain.transactions.mapping import Archived, IdKind, TransactionalIdOwner
 
 _SELECT = sa.select(transactional_ids, pipelines.c.name).join(pipelines)
 
@@ -70,6 +71,29 @@ class SqlTransactionalIds:
                     field="transactional_id_prefix",
                 )
 
+    async def archive(
+        self, *, pipeline: str, kafka_cluster_id: str, ids: Collection[str], migration: str, now: datetime
+    ) -> None:
+        await self._db.execute(
+            sa.update(transactional_ids)
+            .where(
+                _of(pipeline, kafka_cluster_id),
+                transactional_ids.c.transactional_id.in_(ids),
+                transactional_ids.c.archived_at.is_(None),
+            )
+            .values(archived_at=now, archived_by=migration)
+        )
+
+    async def use_again(self, *, pipeline: str, kafka_cluster_id: str, ids: Collection[str], partitions: bool) -> None:
+        wanted = transactional_ids.c.transactional_id.in_(ids)
+        if partitions:
+            wanted |= transactional_ids.c.kind != IdKind.TASK
+        await self._db.execute(
+            sa.update(transactional_ids)
+            .where(_of(pipeline, kafka_cluster_id), wanted, transactional_ids.c.archived_at.is_not(None))
+            .values(archived_at=None, archived_by=None)
+        )
+
     async def release(self, *, pipeline: str, kind: IdKind) -> list[str]:
         owner = sa.select(pipelines.c.id).where(pipelines.c.name == pipeline).scalar_subquery()
         gone = await self._db.rows(
@@ -118,6 +142,16 @@ class SqlTransactionalIds:
         return {row.name: frozenset(row.ids) for row in rows}
 
 
+def _of(pipeline: str, kafka_cluster_id: str) -> sa.ColumnElement[bool]:
+    owner = sa.select(pipelines.c.id).where(pipelines.c.name == pipeline).scalar_subquery()
+    return (transactional_ids.c.pipeline_id == owner) & (transactional_ids.c.kafka_cluster_id == kafka_cluster_id)
+
+
+def archived_of(row: sa.Row[Any]) -> Archived | None:
+    """Of a row with the columns `archived_at` and `archived_by`."""
+    return None if row.archived_at is None else Archived(since=row.archived_at, migration=row.archived_by)
+
+
 def _owner(row: sa.Row[Any]) -> TransactionalIdOwner:
     return TransactionalIdOwner(
         kafka_cluster_id=row.kafka_cluster_id,
@@ -126,4 +160,5 @@ def _owner(row: sa.Row[Any]) -> TransactionalIdOwner:
         kind=IdKind(row.kind),
         ordinal=row.ordinal,
         task=row.task,
+        archived=archived_of(row),
     )

@@ -78,7 +78,10 @@ transactional_ids = sa.Table(
     sa.Column("kind", sa.Text, nullable=False, server_default=sa.text("'task'")),
     integer("ordinal", nullable=True),
     integer("task", nullable=True),
+    moment("archived_at", nullable=True),
+    sa.Column("archived_by", UUID, sa.ForeignKey("migrations.id", ondelete="SET NULL"), index=True),
     one_of("kind", IdKind),
+    sa.CheckConstraint("archived_by IS NULL OR archived_at IS NOT NULL", name="archived"),
     sa.CheckConstraint("num_nulls(ordinal, task) = 2 * (kind <> 'task')::int", name="place"),
     # What a mapping's assigned id points at: it is its own pipeline's.
     sa.UniqueConstraint("kafka_cluster_id", "transactional_id", "pipeline_id", name="uq_transactional_ids_pipeline"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from app.db.tables.columns import UUID, generated_uuid, integer, metadata, moment, one_of, quoted, text
+from app.db.tables.columns import JSON, UUID, generated_uuid, integer, metadata, moment, one_of, quoted, text
 from app.domain.runs.instance import ENDED, InstanceState
 from app.domain.runs.run import DesiredRunState, RunEnd
 
@@ -18,6 +18,8 @@ runs = sa.Table(
     moment("started_at"),
     text("started_by"),
     moment("bounce_requested_at", nullable=True),
+    # The revision of an ordinal's next lease, where it is not the run's.
+    sa.Column("targets", JSON, nullable=False, server_default=sa.text("'{}'::jsonb")),
     sa.Column("starts_again", sa.Boolean, nullable=False, server_default=sa.false()),
     moment("ended_at", nullable=True),
     text("ended_as", nullable=True),

@@ -26,6 +26,7 @@ class AlertKind(StrEnum):
     OBSERVER_BEHIND = "observer_behind"
     OBSERVER_BLIND = "observer_blind"
     AUDIT = "audit"
+    MIGRATION_ALARM = "migration_alarm"
     TEST = "test"
 
 
@@ -58,7 +59,8 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cluster: the name that it is registered under here. cause, confidence, alternatives: of a fencing event, whose id
     `fencing_event` is. said_before: the cause that the alert before this one gave. topic: the journal that an observer
     reads. partitions: `topic-partition`, the first MAX_PARTITIONS of them. audit: the id of the audit that found it;
-    lost, duplicated, unexpected: how many outputs.
+    lost, duplicated, unexpected: how many outputs. migration: the id of the one that it stopped, or that is over;
+    process: the pid on `host` of whom it is about.
     """
 
     kind: AlertKind
@@ -89,6 +91,8 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     lost: int | None = None
     duplicated: int | None = None
     unexpected: int | None = None
+    migration: str | None = None
+    process: int | None = None
 
     @property
     def type(self) -> str:

@@ -12,6 +12,8 @@ from app.domain.audits.telling import verdict_sentence
 from app.domain.fencing_events.fencing_event import Cause, Verdict
 from app.domain.fencing_events.record import FencingRecord
 from app.domain.hanging.hanging_transaction import HangingKey, HangingTransaction
+from app.domain.migrations.alarms import Alarm
+from app.domain.migrations.migration import Migration, MigrationState
 from app.domain.offset_log.check import Finding as OffsetFinding
 from app.domain.pipelines.pipeline_record import Pipeline
 from app.domain.runs.instance import Instance
@@ -141,6 +143,28 @@ def contradiction_alert(pipeline: Pipeline, finding: OffsetFinding, *, others: i
         cluster=pipeline.cluster,
         pipeline=pipeline.name,
         partitions=(name,),
+    )
+
+
+def migration_alert(migration: Migration, alarm: Alarm, *, kafka_cluster_id: str) -> Alert:
+    """Of an alarm that has just been raised. The sentence names host and process as far as anybody has said them."""
+    effect = (
+        "Nothing is left to stop" if migration.state is MigrationState.DONE else "The migration stands still until then"
+    )
+    return Alert(
+        kind=AlertKind.MIGRATION_ALARM,
+        state=AlertState.HAPPENED,
+        subject=subject_of("migration", migration.id, alarm.kind, alarm.key),
+        at=alarm.at,
+        sentence=f"The migration of {migration.pipeline} to {migration.goal.words}: {alarm.sentence}. {effect}.",
+        page=f"/migrations/{migration.id}",
+        cluster=migration.cluster,
+        kafka_cluster_id=kafka_cluster_id,
+        pipeline=migration.pipeline,
+        run=migration.run_id,
+        host=alarm.host,
+        migration=migration.id,
+        process=alarm.pid,
     )
 
 

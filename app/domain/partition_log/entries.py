@@ -88,8 +88,8 @@ def entries_of(
     """An entry for each of the look's first `limit` batches, in their order; the others only decide."""
     fold = _Fold(look)
     found = [fold.entry(batch) for batch in look.batches]
-    for index, changes in fold.decisions().items():
-        found[index] = msgspec.structs.replace(found[index], **changes)
+    for index, (note, changes) in fold.decisions().items():
+        found[index] = msgspec.structs.replace(found[index], note=_joined(found[index].note, note), **changes)
     del found[limit if limit is not None else len(found) :]
     if keys or values:
         found = [_with_records(*pair, keys=keys, values=values) for pair in zip(look.batches, found, strict=False)]
@@ -106,6 +106,10 @@ def named(entries: tuple[LogEntry, ...], ids: Mapping[int, str]) -> tuple[LogEnt
     )
 
 
+_Decision = tuple[str | None, dict[str, object]]
+"""A note, and what changes in an entry."""
+
+
 class _Producer:
     """One producer id on its way through the look: its batches that no marker has decided yet."""
 
@@ -120,7 +124,7 @@ class _Fold:
         self._look = look
         self._producers: defaultdict[int, _Producer] = defaultdict(_Producer)
         self._at = 0
-        self._decisions: dict[int, dict[str, object]] = {}
+        self._decisions: dict[int, _Decision] = {}
         self._aborted: defaultdict[int, list[int]] = defaultdict(list)
         for aborted in look.aborted:
             self._aborted[aborted.producer_id].append(aborted.first_offset)
@@ -159,7 +163,7 @@ class _Fold:
         producer = self._producers[batch.producer_id]
         state = EntryState.COMMITTED if marker.type is MarkerType.COMMIT else EntryState.ABORTED
         for index in producer.undecided:
-            self._decisions[index] = {"state": state, "decided_at": batch.base_offset}
+            self._decisions[index] = None, {"state": state, "decided_at": batch.base_offset}
         decides = self._decided(producer, batch, marker)
         note = _marker_note(marker, batch.producer_epoch, producer.epoch, decides)
         producer.undecided, producer.last_marker, producer.epoch = [], batch.base_offset, batch.producer_epoch
@@ -189,27 +193,24 @@ class _Fold:
         firsts = [first for first in self._aborted[producer_id] if (after is None or first > after) and first <= until]
         return max(firsts, default=None)
 
-    def decisions(self) -> dict[int, dict[str, object]]:
+    def decisions(self) -> dict[int, _Decision]:
         """What is decided of the batches by their index: by markers in the look, or by what the broker said."""
         look, bounds = self._look, self._look.bounds
-        holder = self._holder()
+        holder, ends = self._holder(), f"offset {self._look.next_offset - 1}, where this look ends"
         for producer_id, producer in self._producers.items():
             for index in producer.undecided:
                 offset = look.batches[index].last_offset
                 if offset < look.decided_until:
                     is_aborted = self._aborted_between(producer_id, producer.last_marker, offset) is not None
-                    changes: dict[str, object] = {
-                        "state": EntryState.ABORTED if is_aborted else EntryState.COMMITTED,
-                    }
+                    state = EntryState.ABORTED if is_aborted else EntryState.COMMITTED
+                    note = f"by the broker's list of aborted transactions; its marker is after {ends}"
+                    self._decisions[index] = note, {"state": state}
                 elif look.is_at_end or producer_id == holder:
-                    changes = {"state": EntryState.OPEN}
+                    self._decisions[index] = None, {"state": EntryState.OPEN}
                 elif offset < bounds.last_stable_offset:
-                    changes = {
-                        "note": f"decided, by a marker after offset {look.next_offset - 1}, where this look ends"
-                    }
+                    self._decisions[index] = f"decided, by a marker after {ends}", {}
                 else:
-                    changes = {"note": f"no marker up to offset {look.next_offset - 1}, where this look ends"}
-                self._decisions[index] = changes
+                    self._decisions[index] = f"no marker up to {ends}", {}
         return self._decisions
 
     def _holder(self) -> int | None:
@@ -241,6 +242,10 @@ def _header(batch: RecordBatch) -> LogEntry:
     )
 
 
+def _joined(*notes: str | None) -> str | None:
+    return "; ".join(note for note in notes if note) or None
+
+
 def _or_none(number: int) -> int | None:
     return None if number < 0 else number
 
@@ -269,8 +274,7 @@ def _with_records(batch: RecordBatch | UnreadableBatch, entry: LogEntry, *, keys
         return entry
     records = read_records(batch)
     if isinstance(records, Undecodable):
-        note = f"{entry.note}; {records.reason}" if entry.note else records.reason
-        return msgspec.structs.replace(entry, note=note)
+        return msgspec.structs.replace(entry, note=_joined(entry.note, records.reason))
     return msgspec.structs.replace(
         entry, records=tuple(log_record(record, keys=keys, values=values) for record in records)
     )

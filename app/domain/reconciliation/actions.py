@@ -10,7 +10,7 @@ from app.domain.runs.instance import Instance, InstanceOutcome, InstanceState
 
 
 class LeaseAgain(msgspec.Struct, frozen=True, kw_only=True):
-    """Write the ordinal's next lease, at the run's revision."""
+    """Write the ordinal's next lease, at the revision that the run wants of it."""
 
     ordinal: int
     reason: str | None

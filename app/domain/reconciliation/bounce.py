@@ -28,6 +28,7 @@ def bounce(view: View, current: Sequence[Instance]) -> list[Action]:
 def _why_bounced(view: View, instance: Instance) -> str:
     if instance.ordinal >= view.ordinals:
         return f"revision {view.run.revision} has {view.ordinals} instances"
-    if instance.revision != view.run.revision:
-        return f"its turn in the rolling bounce to revision {view.run.revision}"
+    target = view.run.target_of(instance.ordinal)
+    if instance.revision != target:
+        return f"its turn in the rolling bounce to revision {target}"
     return "its turn in the rolling restart"

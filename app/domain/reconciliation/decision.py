@@ -67,8 +67,8 @@ def _step(view: View, instance: Instance) -> list[Action]:
 def _submit(view: View, instance: Instance) -> list[Action]:
     if view.is_stopping:
         return [advance(instance, InstanceState.STOPPED, "not submitted before the end was asked for")]
-    if instance.ordinal >= view.ordinals or instance.revision != view.run.revision:
-        reason = f"not submitted: the run has moved to revision {view.run.revision}"
+    if instance.ordinal >= view.ordinals or instance.revision != view.run.target_of(instance.ordinal):
+        reason = f"not submitted: it has moved to revision {view.run.target_of(instance.ordinal)}"
         return [advance(instance, InstanceState.STOPPED, reason)]
     wait = view.timing.wait_after(failures_in_a_row(view, instance.ordinal))
     leased_at = view.past(instance.leased_at)

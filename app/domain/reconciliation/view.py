@@ -90,4 +90,6 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         return self.run.desired in (DesiredRunState.DRAIN, DesiredRunState.KILL)
 
     def is_outdated(self, instance: Instance) -> bool:
-        return is_outdated(instance, revision=self.run.revision, bounce_requested_at=self.run.bounce_requested_at)
+        return is_outdated(
+            instance, revision=self.run.target_of(instance.ordinal), bounce_requested_at=self.run.bounce_requested_at
+        )

@@ -5,9 +5,10 @@ RUN ⇄ PAUSE ─▶ DRAIN ─▶ KILL: what is wanted only ever gets sterner af
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
+from types import MappingProxyType
 
 import msgspec
 
@@ -67,6 +68,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """`revision` is where every instance shall be; an instance with another one waits for its turn of the bounce.
 
+    targets: the revision of the next lease of those ordinals that a migration leads elsewhere.
     bounce_requested_at: instances that were leased before this are bounced, one at a time.
     starts_again: when this run has drained, the next one starts at the pipeline's current revision.
     instances: the current lease of each ordinal, by ordinal.
@@ -82,11 +84,16 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     started_at: datetime
     started_by: str
     bounce_requested_at: datetime | None = None
+    targets: dict[int, int] = {}
     starts_again: bool = False
     ended_at: datetime | None = None
     end: RunEnd | None = None
     end_reason: str | None = None
     instances: tuple[Instance, ...] = ()
+
+    def target_of(self, ordinal: int) -> int:
+        """The revision that the ordinal's next lease shall have."""
+        return self.targets.get(ordinal, self.revision)
 
     def summary(self) -> RunSummary:
         return RunSummary(
@@ -130,6 +137,7 @@ def derive_state(
     revision: int,
     bounce_requested_at: datetime | None,
     instances: Sequence[Instance],
+    targets: Mapping[int, int] = MappingProxyType({}),
 ) -> RunState:
     """A run's state: its end, else what is wanted to end it, else a bounce that is not through, else DERIVATION."""
     if end is not None:
@@ -138,7 +146,10 @@ def derive_state(
         return RunState.DRAINING
     if desired is DesiredRunState.KILL:
         return RunState.KILLING
-    if any(is_outdated(i, revision=revision, bounce_requested_at=bounce_requested_at) for i in instances):
+    if any(
+        is_outdated(i, revision=targets.get(i.ordinal, revision), bounce_requested_at=bounce_requested_at)
+        for i in instances
+    ):
         return RunState.BOUNCING
     states = frozenset(instance.state for instance in instances)
     return next(state for _, holds, state in DERIVATION if holds(states))

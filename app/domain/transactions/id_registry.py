@@ -25,11 +25,15 @@ _CAN_EXPIRE = frozenset({TransactionStatus.EMPTY, TransactionStatus.COMPLETE_COM
 
 
 class Standing(StrEnum):
-    """OURS: a pipeline here needs it. FOREIGN: no sign of us. ORPHANED: of ours by name or by row, needed by nobody."""
+    """OURS: a pipeline here needs it. FOREIGN: no sign of us. ORPHANED: of ours by name or by row, needed by nobody.
+
+    ARCHIVED: a migration of its pipeline gave it up, and nobody may use it.
+    """
 
     OURS = "ours"
     FOREIGN = "foreign"
     ORPHANED = "orphaned"
+    ARCHIVED = "archived"
 
 
 class Orphan(StrEnum):
@@ -46,6 +50,7 @@ class Only(StrEnum):
     OURS = "ours"
     FOREIGN = "foreign"
     ORPHANED = "orphaned"
+    ARCHIVED = "archived"
     CONTESTED = "contested"
     UNSEEN = "unseen"
 
@@ -95,12 +100,13 @@ class RegisteredId(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IdTally(NamedTuple):
-    """ids: those that the brokers have. orphaned, unseen: whether they have them or not."""
+    """ids: those that the brokers have. orphaned, archived, unseen: whether they have them or not."""
 
     ids: int
     ours: int
     foreign: int
     orphaned: int
+    archived: int
     unseen: int
     contested: int
 
@@ -210,6 +216,8 @@ def standing_of(name: str, needed: Needed) -> tuple[Standing, Orphan | None]:
     owner = needed.owners.get(name)
     if owner is None:
         return (Standing.ORPHANED, Orphan.NO_PIPELINE) if is_named_as_ours(name) else (Standing.FOREIGN, None)
+    if owner.archived is not None:
+        return Standing.ARCHIVED, None
     if owner.kind is IdKind.TASK:
         return (Standing.OURS, None) if name in needed.of_tasks else (Standing.ORPHANED, Orphan.NO_TASK)
     return (Standing.OURS, None) if name in needed.partitions else (Standing.ORPHANED, Orphan.NO_MAPPING)
@@ -294,6 +302,7 @@ def _tally(
         ours=found.count(Standing.OURS),
         foreign=found.count(Standing.FOREIGN),
         orphaned=found.count(Standing.ORPHANED),
+        archived=found.count(Standing.ARCHIVED),
         unseen=sum(1 for name in needed.owners if name not in transactions),
         contested=len(contested),
     )

@@ -36,6 +36,16 @@ class Origin(StrEnum):
         return IdKind.IMPORTED if self is Origin.IMPORTED else IdKind.PARTITION
 
 
+class Archived(msgspec.Struct, frozen=True, kw_only=True):
+    """That a migration gave an id up for good: it was fenced, and nobody may initialise it any more.
+
+    migration: whose fence it was; None where its record is not kept any more.
+    """
+
+    since: datetime
+    migration: str | None
+
+
 class PartitionOwner(msgspec.Struct, frozen=True, kw_only=True):
     """One task's attempt that holds a partition, as its heartbeats say it."""
 
@@ -55,6 +65,7 @@ class PartitionMapping(msgspec.Struct, frozen=True, kw_only=True):
 
     transactional_id: what the owner told last, a task's id in `exactly_once_v2`.
     assigned_id: what the partition is read under in `exactly_once`, whoever holds it; no heartbeat changes it.
+    archived: that the assigned id was given up; None while it is or may be used.
     """
 
     pipeline: str
@@ -73,6 +84,7 @@ class PartitionMapping(msgspec.Struct, frozen=True, kw_only=True):
     end: int | None = None
     assigned_id: str | None = None
     origin: Origin | None = None
+    archived: Archived | None = None
 
     @property
     def lag_records(self) -> int | None:
@@ -131,7 +143,10 @@ class OwnershipFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TransactionalIdOwner(msgspec.Struct, frozen=True, kw_only=True):
-    """The one pipeline that owns a transactional id on a Kafka cluster. ordinal, task: of a TASK's id only."""
+    """The one pipeline that owns a transactional id on a Kafka cluster. ordinal, task: of a TASK's id only.
+
+    archived: that a migration of the pipeline gave it up; it stays the pipeline's, so that nobody else takes it.
+    """
 
     kafka_cluster_id: str
     transactional_id: str
@@ -139,6 +154,7 @@ class TransactionalIdOwner(msgspec.Struct, frozen=True, kw_only=True):
     kind: IdKind = IdKind.TASK
     ordinal: int | None = None
     task: int | None = None
+    archived: Archived | None = None
 
 
 class Incarnation(msgspec.Struct, frozen=True, kw_only=True):

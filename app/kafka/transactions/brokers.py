@@ -91,6 +91,16 @@ class KafkaTransactions:
             lambda client, _, __: client.describe_transactions([transactional_id])[transactional_id],
         )
 
+    async def fences_refused(
+        self, connection: Connection, transactional_ids: Collection[str], *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> dict[str, Refused]:
+        return await self._ask(
+            connection,
+            timeout_s,
+            f"tell whether {len(transactional_ids)} transactional ids may be fenced",
+            lambda client, _, __: client.fences_refused(transactional_ids),
+        )
+
     async def fence(
         self, connection: Connection, transactional_id: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> FencedProducer:

@@ -47,8 +47,14 @@ _INIT_VERSION = 4
 # The one that gives the id its next epoch: versions before it leave the producer whose transaction they end alive.
 _FENCING_END_VERSION = 5
 _FENCING_END_FEATURE, _FENCING_END_LEVEL = "transaction.version", 2
-# As Kafka's own admin client does it: nothing is to be written under it.
-_FENCING_TIMEOUT_MS = 1
+# Brokers of 2.5 have versions up to 1, those of 2.8 up to this.
+_PLAIN_END_VERSION = 3
+# As Kafka writes it where there is none.
+_NOBODYS_PRODUCER_ID = -1
+# No transaction is begun with it, but it is also how long the coordinator waits for its replicas to have the new epoch:
+# it refuses what they have not by then, though its log has it (KAFKA-16047; appendTransactionToLog in Kafka's
+# TransactionStateManager, 2.5 to 4.3). As long as an asker waits for an answer.
+_FENCING_TIMEOUT_MS = 10_000
 
 _Describe: Any = DescribeTransactionsRequest
 _List: Any = ListTransactionsRequest
@@ -166,6 +172,39 @@ class TransactionClient(LeaderClient, GroupClient):
         if error is not None:
             return INIT_PRODUCER_ID.refused(transactional_id, error)
         return FencedProducer(answer.producer_id, answer.producer_epoch)
+
+    def fences_refused(self, ids: Collection[str]) -> dict[str, Refused]:
+        """What keeps the asker from describing these ids, or from writing under them; only those that something does.
+
+        The right to write is asked for by an EndTxn in the name of a producer id that no id can have. The broker looks
+        at the right first (TRANSACTIONAL_ID_AUTHORIZATION_FAILED), then its coordinator compares the producer id, and
+        refuses without a change (INVALID_PRODUCER_ID_MAPPING), also for an id that it does not know.
+        Source: Kafka, KafkaApis.handleEndTxnRequest and TransactionCoordinator.endTransaction (2.5 to 4.3).
+        """
+        described = self.describe_transactions(ids)
+        found = {name: one for name, one in described.items() if isinstance(one, Refused)}
+        return found | {
+            name: refused for name in ids if name not in found and (refused := self._write_refused(name)) is not None
+        }
+
+    def _write_refused(self, transactional_id: str) -> Refused | None:
+        answer = self._of_coordinator(
+            transactional_id,
+            lambda: _End(
+                transactional_id=transactional_id,
+                producer_id=_NOBODYS_PRODUCER_ID,
+                producer_epoch=0,
+                committed=False,
+                min_version=0,
+                max_version=_PLAIN_END_VERSION,
+            ),
+        )
+        error = error_of_answer(answer)
+        if isinstance(error, errors.InvalidProducerIdMappingError):
+            return None
+        if error is None:
+            return Refused(END_TRANSACTION.name, f"the coordinator of {transactional_id} looks at no producer id")
+        return END_TRANSACTION.refused(transactional_id, error)
 
     def end(
         self, transactional_id: str, *, producer_id: int, producer_epoch: int

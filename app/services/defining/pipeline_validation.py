@@ -8,6 +8,7 @@ from app.domain.clusters.cluster import Cluster, ClusterFacts
 from app.domain.errors import InvalidError, UnavailableError
 from app.domain.pipelines.pipeline import PipelineDefinition, Problem, PythonFunction, Route, Steps
 from app.domain.pipelines.pipeline_checks import OtherPipeline, check
+from app.domain.runs.client_id import client_id_prefix
 from app.ports.brokers import DEFAULT_TIMEOUT_S, Brokers
 from app.ports.unit_of_work import UnitOfWork
 from app.services.defining.clusters import refuse_other_cluster
@@ -81,11 +82,6 @@ async def _facts(
         return None, [Problem(field="cluster", message=message, is_warning=True)]
     refuse_other_cluster(cluster, facts.cluster_id)
     return facts, []
-
-
-def client_id_prefix(pipeline: str) -> str:
-    """How the client ids of a pipeline's tasks begin."""
-    return f"fenceline-{pipeline}-"
 
 
 def topics_of(definition: PipelineDefinition) -> tuple[str, ...]:

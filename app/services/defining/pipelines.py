@@ -19,6 +19,7 @@ from app.ports.brokers import Brokers
 from app.ports.unit_of_work import UnitOfWork
 from app.services.access import command_log
 from app.services.defining.pipeline_validation import refuse_invalid, validate_pipeline
+from app.services.migrating.guard import refuse_while_migrating
 from app.services.running.runs import roll_run
 
 MAX_SOURCE_BYTES = 512 * 1024
@@ -97,6 +98,7 @@ async def change_pipeline(
     problems = await validate_pipeline(uow, brokers, name=name, definition=definition, allowed=allowed, by=by)
     refuse_invalid(name, problems, verb="changed")
     before = await uow.pipelines.get(name, for_update=True)
+    await refuse_while_migrating(uow, name)
     if expected_revision is not None and expected_revision != before.current_revision:
         raise PreconditionError(
             f"pipeline {name} is at revision {before.current_revision} by now, and your change started from revision "

@@ -11,7 +11,7 @@ from app.ports.unit_of_work import UnitOfWork
 
 
 async def add_lease(uow: UnitOfWork, *, run: Run, ordinal: int, previous: Instance | None, now: datetime) -> Instance:
-    """Write the next lease of an ordinal, PENDING, at the run's revision.
+    """Write the next lease of an ordinal, PENDING, at the revision that the run wants of it.
 
     Raises ConflictError while the previous lease lives: two applications must never hold one ordinal.
     """
@@ -27,7 +27,7 @@ async def add_lease(uow: UnitOfWork, *, run: Run, ordinal: int, previous: Instan
         run_id=run.id,
         ordinal=ordinal,
         lease=1 if previous is None else previous.lease + 1,
-        revision=run.revision,
+        revision=run.target_of(ordinal),
         state=InstanceState.PENDING,
         since=now,
         leased_at=leased_at,

@@ -17,6 +17,7 @@ from app.ports.unit_of_work import UnitOfWork
 from app.services.access import command_log
 from app.services.running.leases import add_lease
 from app.services.running.specifications import task_identities
+from app.services.running.switching import unsafe_switch
 
 
 async def begin_run(
@@ -26,13 +27,23 @@ async def begin_run(
     started_by: str,
     now: datetime,
     partitions: Collection[tuple[str, int]] = (),
+    switch_at_once: bool = False,
 ) -> Run:
     """Write the rows of a new run on a locked pipeline: transactional ids, run, one PENDING lease an ordinal.
 
     partitions: of the source topics, as far as somebody has just asked. exactly_once: those without an id get one.
 
-    Raises ConflictError, before there is a run, when another pipeline owns one of the ids.
+    Raises ConflictError, before there is a run, when another pipeline owns one of the ids, or where it may be that a
+    producer of a mode sleeps that this one may not run beside (docs/migration.md), unless that was asked for:
+    `switch_at_once`.
     """
+    switch = await unsafe_switch(uow, pipeline)
+    if switch and not switch_at_once:
+        raise ConflictError(
+            f"pipeline {pipeline.name} cannot go {switch} by a restart: a producer that sleeps is not shut out, and "
+            "what it writes when it wakes is there twice. Start it as it was and migrate it, or switch at once with a "
+            "reason"
+        )
     cluster = await uow.clusters.get(pipeline.cluster)
     await claim_transactional_ids(
         uow, pipeline=pipeline.name, kafka_cluster_id=cluster.kafka_cluster_id, definition=pipeline.definition
@@ -68,19 +79,22 @@ async def begin_run(
 async def claim_transactional_ids(
     uow: UnitOfWork, *, pipeline: str, kafka_cluster_id: str, definition: PipelineDefinition
 ) -> None:
-    """Make the pipeline the owner of every id that the definition's tasks use.
+    """Make the pipeline the owner of every id that the definition's tasks use; none it uses stays archived.
 
     Raises ConflictError naming the id and its owner when another pipeline has one of them.
     """
-    await uow.transactional_ids.claim(
+    ids = [
+        (identity.transactional_id, ordinal, identity.task)
+        for ordinal in range(definition.instances)
+        for identity in task_identities(definition, pipeline=pipeline, ordinal=ordinal)
+        if identity.transactional_id is not None
+    ]
+    await uow.transactional_ids.claim(pipeline=pipeline, kafka_cluster_id=kafka_cluster_id, ids=ids)
+    await uow.transactional_ids.use_again(
         pipeline=pipeline,
         kafka_cluster_id=kafka_cluster_id,
-        ids=[
-            (identity.transactional_id, ordinal, identity.task)
-            for ordinal in range(definition.instances)
-            for identity in task_identities(definition, pipeline=pipeline, ordinal=ordinal)
-            if identity.transactional_id is not None
-        ],
+        ids=[name for name, _, _ in ids],
+        partitions=definition.processing_guarantee is ProcessingGuarantee.EXACTLY_ONCE,
     )
 
 

@@ -12,7 +12,7 @@ from app.domain.access import Principal, Verb, require
 from app.domain.alerts.told import failed_alert
 from app.domain.allow_lists.options import AllowedOptions
 from app.domain.clusters.cluster import Cluster
-from app.domain.errors import ConflictError
+from app.domain.errors import ConflictError, InvalidError
 from app.domain.page import Page, checked_limit
 from app.domain.pipelines.pipeline import PipelineDefinition, ProcessingGuarantee
 from app.domain.runs.run import DESIRES, DesiredRunState, Run, RunEnd, fields_that_need_full_restart
@@ -21,9 +21,16 @@ from app.ports.unit_of_work import UnitOfWork
 from app.services import alerts
 from app.services.access import command_log
 from app.services.defining.pipeline_validation import refuse_invalid, validate_pipeline
+from app.services.migrating.guard import refuse_while_migrating
 from app.services.running.instances import stop_pending_instances
-from app.services.running.run_endings import begin_run, claim_transactional_ids, end_run_if_over, notify_run
+from app.services.running.run_endings import (
+    begin_run,
+    claim_transactional_ids,
+    end_run_if_over,
+    notify_run,
+)
 from app.services.running.run_locks import lock_run
+from app.services.running.switching import unsafe_switch
 
 
 async def start_run(
@@ -35,13 +42,17 @@ async def start_run(
     by: Principal,
     why: str | None,
     now: datetime,
+    switch_at_once: bool = False,
 ) -> Run:
     """Start the pipeline's current revision: its transactional ids are claimed and every instance leased as PENDING.
 
+    switch_at_once: also from group_only to v2 or back, which may process records twice; it takes a reason (`why`).
     Raises InvalidError when the definition would not be accepted today, BrokerUnreachableError when the cluster is
     away, ConflictError while a run lives or when another pipeline owns one of the ids.
     """
     require(by, Verb.START_RUN)
+    if switch_at_once and not (why or "").strip():
+        raise InvalidError("say why it may switch at once: records may be processed twice", field="why")
     checked = await uow.pipelines.get(pipeline)
     await refuse_live_run(uow, pipeline)
     cluster = await uow.clusters.get(checked.cluster)
@@ -52,13 +63,17 @@ async def start_run(
     refuse_invalid(pipeline, problems, verb="started")
     partitions = await _partitions_with_ids(brokers, cluster, checked.definition)
     locked = await uow.pipelines.get(pipeline, for_update=True)
+    await refuse_while_migrating(uow, pipeline)
     if locked.current_revision != checked.current_revision:
         raise ConflictError(
             f"pipeline {pipeline} was changed to revision {locked.current_revision} while it was being started: "
             "look at it and start it again"
         )
     await refuse_live_run(uow, pipeline)
-    run = await begin_run(uow, locked, started_by=by.name, now=now, partitions=partitions)
+    switch = await unsafe_switch(uow, locked)
+    run = await begin_run(
+        uow, locked, started_by=by.name, now=now, partitions=partitions, switch_at_once=switch_at_once
+    )
     await command_log.record(
         uow,
         by=by,
@@ -66,7 +81,7 @@ async def start_run(
         target=f"pipeline:{pipeline}",
         why=why,
         now=now,
-        outcome=f"run {run.id} of revision {run.revision}",
+        outcome=f"run {run.id} of revision {run.revision}" + (f", {switch} in one step" if switch else ""),
         details={"run": run.id, "revision": run.revision},
     )
     return run
@@ -159,6 +174,7 @@ async def restart_run(
     _refuse_ended(run)
     if run.desired in (DesiredRunState.DRAIN, DesiredRunState.KILL):
         raise ConflictError(f"run {run_id} of {run.pipeline} is {run.state}: wait until it is down, then start it")
+    await refuse_while_migrating(uow, run.pipeline)
     if rolling:
         # After every lease that it shall bounce, also where a clock has gone back since they were given out.
         leased = [instance.leased_at + timedelta(microseconds=1) for instance in run.instances]
@@ -194,6 +210,7 @@ async def roll_run(uow: UnitOfWork, *, run_id: str, by: Principal, why: str | No
     _refuse_ended(run)
     if run.desired in (DesiredRunState.DRAIN, DesiredRunState.KILL):
         return run
+    await refuse_while_migrating(uow, run.pipeline)
     number = await _move_to_current_revision(uow, run, bounce_requested_at=run.bounce_requested_at)
     await command_log.record(
         uow,
@@ -210,9 +227,13 @@ async def roll_run(uow: UnitOfWork, *, run_id: str, by: Principal, why: str | No
 
 
 async def _move_to_current_revision(uow: UnitOfWork, run: Run, *, bounce_requested_at: datetime | None) -> int:
+    """Raises ConflictError where an instance, wherever an aborted migration has left it, cannot be rolled there."""
     pipeline = await uow.pipelines.get(run.pipeline)
-    running = await uow.pipelines.get_revision(run.pipeline, run.revision)
-    fields = fields_that_need_full_restart(running.definition, pipeline.definition)
+    fields: list[str] = []
+    for number in sorted({run.revision, *run.targets.values(), *(one.revision for one in run.instances)}):
+        running = await uow.pipelines.get_revision(run.pipeline, number)
+        fields += fields_that_need_full_restart(running.definition, pipeline.definition)
+    fields = list(dict.fromkeys(fields))
     if fields:
         raise ConflictError(
             f"revision {pipeline.current_revision} of {run.pipeline} changes {', '.join(fields)}, which cannot "
@@ -223,6 +244,7 @@ async def _move_to_current_revision(uow: UnitOfWork, run: Run, *, bounce_request
         uow, pipeline=run.pipeline, kafka_cluster_id=run.kafka_cluster_id, definition=pipeline.definition
     )
     await uow.runs.set_target(run.id, revision=pipeline.current_revision, bounce_requested_at=bounce_requested_at)
+    await uow.runs.set_targets(run.id, {})
     return pipeline.current_revision
 
 

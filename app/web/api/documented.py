@@ -34,6 +34,7 @@ _TAGS = {
     "mappings": "Which partition is read under which transactional id and by whom, now and at any moment that is kept.",
     "runs": "One start of a pipeline: its instances (Spark applications), their tasks, and what happened in them.",
     "drills": "Failures on purpose, on pipelines that allow them: what was expected, what happened, what came of it.",
+    "migrations": "From one guarantee to another while a pipeline runs, stage by stage, each proven before the next.",
     "audits": "Whether every id that a pipeline read has the outputs it should have, once, by what is in the topics.",
     "offsets": "Where a group goes on reading; moved only while nothing runs, and previewed first.",
     "stuck": "Why readers wait: which transaction holds them, whose it is, when it ends; and ending it by hand.",

@@ -30,7 +30,7 @@ async def get_id_registry(
     after: After = None,
     limit: Limit = 50,
 ) -> Registry:
-    """The ids that the brokers have and those that pipelines own: ours, foreign, orphaned, contested, expiring."""
+    """The ids that the brokers have and those that pipelines own, whose each is, and when it expires."""
     now = wiring.clock.now()
     found = await id_registry.get_registry(
         uow,

@@ -20,6 +20,7 @@ from app.web.api.schemas.runs import (
     RestartGiven,
     Run,
     RunPage,
+    StartGiven,
     TaskEvent,
     TaskEventPage,
     TaskList,
@@ -30,6 +31,7 @@ from app.web.dependencies import Uow, WiringDep, may
 
 router = APIRouter(tags=["runs"])
 NO_REASON = Reason()
+AS_IT_IS = StartGiven()
 
 
 @router.post("/pipelines/{name}/runs", status_code=201, response_model=Run, responses=refusals(404, 409, 413))
@@ -39,7 +41,7 @@ async def start_run(
     wiring: WiringDep,
     once: OnceDep,
     by: Annotated[Principal, may(Verb.START_RUN)],
-    body: Reason = NO_REASON,
+    body: StartGiven = AS_IT_IS,
 ) -> Response:
     """Start the pipeline's current revision. The answer comes when it is decided; instances follow."""
 
@@ -53,6 +55,7 @@ async def start_run(
                 by=by,
                 why=body.why,
                 now=wiring.clock.now(),
+                switch_at_once=body.switch_at_once,
             )
         )
 

@@ -35,6 +35,7 @@ _ONLY = (
     (Only.OURS, "ours"),
     (Only.FOREIGN, "foreign"),
     (Only.ORPHANED, "orphaned"),
+    (Only.ARCHIVED, "archived"),
     (Only.CONTESTED, "used by somebody else"),
     (Only.UNSEEN, "owned, not on the brokers"),
 )
@@ -157,6 +158,7 @@ def _row(one: RegisteredId) -> Mapping[str, Any]:
         "expires_at": moment(one.expires_at_ms),
         "is_open": one.live is not None and one.live.is_open,
         "contested": one.contested,
+        "archived": None if one.owner is None else one.owner.archived,
         "orphaned": "" if one.orphan is None else _ORPHANED[one.orphan],
     }
 

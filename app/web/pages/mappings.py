@@ -95,6 +95,7 @@ def _row(one: PartitionMapping | PartitionOwnership) -> _Row:
         "pipeline": one.pipeline,
         "transactional_id": one.transactional_id,
         "assigned_id": one.assigned_id if isinstance(one, PartitionMapping) else None,
+        "archived": one.archived if isinstance(one, PartitionMapping) else None,
         "owner": one.owner,
         "producer_id": one.producer_id,
         "epoch": one.epoch,

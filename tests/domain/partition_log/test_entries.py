@@ -67,7 +67,22 @@ def test_transaction_longer_than_the_look_is_decided_by_the_brokers_list() -> No
     log.data(0)
     log.mark(0, ABORT)
     log.mark(1, COMMIT)
-    assert states(entries_of(log.look(1, 3))) == [EntryState.COMMITTED, EntryState.ABORTED]
+    found = entries_of(log.look(1, 3))
+    assert states(found) == [EntryState.COMMITTED, EntryState.ABORTED]
+    told = "by the broker's list of aborted transactions; its marker is after offset 2, where this look ends"
+    assert [entry.note for entry in found] == [told, told]
+
+
+def test_what_a_batch_is_decided_by_does_not_replace_what_its_epoch_tells() -> None:
+    log = WrittenLog()
+    log.data(0, epoch=0)
+    log.mark(0, ABORT, epoch=1)
+    log.data(0, epoch=2)
+    log.mark(0, COMMIT, epoch=2)
+    *_, last = entries_of(log.look(0, 3))
+    assert last.note is not None
+    assert last.note.startswith("epoch 1 → 2")
+    assert "by the broker's list" in last.note
 
 
 @pytest.mark.parametrize(("first", "second"), [(COMMIT, ABORT), (ABORT, COMMIT)])

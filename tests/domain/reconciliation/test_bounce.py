@@ -66,3 +66,15 @@ def test_ordinals_beyond_the_revisions_number_drain_and_are_not_leased_again() -
 def test_new_ordinals_of_a_revision_are_leased() -> None:
     actions = decide(view([instance(revision=2)], ordinals=2, revision=2))
     assert actions == [LeaseAgain(ordinal=1, reason=None)]
+
+
+def test_an_instance_with_a_target_of_its_own_goes_there_and_the_others_stay() -> None:
+    seen = view([instance(ordinal=n) for n in range(3)])
+    migrating = replace(seen, run=replace(seen.run, targets={1: 2}))
+    (action,) = decide(migrating)
+    assert action == Advance(ordinal=1, lease=1, to=S.DRAINING, reason="its turn in the rolling bounce to revision 2")
+
+
+def test_one_that_is_at_its_target_stays_though_the_run_is_elsewhere() -> None:
+    seen = view([instance(ordinal=0, lease=2, revision=2), instance(ordinal=1)])
+    assert decide(replace(seen, run=replace(seen.run, targets={0: 2}))) == []

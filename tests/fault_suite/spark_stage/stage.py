@@ -32,12 +32,17 @@ from tests.support.waiting import wait_for
 _BROKERS = 3
 _PARTITIONS = 4
 _INSTANCES = 2
+_WORKERS = 2
 _STATE_MB = 64
 _ENDED_S = 60.0
 
 
 class SparkStage(PipelineStage):
-    """Two instances of one task each, on three brokers."""
+    """Instances of one task each, on three brokers.
+
+    cores: of both workers of Spark together; an audit needs some beside those of the tasks. may_fill_disk: whether the
+    server's folder lies on a small disk of its own, where there can be one.
+    """
 
     def __init__(
         self,
@@ -48,21 +53,31 @@ class SparkStage(PipelineStage):
         fencing: OffsetFencing = OffsetFencing.GENERATION,
         protocol: GroupProtocol | None = None,
         session_timeout_ms: int = 4_000,
+        instances: int = _INSTANCES,
+        partitions: int = _PARTITIONS,
+        cores: int = 4,
+        may_fill_disk: bool = True,
     ) -> None:
         super().__init__(seed, folder, brokers=_BROKERS, guarantee=guarantee, fencing=fencing, protocol=protocol)
         self._session_timeout_ms = session_timeout_ms
+        self._instances = instances
+        self._partitions = partitions
+        self._cores = cores
+        self._may_fill_disk = may_fill_disk
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             stack.enter_context(self.cluster)
             self.points = FreezePoints(self._folder / "freeze")
             state_dir = self._folder / "state"
-            disk = SmallDisk(state_dir, size_mb=_STATE_MB, keep=self._folder / "kept") if may_mount() else None
+            has_disk = self._may_fill_disk and may_mount()
+            disk = SmallDisk(state_dir, size_mb=_STATE_MB, keep=self._folder / "kept") if has_disk else None
             if disk is not None:
                 stack.enter_context(disk)
             self.spark = stack.enter_context(
                 SparkCluster.start(
-                    workers=2,
+                    workers=_WORKERS,
+                    cores_per_worker=self._cores // _WORKERS,
                     data_dir=self._folder / "spark",
                     environment=self.points.environment_of(os.environ),
                 )
@@ -130,9 +145,9 @@ class SparkStage(PipelineStage):
     def _start_pipeline(self) -> None:
         self.pipeline = TestPipeline.create(
             self.cluster.bootstrap_servers,
-            partitions=_PARTITIONS,
+            partitions=self._partitions,
             cluster=self.plane.server.registered_cluster(self.cluster.proxied),
-            instances=_INSTANCES,
+            instances=self._instances,
             group_protocol=self._protocol,
             session_timeout_ms=self._session_timeout_ms,
             processing_guarantee=self._guarantee,

@@ -156,7 +156,15 @@ async def test_registry_tells_whose_each_id_is(wiring: Wiring, plane: ControlPla
         "done": ("foreign", None, "CompleteCommit"),
         "fl.t.flights.0.0": ("ours", None, None),
     }
-    assert found["tally"] == {"ids": 2, "ours": 1, "foreign": 1, "orphaned": 1, "unseen": 1, "contested": 1}
+    assert found["tally"] == {
+        "ids": 2,
+        "ours": 1,
+        "foreign": 1,
+        "orphaned": 1,
+        "archived": 0,
+        "unseen": 1,
+        "contested": 1,
+    }
     assert "of which no task of flights has told" in by_id[ODD]["contested"]
     assert (found["expiration_ms"], by_id["done"]["expires_at"]) == (None, None)
     assert "127.0.0.1:1" in found["expiration_problem"]

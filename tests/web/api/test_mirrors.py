@@ -17,6 +17,10 @@ from app.domain.clusters import cluster, survey
 from app.domain.drills import drill, timeline
 from app.domain.fencing_events import evidence, record, story
 from app.domain.journals import live_transactions, transaction_state
+from app.domain.migrations import alarms, foreign, judged, migration
+from app.domain.migrations import look as migration_look
+from app.domain.migrations import plan as migration_plan
+from app.domain.migrations import record as migration_record
 from app.domain.offset_log import check, events, verdict
 from app.domain.offset_log import record as offset_record
 from app.domain.partition_log import content, entries, look
@@ -29,11 +33,15 @@ from app.domain.webhooks import webhook
 from app.ports import brokers
 from app.services import partition_log
 from app.services.defining.pipelines import SavedPipeline
+from app.services.migrating import foreign as foreign_service
+from app.services.migrating import planning
 from app.services.stuck import ending as stuck_services
 from app.web.api.schemas import access as access_schemas
 from app.web.api.schemas import audits as audit_schemas
 from app.web.api.schemas import clusters, definition, fencing, hanging, ids, offsets, pipelines, runs
 from app.web.api.schemas import drills as drill_schemas
+from app.web.api.schemas import foreign_migrations as foreign_schemas
+from app.web.api.schemas import migrations as migration_schemas
 from app.web.api.schemas import offset_log as offset_schemas
 from app.web.api.schemas import partition_log as log_schemas
 from app.web.api.schemas import stuck as stuck_schemas
@@ -75,6 +83,27 @@ ANSWERS: list[tuple[type[BaseModel], type[msgspec.Struct], set[str]]] = [
     (drill_schemas.PartitionWatched, timeline.PartitionWatched, {"is_told", "at_end_at"}),
     # What the next look is compared with is nobody else's business.
     (drill_schemas.Watched, timeline.Watched, {"epochs", "tasks", "fencings"}),
+    # What the last looks saw is told as the gate.
+    (
+        migration_schemas.Migration,
+        migration.Migration,
+        {"group_seen", "gate", "ends_seen", "looked_at", "watched_since"},
+    ),
+    (foreign_schemas.ForeignMigration, foreign.ForeignMigration, set()),
+    (foreign_schemas.ForeignMark, foreign.ForeignMark, set()),
+    (foreign_schemas.ForeignMember, foreign.ForeignMember, set()),
+    (foreign_schemas.ForeignView, foreign_service.ForeignView, {"look"}),
+    (migration_schemas.MigrationPlan, planning.Plan, set()),
+    (migration_schemas.PlannedStep, migration_plan.PlannedStep, set()),
+    (migration_schemas.InstanceMode, migration_look.InstanceNow, set()),
+    (migration_schemas.Proof, migration_record.Proof, set()),
+    (migration_schemas.MigrationStep, migration.Step, set()),
+    (migration_schemas.FencedId, migration.Fenced, set()),
+    (migration_schemas.Held, migration_look.Held, set()),
+    (migration_schemas.Incarnation, migration_look.Incarnation, set()),
+    (migration_schemas.Clause, judged.Judged, set()),
+    (migration_schemas.Alarm, alarms.Alarm, set()),
+    (migration_schemas.Evidence, migration_record.Evidence, set()),
     (audit_schemas.Result, audit_result.AuditResult, {"audit_id"}),
     (audit_schemas.AuditCounts, audit_result.AuditCounts, set()),
     (audit_schemas.Tally, audit_result.Tally, set()),
@@ -119,6 +148,7 @@ ANSWERS: list[tuple[type[BaseModel], type[msgspec.Struct], set[str]]] = [
     (runs.Counters, task.Counters, set()),
     (runs.PartitionProgress, task.PartitionProgress, set()),
     (runs.TaskEvent, task.TaskEventRecord, set()),
+    (runs.Archived, mapping.Archived, set()),
     (runs.PartitionMapping, mapping.PartitionMapping, set()),
     (runs.PartitionOwner, mapping.PartitionOwner, set()),
     (runs.PartitionOwnership, mapping.PartitionOwnership, set()),
@@ -225,7 +255,13 @@ def test_every_schema_is_compared_or_is_made_here() -> None:
         pipelines.DefinitionGiven,
         runs.Reason,
         runs.RestartGiven,
+        runs.StartGiven,
         drill_schemas.DrillGiven,
+        foreign_schemas.ForeignMigrationGiven,
+        migration_schemas.MigrationGiven,
+        migration_schemas.RollbackGiven,
+        migration_schemas.IdToFence,
+        migration_schemas.Gate,
         offsets.OffsetResetGiven,
         offsets.ExpectedOffset,
         access_schemas.TokenGiven,

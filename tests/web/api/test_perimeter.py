@@ -7,9 +7,11 @@ from pathlib import Path
 import httpx
 import pytest
 from fastapi import FastAPI
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.web.application import create_users_app
+from app.web.bugs import BugBarrier
 from app.web.dependencies import Wiring
 from app.web.security.perimeter import Perimeter, hosts_of
 from tests.support.wiring import USERS_URL, client_of, settings_for_test
@@ -148,6 +150,23 @@ async def test_a_path_cannot_write_a_line_of_the_log(wiring: Wiring, caplog: pyt
     [line] = [record.getMessage() for record in caplog.records if record.name == "app.web.bugs"]
     assert "\n" not in line
     assert "/broken/x%0A" in line
+
+
+async def test_a_client_that_goes_away_while_it_asks_is_no_bug(caplog: pytest.LogCaptureFixture) -> None:
+    async def reading(scope: Scope, receive: Receive, send: Send) -> None:
+        await Request(scope, receive).body()
+
+    async def gone() -> Message:
+        return {"type": "http.disconnect"}
+
+    async def answered(message: Message) -> None:
+        raise AssertionError(f"{message} is for nobody")
+
+    caplog.set_level("INFO", logger="app.web.bugs")
+    await BugBarrier(reading)({"type": "http", "method": "POST", "path": "/workers/v1/heartbeat"}, gone, answered)
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("INFO", "POST /workers/v1/heartbeat: the client went away")
+    ]
 
 
 def _recorder() -> tuple[ASGIApp, list[tuple[str, str]]]:

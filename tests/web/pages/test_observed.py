@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from html import unescape
 
@@ -52,11 +53,25 @@ async def live(wiring: Wiring) -> LiveCluster:
     return await observed_cluster(wiring)
 
 
-@pytest.fixture
-async def viewer(wiring: Wiring) -> AsyncGenerator[httpx.AsyncClient]:
+@asynccontextmanager
+async def viewing(wiring: Wiring) -> AsyncGenerator[httpx.AsyncClient]:
     async with client_of(create_users_app(wiring), token=await token_of(wiring, Role.VIEWER)) as made:
         made.headers["accept"] = "text/html"
         yield made
+
+
+@pytest.fixture
+async def viewer(wiring: Wiring) -> AsyncGenerator[httpx.AsyncClient]:
+    async with viewing(wiring) as made:
+        yield made
+
+
+@dataclass(frozen=True, slots=True)
+class StandingClock:
+    at: datetime
+
+    def now(self) -> datetime:
+        return self.at
 
 
 async def shown(
@@ -287,18 +302,22 @@ async def test_a_page_that_is_not_live_says_so(wiring: Wiring, live: LiveCluster
         assert rows(html, path[1:]), "what was read stays"
 
 
-async def test_what_was_left_out_is_said(wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient) -> None:
-    snapshot = live.snapshot(now_ms=int(wiring.clock.now().timestamp() * 1000))
+async def test_what_was_left_out_is_said(wiring: Wiring, live: LiveCluster) -> None:
+    now = wiring.clock.now()
+    snapshot = live.snapshot(now_ms=int(now.timestamp() * 1000))
     unreadable = {"value version 9": 2}
     journal = msgspec.structs.replace(snapshot.transaction_journal, unreadable=unreadable, complete_since_ms=0)
     changed = msgspec.structs.replace(snapshot, transaction_journal=journal, records_of_unwanted_groups=7)
     wiring.observations.publish(changed)
-    html = await shown(viewer, "/transactions")
+    # However long a page takes, the snapshot is of this moment.
+    standing = replace(wiring, clock=StandingClock(now))
+    async with viewing(standing) as viewer:
+        html = await shown(viewer, "/transactions")
+        groups = await shown(viewer, "/groups")
     assert "2 records of <code>__transaction_state</code> could not be read: value version 9 (2)." in html
     assert 'the past is complete since <time datetime="1970' in html
     assert "observed_groups" not in html
-    html = await shown(viewer, "/groups")
-    assert "7 records of groups that the setting <code>observed_groups</code> does not name" in html
+    assert "7 records of groups that the setting <code>observed_groups</code> does not name" in groups
 
 
 @pytest.mark.parametrize("path", ["/transactions", "/groups"])

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.pipelines.pipeline import GroupProtocol, PipelineDefinition, StartPosition
+from app.domain.pipelines.pipeline import GroupProtocol, PipelineDefinition, ProcessingGuarantee, StartPosition
 from workers.transactional.checkpoints import Bounds
 from workers.transactional.client_config import (
     consumer_config,
@@ -284,6 +284,17 @@ class TestClientConfig:
         assert consumer_config(chosen)["fetch.wait.max.ms"] == "500"
         assert idempotent_producer_config(chosen)["linger.ms"] == "50"
         assert "transactional.id" not in idempotent_producer_config(chosen)
+
+    def test_outputs_of_a_producer_for_each_partition_wait_for_the_flush_unless_it_is_overridden(self) -> None:
+        """Many clients that spin take the broker's cores: tests/exactly_once/test_spinning_client.py."""
+        of_each = specification(processing_guarantee=ProcessingGuarantee.EXACTLY_ONCE)
+        lingers_ms = transactional_producer_config(of_each, transactional_id="fl.p.g.t.0")["linger.ms"]
+        assert of_each.definition.commit_interval_ms < int(lingers_ms) < 1_000, "the shortest message.timeout.ms"
+        assert transactional_producer_config(specification())["linger.ms"] == 5
+        chosen = specification(
+            processing_guarantee=ProcessingGuarantee.EXACTLY_ONCE, producer_overrides={"linger.ms": "1"}
+        )
+        assert transactional_producer_config(chosen, transactional_id="fl.p.g.t.0")["linger.ms"] == "1"
 
     def test_kip_848_groups_leave_session_and_assignor_to_the_broker(self) -> None:
         consumer = consumer_config(specification(group_protocol=GroupProtocol.CONSUMER))

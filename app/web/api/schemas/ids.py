@@ -135,6 +135,7 @@ class IdTally(Answer):
     ours: int
     foreign: int
     orphaned: int
+    archived: int
     unseen: int
     contested: int
 

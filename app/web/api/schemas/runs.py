@@ -19,6 +19,13 @@ class Reason(Body):
     why: Why = None
 
 
+class StartGiven(Body):
+    """switch_at_once: also from group_only to v2 or back, which may process records twice; it takes a `why`."""
+
+    switch_at_once: bool = False
+    why: Why = None
+
+
 class RestartGiven(Body):
     """rolling: one instance at a time; else all drain and the next run starts."""
 
@@ -63,7 +70,10 @@ class Instance(Answer):
 
 
 class Run(Answer):
-    """One start of a pipeline. `instances` has the current lease of each ordinal."""
+    """One start of a pipeline. `instances` has the current lease of each ordinal.
+
+    targets: the revision of the next lease of those ordinals that a migration leads elsewhere.
+    """
 
     id: str
     pipeline: str
@@ -75,6 +85,7 @@ class Run(Answer):
     started_at: datetime
     started_by: str
     bounce_requested_at: datetime | None
+    targets: dict[int, int]
     starts_again: bool
     ended_at: datetime | None
     end: RunEnd | None
@@ -195,10 +206,18 @@ class PartitionOwner(Answer):
     host: str
 
 
+class Archived(Answer):
+    """Given up for good: fenced by a migration, and initialised by nobody since. `migration`: null once forgotten."""
+
+    since: datetime
+    migration: str | None
+
+
 class PartitionMapping(Answer):
     """An input partition and the transactional id under which it is read; `owner` is null while nobody holds it.
 
-    `transactional_id` is what its owner told last, `assigned_id` what it is read under in `exactly_once`.
+    `transactional_id` is what its owner told last, `assigned_id` what it is read under in `exactly_once`; `archived`
+    says that a migration to `exactly_once_v2` gave that one up.
     """
 
     pipeline: str
@@ -217,6 +236,7 @@ class PartitionMapping(Answer):
     end: int | None
     assigned_id: str | None
     origin: Origin | None
+    archived: Archived | None
     lag_records: Annotated[int | None, Field(description="Records between what is committed and the end.")]
 
 
@@ -253,7 +273,10 @@ class OwnershipPage(Answer):
 
 
 class TransactionalIdOwner(Answer):
-    """The one pipeline that owns a transactional id on a Kafka cluster; `ordinal` and `task` of a task's id only."""
+    """The one pipeline that owns a transactional id on a Kafka cluster; `ordinal` and `task` of a task's id only.
+
+    `archived`: a migration of the pipeline gave it up.
+    """
 
     kafka_cluster_id: str
     transactional_id: str
@@ -261,6 +284,7 @@ class TransactionalIdOwner(Answer):
     kind: IdKind
     ordinal: int | None
     task: int | None
+    archived: Archived | None
 
 
 class TransactionalIdList(Answer):

@@ -29,6 +29,7 @@ STYLESHEETS = tuple(
         "log",
         "chart",
         "timeline",
+        "stages",
         "dialog",
         "print",
     )

@@ -13,6 +13,9 @@ from app.domain.drills.drill import DrillState, DrillVerdict, TargetState
 from app.domain.fencing_events.fencing_event import Cause
 from app.domain.journals.live_groups import GroupState
 from app.domain.journals.transaction_state import TransactionStatus
+from app.domain.migrations.judged import Standing as ClauseStanding
+from app.domain.migrations.migration import MigrationState, StepState
+from app.domain.migrations.mode import Mode
 from app.domain.observing.snapshot import Phase
 from app.domain.observing.wording import Quality
 from app.domain.partition_log.entries import EntryState
@@ -56,6 +59,21 @@ _TONES: tuple[tuple[str, str], ...] = (
     (TaskState.DRAINED, "idle"),
     (TaskState.SUPERSEDED, "idle"),
     (TaskState.FAILED, "bad"),
+    (MigrationState.ACTIVE, "busy"),
+    (MigrationState.PAUSED, "warn"),
+    (MigrationState.STOPPED, "bad"),
+    (MigrationState.DONE, "good"),
+    (MigrationState.ABORTED, "idle"),
+    (StepState.UNDERWAY, "busy"),
+    (StepState.DONE, "good"),
+    (StepState.LATE, "bad"),
+    (StepState.DROPPED, "idle"),
+    (Mode.GROUP_ONLY, "warn"),
+    (Mode.GENERATION, "busy"),
+    (Mode.V2, "good"),
+    (ClauseStanding.OPEN, "good"),
+    (ClauseStanding.CLOSED, "warn"),
+    (ClauseStanding.UNKNOWN, "idle"),
     (EventKind.ASSIGNED, "good"),
     (EventKind.REVOKED, "busy"),
     (EventKind.LOST, "warn"),
@@ -117,6 +135,7 @@ _TONES: tuple[tuple[str, str], ...] = (
     (Standing.OURS, "good"),
     (Standing.FOREIGN, "idle"),
     (Standing.ORPHANED, "warn"),
+    (Standing.ARCHIVED, "idle"),
     (Quality.LIVE, "good"),
     (Quality.PARTIAL, "busy"),
     (Quality.STALE, "warn"),

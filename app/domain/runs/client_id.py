@@ -1,0 +1,36 @@
+"""What a task's Kafka clients are called: by it a group's coordinator says whose a member is."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+_TASK = re.compile(r"(\d+)-(\d+)-l(\d+)-a(\d+)", re.ASCII)
+
+
+class TaskName(msgspec.Struct, frozen=True, kw_only=True):
+    """An attempt of a task of a run; not which run, whose ordinals and leases begin anew each time."""
+
+    ordinal: int
+    task: int
+    lease: int
+    attempt: int
+
+
+def client_id_prefix(pipeline: str) -> str:
+    """How the client ids of a pipeline's tasks begin."""
+    return f"fenceline-{pipeline}-"
+
+
+def client_id_of(pipeline: str, name: TaskName) -> str:
+    return f"{client_id_prefix(pipeline)}{name.ordinal}-{name.task}-l{name.lease}-a{name.attempt}"
+
+
+def task_of_client(pipeline: str, client_id: str) -> TaskName | None:
+    """The other way round; None: it is no task of this pipeline."""
+    found = _TASK.fullmatch(client_id.removeprefix(client_id_prefix(pipeline)))
+    if found is None or not client_id.startswith(client_id_prefix(pipeline)):
+        return None
+    ordinal, task, lease, attempt = map(int, found.groups())
+    return TaskName(ordinal=ordinal, task=task, lease=lease, attempt=attempt)

@@ -1,0 +1,170 @@
+"""Applications of somebody else that migrate: watched, and written down stage by stage as their operator goes on."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from datetime import datetime
+
+import msgspec
+
+from app.domain.access import Principal, Verb, require
+from app.domain.clusters.survey import Survey
+from app.domain.errors import ConflictError, InvalidError
+from app.domain.journals.live_transactions import ClientProtocol, LiveTransaction
+from app.domain.journals.transaction_state import TransactionStatus
+from app.domain.migrations.foreign import (
+    LACKING,
+    ForeignId,
+    ForeignLook,
+    ForeignMember,
+    ForeignMigration,
+    judged_foreign,
+)
+from app.domain.migrations.judged import Judged
+from app.domain.migrations.look import IdNow
+from app.domain.observing.snapshot import Snapshot, Source
+from app.domain.storable import moment_of_ms
+from app.ports.brokers import GroupDescription
+from app.ports.migrations import MigrationQuestions
+from app.ports.unit_of_work import UnitOfWork, UnitOfWorkFactory
+from app.services.access import command_log
+from app.services.observing.observations import Observations
+
+LONGEST_PREFIX = 500
+
+
+class ForeignView(msgspec.Struct, frozen=True, kw_only=True):
+    """gate: what the brokers say of its stage now. lacking: evidence that nobody here can have."""
+
+    migration: ForeignMigration
+    gate: tuple[Judged, ...]
+    lacking: tuple[str, ...]
+    look: ForeignLook | None
+
+
+async def watch_foreign(
+    uow: UnitOfWork, *, cluster: str, group: str, prefix: str, by: Principal, why: str | None, now: datetime
+) -> ForeignMigration:
+    """Begin to watch. Raises ConflictError while the group is watched already, or is one of our own pipelines'."""
+    require(by, Verb.START_MIGRATION)
+    if not prefix.strip() or len(prefix) > LONGEST_PREFIX:
+        raise InvalidError("say how the application's transactional ids begin", field="prefix")
+    entry = await uow.clusters.get(cluster)
+    for pipeline in await uow.pipelines.list_all():
+        if (pipeline.cluster, pipeline.definition.group_id) == (entry.name, group):
+            raise ConflictError(f"the group {group} is of pipeline {pipeline.name}: migrate that")
+    migration = ForeignMigration(
+        id=str(uuid.uuid4()),
+        cluster=entry.name,
+        group=group,
+        prefix=prefix,
+        started_at=now,
+        started_by=by.name,
+        why=why,
+        stage_since=now,
+    )
+    await uow.foreign_migrations.add(migration)
+    await _log(uow, migration, by=by, why=why, now=now, outcome=f"watches the group {group}, ids {prefix}…")
+    return migration
+
+
+async def go_on(
+    uow: UnitOfWork, migration_id: str, look: ForeignLook | None, *, by: Principal, why: str | None, now: datetime
+) -> ForeignMigration:
+    """The operator says that the next stage begins; what is proven by then is kept with it, and what is not.
+
+    Raises ConflictError when it is done, and InvalidError without a reason where something is not proven.
+    """
+    require(by, Verb.START_MIGRATION)
+    migration = await uow.foreign_migrations.get(migration_id, for_update=True)
+    if migration.stage.after is None or look is None:
+        raise ConflictError("this migration is done")
+    missing = [one.name.replace("_", " ") for one in judged_foreign(migration, look) if not one.is_open]
+    if missing and not (why or "").strip():
+        raise InvalidError(f"not proven: {', '.join(missing)}. Say why it may go on all the same", field="why")
+    moved = migration.moved(look, by=by.name, why=why)
+    await uow.foreign_migrations.save(moved)
+    outcome = f"on to {moved.stage.words}" + (f", without {', '.join(missing)}" if missing else "")
+    await _log(uow, moved, by=by, why=why, now=now, outcome=outcome)
+    return moved
+
+
+async def view_foreign(
+    unit_of_work: UnitOfWorkFactory,
+    questions: MigrationQuestions,
+    observations: Observations,
+    migration_id: str,
+    *,
+    now: datetime,
+) -> ForeignView:
+    """Raises NotFoundError."""
+    async with unit_of_work() as uow:
+        migration = await uow.foreign_migrations.get(migration_id)
+    if migration.ended_at is not None:
+        return ForeignView(migration=migration, gate=(), lacking=(), look=None)
+    group, survey = await questions.of_cluster(migration.cluster, migration.group)
+    look = foreign_look(observations.of(migration.cluster), migration, group, survey, now=now)
+    return ForeignView(
+        migration=migration, gate=judged_foreign(migration, look), lacking=LACKING[migration.stage], look=look
+    )
+
+
+def foreign_look(
+    snapshot: Snapshot,
+    migration: ForeignMigration,
+    group: GroupDescription | None,
+    survey: Survey | None,
+    *,
+    now: datetime,
+) -> ForeignLook:
+    journal = snapshot.transaction_journal
+    is_read = journal.source is not Source.NOTHING and journal.as_of_ms >= 0
+    return ForeignLook(
+        at=now,
+        read_at=moment_of_ms(journal.as_of_ms) if is_read else None,
+        ids=_ids(snapshot.transactions, migration.prefix),
+        group_state=None if group is None else group.state,
+        members=None
+        if group is None
+        else tuple(
+            ForeignMember(member_id=one.member_id, client_id=one.client_id, host=one.host) for one in group.members
+        ),
+        versions={} if survey is None else {str(one.id): one.version for one in survey.brokers},
+    )
+
+
+def _ids(transactions: Mapping[str, LiveTransaction], prefix: str) -> dict[str, ForeignId]:
+    return {
+        name: ForeignId(
+            now=IdNow(
+                producer_id=live.state.producer_id,
+                producer_epoch=live.state.producer_epoch,
+                is_open=live.is_open,
+                was_aborted=live.state.status is TransactionStatus.COMPLETE_ABORT,
+                partition=live.partition,
+                offset=live.offset,
+                at=moment_of_ms(live.timestamp_ms) if live.timestamp_ms >= 0 else None,
+            ),
+            timeout_ms=live.state.timeout_ms,
+            moves_with_commits=live.client_protocol is ClientProtocol.TV_2,
+        )
+        for name, live in sorted(transactions.items())
+        if name.startswith(prefix)
+    }
+
+
+async def _log(
+    uow: UnitOfWork, migration: ForeignMigration, *, by: Principal, why: str | None, now: datetime, outcome: str
+) -> None:
+    await command_log.record(
+        uow,
+        by=by,
+        verb=Verb.START_MIGRATION,
+        target=f"cluster:{migration.cluster}",
+        why=why,
+        now=now,
+        outcome=f"foreign migration {migration.id}: {outcome}",
+        details={"foreign_migration": migration.id, "stage": migration.stage},
+    )
+    uow.notify("migration", migration.id)

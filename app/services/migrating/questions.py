@@ -1,0 +1,187 @@
+"""What the preflight and the last stage ask beyond rows and journals, over the services that know it already."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from app.domain.access import MIGRATIONS
+from app.domain.audits.plan import time_window
+from app.domain.clusters.cluster import Cluster
+from app.domain.clusters.survey import ABORT_SWEEP, Survey, longest_ms
+from app.domain.errors import ConflictError, FencelineError, InvalidError
+from app.domain.migrations.clause import few
+from app.domain.migrations.look import AuditNow, Incarnation, PreflightFacts
+from app.domain.migrations.migration import Migration
+from app.ports.brokers import Brokers, GroupDescription
+from app.ports.clock import Clock
+from app.ports.migrations import GroupBrokers
+from app.ports.transactions import TransactionBrokers
+from app.ports.unit_of_work import UnitOfWork, UnitOfWorkFactory
+from app.services.auditing.asking import Wish, ask_audit
+from app.services.drill_audits import word_of
+from app.services.observing.observations import Observations
+from app.services.observing.surveys import Surveys
+from app.services.stuck import operating
+
+_TIMEOUT_S = 5.0
+_OF_AN_ID_S = 0.02
+"""So much longer may the question about rights take for each id: it is two requests, one after the other."""
+
+
+class BrokerActs:
+    """See app/ports/migrations.py, MigrationActs. Each fence is a row of the command log before it is asked for."""
+
+    def __init__(self, *, unit_of_work: UnitOfWorkFactory, brokers: TransactionBrokers, clock: Clock) -> None:
+        self._unit_of_work = unit_of_work
+        self._brokers = brokers
+        self._clock = clock
+
+    async def fence(self, migration: Migration, transactional_id: str, *, step: int) -> Incarnation:
+        async with self._unit_of_work() as uow:
+            fenced = await operating.fence(
+                uow,
+                self._unit_of_work,
+                self._brokers,
+                cluster=migration.cluster,
+                transactional_id=transactional_id,
+                force=True,
+                by=MIGRATIONS,
+                why=f"step {step} of migration {migration.id}: nobody may write under this id any more",
+                clock=self._clock,
+            )
+            await uow.commit()
+        return Incarnation(transactional_id, fenced.producer_id, fenced.producer_epoch)
+
+
+class BrokerQuestions:
+    """See app/ports/migrations.py, MigrationQuestions."""
+
+    def __init__(
+        self,
+        *,
+        unit_of_work: UnitOfWorkFactory,
+        brokers: Brokers,
+        groups: GroupBrokers,
+        transactions: TransactionBrokers,
+        surveys: Surveys,
+        observations: Observations,
+        clock: Clock,
+    ) -> None:
+        self._unit_of_work = unit_of_work
+        self._brokers = brokers
+        self._groups = groups
+        self._transactions = transactions
+        self._surveys = surveys
+        self._observations = observations
+        self._clock = clock
+
+    async def preflight(self, migration: Migration, ids: tuple[str, ...]) -> PreflightFacts:
+        async with self._unit_of_work() as uow:
+            cluster = await uow.clusters.get(migration.cluster)
+            run = await uow.runs.get(migration.run_id)
+            definition = (await uow.pipelines.get_revision(migration.pipeline, run.revision)).definition
+            owners = await uow.transactional_ids.owners(kafka_cluster_id=run.kafka_cluster_id, ids=ids)
+        answer = await self._surveys.of(cluster)
+        refused, unknown = await self._rights(cluster, ids)
+        search = self._observations.search_of(cluster.name)
+        return PreflightFacts(
+            versions=_versions(answer.survey),
+            brokers_problem=answer.problem,
+            features=_features(answer.survey),
+            rights_refused=refused,
+            rights_unknown=unknown,
+            hanging=tuple(one.sentence for one in search.hanging),
+            hanging_unknown=search.warning(int(self._clock.now().timestamp() * 1000)),
+            owned_by_others=tuple(
+                f"{one.transactional_id} is of pipeline {one.pipeline}"
+                for one in owners
+                if one.pipeline != migration.pipeline
+            ),
+            transaction_timeout_ms=definition.transaction_timeout_ms,
+            abort_sweep_ms=None if answer.survey is None else longest_ms(answer.survey, ABORT_SWEEP),
+        )
+
+    async def group(self, migration: Migration) -> GroupDescription | None:
+        async with self._unit_of_work() as uow:
+            cluster = await uow.clusters.get(migration.cluster)
+        return await self._described(cluster, migration.group)
+
+    async def of_cluster(self, cluster: str, group: str) -> tuple[GroupDescription | None, Survey | None]:
+        async with self._unit_of_work() as uow:
+            entry = await uow.clusters.get(cluster)
+        return await self._described(entry, group), (await self._surveys.of(entry)).survey
+
+    async def _described(self, cluster: Cluster, group: str) -> GroupDescription | None:
+        try:
+            return await self._groups.describe_group(cluster.connection(), group, timeout_s=_TIMEOUT_S)
+        except FencelineError:
+            return None
+
+    async def held_back(self, migration: Migration) -> Mapping[str, tuple[int, int]] | None:
+        async with self._unit_of_work() as uow:
+            cluster = await uow.clusters.get(migration.cluster)
+            sink = (await uow.pipelines.get(migration.pipeline)).definition.sink_topic
+        try:
+            found = await self._transactions.held_back(cluster.connection(), timeout_s=_TIMEOUT_S)
+        except FencelineError:
+            return None
+        return {
+            f"{topic}-{number}": (ends.last_stable, ends.high_watermark)
+            for (topic, number), ends in sorted(found.ends.items())
+            if topic == sink
+        }
+
+    async def audit(self, uow: UnitOfWork, migration: Migration) -> AuditNow:
+        if migration.audit_id is not None:
+            word = word_of(await uow.audits.get(migration.audit_id))
+            figures = word.figures
+            return AuditNow(
+                audit_id=migration.audit_id,
+                is_through=word.is_through,
+                lost=0 if figures is None else figures.lost,
+                duplicated=0 if figures is None else figures.duplicated,
+                expected=0 if figures is None else figures.expected,
+                problem=word.no_audit if figures is None else figures.incomplete,
+            )
+        if await uow.audit_plans.find(migration.pipeline) is None:
+            return _no_audit(
+                f"pipeline {migration.pipeline} has no audit plan, which says by which id its records are known"
+            )
+        window = time_window(migration.started_at, migration.stage_since)
+        try:
+            audit = await ask_audit(
+                uow,
+                pipeline=migration.pipeline,
+                wish=Wish(window=window),
+                by=MIGRATIONS,
+                why=f"migration {migration.id}",
+                now=self._clock.now(),
+            )
+        except (ConflictError, InvalidError) as error:
+            return _no_audit(error.message)
+        return AuditNow(audit_id=audit.id, is_through=False)
+
+    async def _rights(self, cluster: Cluster, ids: tuple[str, ...]) -> tuple[tuple[str, ...] | None, str]:
+        """What is refused, for each id, and why it cannot be known of some."""
+        try:
+            found = await self._transactions.fences_refused(
+                cluster.connection(), ids, timeout_s=_TIMEOUT_S + len(ids) * _OF_AN_ID_S
+            )
+        except FencelineError as error:
+            return None, error.message
+        refused = tuple(one.sentence for one in found.values() if one.permission is not None)
+        return refused, few([one.sentence for one in found.values() if one.permission is None])
+
+
+def _no_audit(problem: str) -> AuditNow:
+    return AuditNow(audit_id="", is_through=True, problem=problem)
+
+
+def _versions(survey: Survey | None) -> Mapping[str, tuple[int, int] | None]:
+    return {} if survey is None else {str(one.id): one.version for one in survey.brokers}
+
+
+def _features(survey: Survey | None) -> str:
+    if survey is None or not survey.features:
+        return "no features are finalized"
+    return "finalized: " + ", ".join(f"{one.name} {one.level}" for one in survey.features)

@@ -1,0 +1,101 @@
+"""Migrations of applications that Fenceline does not launch: what brokers say of each stage, and what nobody can."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from app.domain.access import Principal, Verb
+from app.services.migrating import foreign
+from app.web.api.documented import refusals
+from app.web.api.idempotency import OnceDep
+from app.web.api.paging import Limit
+from app.web.api.runs import NO_REASON
+from app.web.api.schemas.foreign_migrations import (
+    ForeignMigration,
+    ForeignMigrationGiven,
+    ForeignMigrationList,
+    ForeignView,
+)
+from app.web.api.schemas.runs import Reason
+from app.web.api.schemas.words import IdInPath, Name, NameInPath
+from app.web.dependencies import Uow, WiringDep, may
+
+router = APIRouter(tags=["migrations"])
+
+
+@router.post(
+    "/clusters/{name}/foreign-migrations",
+    status_code=201,
+    response_model=ForeignMigration,
+    responses=refusals(404, 409, 413),
+)
+async def watch_foreign(
+    name: NameInPath,
+    body: ForeignMigrationGiven,
+    uow: Uow,
+    wiring: WiringDep,
+    once: OnceDep,
+    by: Annotated[Principal, may(Verb.START_MIGRATION)],
+) -> Response:
+    """Watch the migration of somebody else's application; its operator bounces it."""
+
+    async def act() -> ForeignMigration:
+        now = wiring.clock.now()
+        return ForeignMigration.of(
+            await foreign.watch_foreign(
+                uow, cluster=name, group=body.group, prefix=body.prefix, by=by, why=body.why, now=now
+            )
+        )
+
+    return await once.do(act, status=201)
+
+
+@router.get("/foreign-migrations", responses=refusals(404))
+async def list_foreign(
+    uow: Uow,
+    _: Annotated[Principal, may(Verb.VIEW)],
+    cluster: Annotated[Name | None, Query()] = None,
+    limit: Limit = 50,
+) -> ForeignMigrationList:
+    """Of all clusters or of one, newest first."""
+    if cluster is not None:
+        await uow.clusters.get(cluster)
+    found = await uow.foreign_migrations.list(cluster, limit=limit)
+    return ForeignMigrationList(items=[ForeignMigration.of(one) for one in found])
+
+
+@router.get("/foreign-migrations/{migration_id}", responses=refusals(404))
+async def get_foreign(
+    migration_id: IdInPath, wiring: WiringDep, _: Annotated[Principal, may(Verb.VIEW)]
+) -> ForeignView:
+    """Its stage, which clauses hold by the brokers' word, and which evidence cannot be had."""
+    return ForeignView.of(
+        await foreign.view_foreign(
+            wiring.unit_of_work, wiring.migration_questions, wiring.observations, migration_id, now=wiring.clock.now()
+        )
+    )
+
+
+@router.post(
+    "/foreign-migrations/{migration_id}/go-on", response_model=ForeignMigration, responses=refusals(404, 409, 413)
+)
+async def go_on(
+    migration_id: IdInPath,
+    uow: Uow,
+    wiring: WiringDep,
+    once: OnceDep,
+    by: Annotated[Principal, may(Verb.START_MIGRATION)],
+    body: Reason = NO_REASON,
+) -> Response:
+    """Its operator begins the next stage; what is proven by then is kept. What is not takes a reason."""
+    view = await foreign.view_foreign(
+        wiring.unit_of_work, wiring.migration_questions, wiring.observations, migration_id, now=wiring.clock.now()
+    )
+
+    async def act() -> ForeignMigration:
+        now = wiring.clock.now()
+        return ForeignMigration.of(await foreign.go_on(uow, migration_id, view.look, by=by, why=body.why, now=now))
+
+    return await once.do(act)

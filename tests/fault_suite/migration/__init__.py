@@ -1,0 +1,1 @@
+"""A migration of the whole product under load and faults, forward and back: `make migration`."""

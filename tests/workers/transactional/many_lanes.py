@@ -1,0 +1,257 @@
+"""A task of lanes, one for each partition, without a broker: what they ask is scripted, and time is a number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, cast
+
+from confluent_kafka import KafkaError, Message
+
+from app.domain.pipelines.pipeline import ErrorHandling
+from tests.support.tasks import RecordingControl
+from workers.transactional.checkpoints import Bounds, Checkpoints
+from workers.transactional.claim.inquiry import Answer, Inquiry, Standing
+from workers.transactional.errors import (
+    RetriableError,
+)
+from workers.transactional.group.confirmed import Confirmed
+from workers.transactional.group.member_metadata import MemberMetadata
+from workers.transactional.group.membership import Committed, Membership
+from workers.transactional.group.ownership import Ownership, Partition
+from workers.transactional.lane_of_each import LaneOfEach
+from workers.transactional.lanes import Batch, Lane
+from workers.transactional.loop import TaskLoop
+from workers.transactional.producing.producers import TaskProducer
+from workers.transactional.records.batching import BatchSize
+from workers.transactional.records.failures import BadRecords
+from workers.transactional.records.processing import Processing
+from workers.transactional.records.suspicion import Suspicion
+from workers.transactional.recovery import Recovery
+from workers.transactional.settling import Settling
+from workers.transactional.telling.offset_recorder import OffsetRecorder
+from workers.transactional.telling.progress import Progress
+from workers.transactional.telling.tally import Tally
+from workers.transforms.identity import IdentityTransform
+
+NAMES: tuple[Partition, ...] = (("t", 0), ("t", 1), ("t", 2))
+NO_CONSUMER: Any = None
+
+
+class Group(Membership):
+    """Owns what it is given. What the group has committed and where it is read is what the test says."""
+
+    def __init__(self) -> None:
+        ownership = Ownership()
+        super().__init__(
+            NO_CONSUMER,
+            ownership=ownership,
+            confirmed=Confirmed(ownership),
+            end_checkpoint=lambda _: None,
+            announce=RecordingControl().event,
+            recorder=OffsetRecorder(ownership),
+        )
+        self.offsets: dict[Partition, int] = {}
+        self.at: dict[Partition, int] = {}
+        self.calls: list[tuple[str, Partition, int | None]] = []
+        self.refuses_to_seek = False
+        self.is_answered = True
+        self.stopped_now: frozenset[Partition] = frozenset()
+        self.polled: Callable[[], None] = lambda: None
+
+    @property
+    def stopped(self) -> frozenset[Partition]:
+        return self.stopped_now
+
+    def positions(self) -> dict[Partition, int]:
+        return self.at
+
+    def committed(self, partitions: Iterable[Partition], *, timeout_s: float) -> dict[Partition, Committed]:
+        if not self.is_answered:
+            raise RetriableError("the coordinator moves")
+        found = {name: Committed(self.offsets.get(name), "") for name in partitions}
+        if self.confirmed is not None:
+            self.confirmed.refuse_older({name: committed.offset for name, committed in found.items()})
+        return found
+
+    def consume(self, count: int, timeout_s: float) -> tuple[list[Message], list[KafkaError]]:
+        self.polled()
+        return [], []
+
+    def seek(self, partition: Partition, offset: int) -> bool:
+        self.calls.append(("seek", partition, offset))
+        return not self.refuses_to_seek
+
+    def restart(self, partitions: Iterable[Partition]) -> None:
+        self.calls.extend(("restart", name, None) for name in partitions)
+
+    def hold_back(self, partition: Partition) -> None:
+        """Nothing is read anyway."""
+
+    def let_go(self, partition: Partition) -> None:
+        """Nothing is read anyway."""
+
+    def subscribe(self, topics: Sequence[str]) -> None:
+        """It is assigned what the test says."""
+
+    def generation(self) -> int | None:
+        return 1
+
+
+class NoTopics:
+    obstacle: str | None = None
+
+    def look(self) -> None:
+        """They are there."""
+
+
+class Looks:
+    """A Starting that writes down what may begin."""
+
+    is_due = True
+
+    def __init__(self) -> None:
+        self.ready: list[frozenset[Partition]] = []
+
+    def step(self, stopped: frozenset[Partition]) -> None:
+        self.ready.append(stopped)
+
+
+class Metadata(MemberMetadata):
+    """Nobody asks; waiting takes no time but that of the test's clock."""
+
+    def __init__(self, clock: list[float]) -> None:
+        super().__init__(NO_CONSUMER)
+        self._clock = clock
+
+    def serve(self, timeout_s: float) -> None:
+        super().serve(0.01)
+        self._clock[0] += 0.5
+
+
+class Asked(Inquiry):
+    """Answers as it is told, after as long as it is told; counts."""
+
+    def __init__(self, clock: list[float]) -> None:
+        self.answer = Answer(True, "the server says so")
+        self.takes_s = 0.0
+        self.times = 0
+        self._now = clock
+
+    def ask(self, standing: Standing) -> Answer:
+        self.times += 1
+        self._now[0] += self.takes_s
+        return self.answer
+
+    def give_up(self) -> None:
+        """Nothing is held."""
+
+
+class Many:
+    """Lanes of NAMES, each with the producer that `producers` has for it."""
+
+    def __init__(self, producers: Callable[[Partition], TaskProducer]) -> None:
+        self.clock = [100.0]
+        self.control = RecordingControl()
+        self.group = Group()
+        self.asked = {name: Asked(self.clock) for name in NAMES}
+        self.tally = Tally()
+        self.progress = Progress(self.control, self.tally)
+        self.bounds = Bounds(transaction_timeout_s=10.0, max_poll_interval_s=300.0, abort_s=2.0)
+        self._producers = producers
+        self.lanes = LaneOfEach(
+            self._lane,
+            id_of=lambda name: f"{name[0]}-{name[1]}",
+            refusal=None,
+            membership=self.group,
+            metadata=Metadata(self.clock),
+            progress=self.progress,
+            bounds=self.bounds,
+            session_s=10.0,
+            sends_for_group_alone=True,
+            clock=self.now,
+        )
+
+    def now(self) -> float:
+        return self.clock[0]
+
+    def assign(self, names: Sequence[Partition] = NAMES) -> None:
+        self.lanes.assigned(names)
+        self.group.ownership.assigned(names)
+
+    def lane(self, number: int) -> Lane:
+        found = self.lanes.lane_of(("t", number))
+        assert found is not None
+        return found
+
+    def batch(self, number: int) -> Batch:
+        message = Message(topic="t", partition=number, offset=0, value=b"x")
+        return Batch(self.lane(number), [message], {("t", number): 1})
+
+    def open(self, *numbers: int) -> list[Lane]:
+        """A checkpoint of ten records in each of these."""
+        for number in numbers:
+            self.lane(number).checkpoints.add({("t", number): 10}, records=10)
+        return [self.lane(number) for number in numbers]
+
+    def settle(self) -> None:
+        """As long as something is to be settled, like the loop's turns."""
+        for _ in range(20):
+            self.clock[0] += 6.0
+            self.lanes.settle()
+            self.lanes.begin_again()
+
+    def loop(self, *, starting: Any = None) -> TaskLoop:
+        """What the loop makes of these lanes; it reads nothing and knows no time but the test's."""
+        return TaskLoop(
+            membership=self.group,
+            lanes=self.lanes,
+            starting=starting,
+            source_topics=cast(Any, NoTopics()),
+            processing=Processing(IdentityTransform(), source_topics=["t"], sink_topic="out"),
+            batch_size=BatchSize(target_s=0.1),
+            control=self.control,
+            commit_interval_s=1.0,
+            drain_bound_s=20.0,
+            progress=self.progress,
+            clock=self.now,
+        )
+
+    @property
+    def needing(self) -> list[int]:
+        return [lane.partition[1] for lane in self.lanes.each if lane.partition and lane.settling.is_needed]
+
+    def _lane(self, partition: Partition) -> Lane:
+        ownership, group, control = self.group.ownership, self.group, self.control
+        suspicion, own = Suspicion(ownership), Tally(self.tally.totals)
+        bad_records = BadRecords(ErrorHandling(), announce=control.event)
+        checkpoints = Checkpoints(
+            membership=group,
+            suspicion=suspicion,
+            bad_records=bad_records,
+            tally=own,
+            progress=self.progress,
+            bounds=self.bounds,
+            sends_for=NO_CONSUMER,
+            clock=self.now,
+        )
+        settling = Settling(
+            group,
+            lambda _: self._producers(partition),
+            self.asked[partition],
+            announce=control.event,
+            learn=self.progress.learned,
+            only=partition,
+            clock=self.now,
+        )
+        recovery = Recovery(
+            checkpoints=checkpoints,
+            settling=settling,
+            suspicion=suspicion,
+            batch_size=BatchSize(target_s=0.1),
+            announce=control.event,
+            tally=own,
+            progress=self.progress,
+            of=partition,
+            clock=self.now,
+        )
+        return Lane(partition, checkpoints, settling, recovery, suspicion, bad_records, own)
