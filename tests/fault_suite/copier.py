@@ -17,11 +17,15 @@ _VARIABLE = "FENCELINE_TEST_COPIER"
 
 
 class Copier(msgspec.Struct, frozen=True, kw_only=True):
-    """records: of a transaction. aborted: which part of them, between 0 and 1."""
+    """records: of a transaction. aborted: which part of them, between 0 and 1. in_a_row: that many at most.
+
+    Aborts one after the other make the loop wait longer each time, as long as chance likes.
+    """
 
     records: int
     aborted: float
     seed: int
+    in_a_row: int | None = None
 
     def environment(self) -> dict[str, str]:
         return {_VARIABLE: msgspec.json.encode(self).decode()}
@@ -32,9 +36,14 @@ class Copier(msgspec.Struct, frozen=True, kw_only=True):
         from workers.transactional.producing.transactional_producer import TransactionalProducer
         from workers.transactional.records.batching import BatchSize
 
+        aborted_in_a_row = 0
+
         def abort_by_chance() -> None:
-            if rng.random() < self.aborted:
+            nonlocal aborted_in_a_row
+            if rng.random() < self.aborted and aborted_in_a_row != self.in_a_row:
+                aborted_in_a_row += 1
                 raise AbortableError("aborted by chance")
+            aborted_in_a_row = 0
 
         _require(loop, "MAX_CHECKPOINT_RECORDS")
         return [
