@@ -112,6 +112,22 @@ def ids_taken_over(migration: Migration, look: Look) -> Finding:
     return closed_unless(missing, f"all {len(look.partitions)} ids are held by live tasks that send their generation")
 
 
+def ids_held(_: Migration, look: Look) -> Finding:
+    """Whether every input partition's id is, now, of a live task."""
+    if look.read_at is None:
+        return unknown(_UNREAD)
+    if not look.partitions:
+        return unknown("nobody has said which ids the input partitions have")
+    missing: list[str] = []
+    for partition, name in sorted(look.partitions.items()):
+        now = look.now_of(name)
+        if now is None:
+            missing.append(f"{partition}: nobody has initialised {name}")
+        elif look.holder_of(now) is None:
+            missing.append(f"{partition}: no live task says that it holds {now.words}")
+    return closed_unless(missing, f"all {len(look.partitions)} ids are held by live tasks")
+
+
 def ids_fenced(migration: Migration, look: Look, ids: Sequence[str]) -> Finding:
     """Whether our own fence is the newest thing that has happened to each of these ids."""
     if look.read_at is None:

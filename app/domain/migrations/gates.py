@@ -79,6 +79,11 @@ ALL_GROUP_ONLY = Clause(
     judge=lambda _, look: evidence.all_instances_in(Mode.GROUP_ONLY, look),
     remedy=StepKind.BOUNCE,
 )
+IDS_HELD = Clause(
+    name="ids_held",
+    asks="The newest incarnation of every input partition's id is of a live task: each partition has its owner again.",
+    judge=evidence.ids_held,
+)
 AT_GOAL = Clause(
     name="at_goal",
     asks="No instance is left in another mode.",
@@ -129,7 +134,13 @@ STAGE_GATES: StageGates = {
         MEMBERS_KNOWN,
         TASK_IDS_FENCED,
     ),
-    (Stage.BACK_TO_GROUP_ONLY, Mode.GROUP_ONLY): (SEEN_SINCE, ALL_GROUP_ONLY),
+    (Stage.BACK_TO_GROUP_ONLY, Mode.GROUP_ONLY): (
+        SEEN_SINCE,
+        ALL_GROUP_ONLY,
+        GROUP_STABLE,
+        MEMBERS_KNOWN,
+        IDS_HELD,
+    ),
     **{(Stage.VERIFY, goal): (AT_GOAL, NOTHING_OPEN, CAUGHT_UP, AUDITED) for goal in Mode},
 }
 """By stage and the mode that the migration ends in."""

@@ -264,6 +264,10 @@ def _check_moved(world: World) -> None:
         one = world.current(ordinal)
         if (world.targets[ordinal] if one is None else one.mode) is not world.goal:
             raise WrongError(f"all stages were gone through, and instance {ordinal} is not {world.goal}")
+    if world.goal is A:
+        for index in range(2):
+            if not any(one.is_current and one.key == world.owners[index] for one in world.processes):
+                raise WrongError(f"all stages were gone through, and {name_of(index)} is of nobody who runs")
 
 
 def _check_done(world: World) -> None:

@@ -50,6 +50,22 @@ def test_an_id_is_not_taken_over_by(changed: dict[str, object], sentence: str) -
     assert sentence in found.seen
 
 
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"ids": {"p0": IdNow(producer_id=7, producer_epoch=4)}}, "in-0: no live task says that it holds p0 at"),
+        ({"tasks": (task(0, held("p0", 3), is_live=False), task(1, held("p1", 3)))}, "in-0: no live task"),
+        ({"ids": {"p1": IdNow(producer_id=7, producer_epoch=3)}}, "in-0: nobody has initialised p0"),
+    ],
+    ids=["a newer epoch", "a silent task", "nobody's"],
+)
+def test_an_id_is_held_by_a_live_task_at_its_newest_epoch_only(changed: dict[str, object], sentence: str) -> None:
+    assert evidence.ids_held(migration(), look()).standing is OPEN
+    found = evidence.ids_held(migration(), look(**changed))
+    assert found.standing is CLOSED
+    assert sentence in found.seen
+
+
 def test_an_id_is_taken_over_by_our_own_fence_while_nobody_came_after_it() -> None:
     nobody = look(ids={"p0": IdNow(producer_id=7, producer_epoch=4)}, partitions={"in-0": "p0"})
     assert evidence.ids_taken_over(migration(fenced=(fenced("p0", 4),)), nobody).standing is OPEN
@@ -106,6 +122,7 @@ def test_without_the_journal_nothing_is_known() -> None:
     assert evidence.ids_taken_over(migration(), unread).standing is UNKNOWN
     assert evidence.seen_since(migration(), unread).standing is UNKNOWN
     assert evidence.ids_fenced(migration(), unread, ["p0"]).standing is UNKNOWN
+    assert evidence.ids_held(migration(), unread).standing is UNKNOWN
     assert evidence.drained(migration(), unread, BOUNCE).standing is UNKNOWN
 
 

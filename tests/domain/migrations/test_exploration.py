@@ -96,6 +96,7 @@ def test_nor_does_one_that_turns_round_in_the_middle() -> None:
         ("none_v2", BACK, "is fenced while"),
         ("task_ids_fenced", BACK, "can still be written under"),
         ("all_group_only", BACK, "instance 0 is not group_only"),
+        ("ids_held", BACK, "is of nobody who runs"),
         ("all_run", FORWARD, "is taken away while another is away"),
         ("moved", FORWARD, "was called done before it runs"),
         ("drained", FORWARD, "was called done with something open"),
