@@ -65,7 +65,9 @@ def _run(run: MigrationRun) -> str:
         figures["aborted records that brokers have shown"] = f"{entry.shown_aborted:,}"
     verdict = f"**Failed: {'; '.join(run.wrong)}**" if not run.is_exact else "As it was promised."
     return (
-        f"\n## {entry.date}, seed {entry.seed}\n\n{verdict}\n\n| | |\n|---|---|\n"
+        f"\n## {entry.date}, seed {entry.seed}\n\n{verdict}\n\n"
+        + (f"Remarked since: {run.remark}\n\n" if run.remark else "")
+        + "| | |\n|---|---|\n"
         + "".join(_cells(name, figure) for name, figure in figures.items())
         + f"\n{entry.cluster}; `{entry.commit[:10]}`{', changed' if entry.changed_since_commit else ''}; {versions}.\n"
         + "".join(map(_way, run.ways))

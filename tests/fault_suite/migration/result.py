@@ -51,7 +51,10 @@ class Way(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MigrationRun(msgspec.Struct, frozen=True, kw_only=True):
-    """entry: as of any run of faults. fed_per_s, came_out_per_s: over all the time in which it was fed."""
+    """entry: as of any run of faults. fed_per_s, came_out_per_s: over all the time in which it was fed.
+
+    remark: written by hand, afterwards: why a run failed, and what was mended since.
+    """
 
     entry: Entry
     instances: int
@@ -60,6 +63,7 @@ class MigrationRun(msgspec.Struct, frozen=True, kw_only=True):
     fed_per_s: float
     came_out_per_s: float
     ways: tuple[Way, ...]
+    remark: str = ""
 
     @property
     def wrong(self) -> list[str]:

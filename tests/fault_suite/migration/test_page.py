@@ -69,6 +69,12 @@ def test_a_run_is_told_with_its_stages_and_what_they_met() -> None:
     assert all(f"{kind} at 9 s" in row for kind in (Kind.BROKER_KILLED, Kind.SERVER_KILLED))
 
 
+def test_a_remark_stands_beside_the_verdict_and_changes_nothing_of_it() -> None:
+    failed = msgspec.structs.replace(RUN, ways=RUN.ways[:1], remark="mended since")
+    told = page([failed])
+    assert "**Failed: group_only: not reached**\n\nRemarked since: mended since\n" in told
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
