@@ -5,7 +5,7 @@ Every instance has one task, and each reads one partition; a heartbeat then name
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,7 +30,7 @@ from app.domain.runs.run import Run
 from app.domain.runs.task import OutcomeKind, PartitionProgress
 from app.domain.transactions.transactional_id import for_partition, for_task
 from app.loops.migration_driver import MigrationDriver
-from app.ports.brokers import GroupDescription, TopicPartition
+from app.ports.brokers import GroupDescription, PartitionOffsets, TopicPartition
 from app.ports.unit_of_work import UnitOfWork
 from app.services.migrating import asking
 from app.services.migrating.looking import look_at
@@ -70,10 +70,15 @@ class ServerDiedError(Exception):
 
 
 class PlayedBrokers:
-    """What brokers say of the group's offsets; of nothing else are they asked."""
+    """What brokers say of the group's offsets and of the ends of partitions; of nothing else are they asked."""
 
     async def committed_offsets(self, *_: Any, **__: Any) -> dict[TopicPartition, int]:
         return {TopicPartition("in", 0): 5, TopicPartition("in", 1): 7}
+
+    async def offsets(
+        self, _: Any, partitions: Collection[TopicPartition], **__: Any
+    ) -> dict[TopicPartition, PartitionOffsets]:
+        return {at: PartitionOffsets(earliest=0, last_stable=9, high_watermark=9) for at in partitions}
 
 
 @dataclass(slots=True)
