@@ -126,6 +126,7 @@ STAGE_GATES: StageGates = {
         GROUP_STABLE,
         MEMBERS_KNOWN,
         TASK_IDS_FENCED,
+        IDS_HELD,
     ),
     (Stage.BACK_TO_GENERATION, Mode.GROUP_ONLY): (
         SEEN_SINCE,
@@ -133,6 +134,7 @@ STAGE_GATES: StageGates = {
         GROUP_STABLE,
         MEMBERS_KNOWN,
         TASK_IDS_FENCED,
+        IDS_HELD,
     ),
     (Stage.BACK_TO_GROUP_ONLY, Mode.GROUP_ONLY): (
         SEEN_SINCE,

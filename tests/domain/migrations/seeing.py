@@ -239,6 +239,8 @@ def turn(world: World, gates: Gates, decisions: Decisions) -> Iterator[tuple[str
         case Enter(stage=stage):
             if stage is Stage.VERIFY:
                 _check_moved(world)
+            if world.stage in (Stage.BACK_TO_GENERATION, Stage.BACK_TO_GROUP_ONLY):
+                _check_held(world, stage)
             yield f"on to {stage}", world._replace(stage=stage)
         case Complete():
             _check_done(world)
@@ -264,10 +266,13 @@ def _check_moved(world: World) -> None:
         one = world.current(ordinal)
         if (world.targets[ordinal] if one is None else one.mode) is not world.goal:
             raise WrongError(f"all stages were gone through, and instance {ordinal} is not {world.goal}")
-    if world.goal is A:
-        for index in range(2):
-            if not any(one.is_current and one.key == world.owners[index] for one in world.processes):
-                raise WrongError(f"all stages were gone through, and {name_of(index)} is of nobody who runs")
+
+
+def _check_held(world: World, stage: Stage) -> None:
+    """On the way back, where each partition has a producer of its own again."""
+    for index in range(2):
+        if not any(one.is_current and one.key == world.owners[index] for one in world.processes):
+            raise WrongError(f"on to {stage}, and {name_of(index)} is of nobody who runs")
 
 
 def _check_done(world: World) -> None:
