@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 
 from app.domain.migrations.clause import Finding, closed, closed_unless, open_, unknown
@@ -98,10 +98,7 @@ def ids_taken_over(migration: Migration, look: Look) -> Finding:
     if not look.partitions:
         return unknown("nobody has said which ids the input partitions have")
     missing: list[str] = []
-    for partition, name in sorted(look.partitions.items()):
-        now = look.now_of(name)
-        if now is None or _is_our_fence(migration, now) or now in look.fenced_by_hand:
-            continue
+    for partition, now in _not_fenced(migration, look):
         holder = look.holder_of(now)
         if holder is None:
             missing.append(f"{partition}: no live task says that it holds {now.words}")
@@ -112,19 +109,17 @@ def ids_taken_over(migration: Migration, look: Look) -> Finding:
     return closed_unless(missing, f"all {len(look.partitions)} ids are held by live tasks that send their generation")
 
 
-def ids_held(_: Migration, look: Look) -> Finding:
-    """Whether every input partition's id is, now, of a live task."""
+def ids_held(migration: Migration, look: Look) -> Finding:
+    """Whether every input partition's id is, now, of a live task or of our own fence, whatever the task sends."""
     if look.read_at is None:
         return unknown(_UNREAD)
     if not look.partitions:
         return unknown("nobody has said which ids the input partitions have")
-    missing: list[str] = []
-    for partition, name in sorted(look.partitions.items()):
-        now = look.now_of(name)
-        if now is None:
-            missing.append(f"{partition}: nobody has initialised {name}")
-        elif look.holder_of(now) is None:
-            missing.append(f"{partition}: no live task says that it holds {now.words}")
+    missing = [
+        f"{partition}: no live task says that it holds {now.words}"
+        for partition, now in _not_fenced(migration, look)
+        if look.holder_of(now) is None
+    ]
     return closed_unless(missing, f"all {len(look.partitions)} ids are held by live tasks")
 
 
@@ -269,6 +264,14 @@ def _not_known(look: Look, member: Member) -> str | None:
     if task.mode is Mode.GENERATION and task.generation is not None and not task.sends_generation:
         return f"{task.name} ({member.name}) is {task.mode}, and sends offsets for the group alone"
     return None
+
+
+def _not_fenced(migration: Migration, look: Look) -> Iterator[tuple[str, Incarnation]]:
+    """The newest incarnation of each input partition's id, where it is not of our own fence."""
+    for partition, name in sorted(look.partitions.items()):
+        now = look.now_of(name)
+        if now is not None and not _is_our_fence(migration, now) and now not in look.fenced_by_hand:
+            yield partition, now
 
 
 def _is_our_fence(migration: Migration, now: Incarnation) -> bool:

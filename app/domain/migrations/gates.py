@@ -81,7 +81,7 @@ ALL_GROUP_ONLY = Clause(
 )
 IDS_HELD = Clause(
     name="ids_held",
-    asks="The newest incarnation of every input partition's id is of a live task: each partition has its owner again.",
+    asks="The newest incarnation of every input partition's id is of a live task, or of our own fence.",
     judge=evidence.ids_held,
 )
 AT_GOAL = Clause(

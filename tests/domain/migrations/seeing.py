@@ -271,7 +271,8 @@ def _check_moved(world: World) -> None:
 def _check_held(world: World, stage: Stage) -> None:
     """On the way back, where each partition has a producer of its own again."""
     for index in range(2):
-        if not any(one.is_current and one.key == world.owners[index] for one in world.processes):
+        owner = world.owners[index]
+        if owner not in (FENCE, NOBODY) and not any(one.is_current and one.key == owner for one in world.processes):
             raise WrongError(f"on to {stage}, and {name_of(index)} is of nobody who runs")
 
 

@@ -55,12 +55,13 @@ def test_an_id_is_not_taken_over_by(changed: dict[str, object], sentence: str) -
     [
         ({"ids": {"p0": IdNow(producer_id=7, producer_epoch=4)}}, "in-0: no live task says that it holds p0 at"),
         ({"tasks": (task(0, held("p0", 3), is_live=False), task(1, held("p1", 3)))}, "in-0: no live task"),
-        ({"ids": {"p1": IdNow(producer_id=7, producer_epoch=3)}}, "in-0: nobody has initialised p0"),
     ],
-    ids=["a newer epoch", "a silent task", "nobody's"],
+    ids=["a newer epoch", "a silent task"],
 )
 def test_an_id_is_held_by_a_live_task_at_its_newest_epoch_only(changed: dict[str, object], sentence: str) -> None:
     assert evidence.ids_held(migration(), look()).standing is OPEN
+    sends_none = look(tasks=(task(0, held("p0", 3), generation=-1), task(1, held("p1", 3))))
+    assert evidence.ids_held(migration(), sends_none).standing is OPEN
     found = evidence.ids_held(migration(), look(**changed))
     assert found.standing is CLOSED
     assert sentence in found.seen
@@ -70,6 +71,8 @@ def test_an_id_is_taken_over_by_our_own_fence_while_nobody_came_after_it() -> No
     nobody = look(ids={"p0": IdNow(producer_id=7, producer_epoch=4)}, partitions={"in-0": "p0"})
     assert evidence.ids_taken_over(migration(fenced=(fenced("p0", 4),)), nobody).standing is OPEN
     assert evidence.ids_taken_over(migration(fenced=(fenced("p0", 3),)), nobody).standing is CLOSED
+    assert evidence.ids_held(migration(fenced=(fenced("p0", 4),)), nobody).standing is OPEN
+    assert evidence.ids_held(migration(fenced=(fenced("p0", 3),)), nobody).standing is CLOSED
 
 
 @pytest.mark.parametrize(
