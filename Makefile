@@ -85,8 +85,16 @@ format: $(STAMP) ## Let ruff write the files as it likes them
 bench-audit: $(STAMP) ## An audit of ten million ids: time and memory
 	$(BIN)/python -m bench.audit
 
-bench: $(STAMP) ## The identity loop inside a Spark task, records per second
-	$(BIN)/python -m bench.identity_loop
+build/quix/.installed: requirements/quix.lock | $(STAMP)
+	@echo "installing Quix Streams into an environment of its own" >&2
+	@test -x build/quix/bin/python || $(UV) venv --quiet --python $(BIN)/python build/quix
+	@$(UV) pip sync --quiet --python build/quix/bin/python --require-hashes requirements/quix.lock
+	@touch $@
+
+bench: $(STAMP) build/quix/.installed ## The loop against its peers, and its page (QUICK=1: the first three rows; ARGS=…)
+	$(BIN)/fenceline doctor --for tests
+	$(BIN)/python -m bench.peers $(if $(QUICK),--quick) $(ARGS)
+	$(BIN)/python -m bench.peers.page
 
 pictures: $(STAMP) ## The pictures of the documents, anew, of what real pipelines and brokers do
 	FENCELINE_TEST_SCREENSHOTS=docs/images $(BIN)/pytest -q -p no:cacheprovider tests/browser/test_story.py tests/browser/test_stuck.py::test_a_producer_left_open_is_named_and_fenced
@@ -95,6 +103,7 @@ lock: | $(UV) ## Resolve the dependencies anew (hashes, no registry host in the 
 	$(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml --group dev -o requirements/dev.lock
 	$(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml -c requirements/dev.lock -o requirements/server.lock
 	$(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header requirements/worker.in -c requirements/server.lock -o requirements/worker.lock
+	$(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header requirements/quix.in -o requirements/quix.lock
 
 clean: ## Remove the environment and caches of this checkout
 	rm -rf $(VENV) build .pytest_cache .ruff_cache .hypothesis

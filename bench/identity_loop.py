@@ -31,7 +31,7 @@ import msgspec
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # pyright: ignore[reportPrivateImportUsage]
 
-from app.domain.pipelines.pipeline import PipelineDefinition, SparkSettings
+from app.domain.pipelines.pipeline import PipelineDefinition, ProcessingGuarantee, SparkSettings
 from app.domain.runs.instance import Instance, InstanceState
 from app.embedded.java import find_java
 from app.embedded.kafka import Jvm, KafkaCluster
@@ -185,7 +185,12 @@ def bare_task(bootstrap_servers: str, chosen: PipelineDefinition) -> Generator[N
 
 @contextmanager
 def spark_instance(
-    bootstrap_servers: str, chosen: PipelineDefinition, cluster: SparkCluster, folder: Path
+    bootstrap_servers: str,
+    chosen: PipelineDefinition,
+    cluster: SparkCluster,
+    folder: Path,
+    *,
+    transform_source: str | None = None,
 ) -> Generator[None]:
     launcher = SubmitLauncher(
         SparkSubmit(
@@ -197,6 +202,7 @@ def spark_instance(
         state_dir=folder / "state",
         master_web_urls={cluster.master_url: cluster.master_web_url},
     )
+    has_id = chosen.processing_guarantee is ProcessingGuarantee.EXACTLY_ONCE_V2
     specification = InstanceSpecification(
         fenceline_version="bench",
         pipeline="bench",
@@ -207,8 +213,9 @@ def spark_instance(
         database_epoch="bench",
         definition=chosen,
         client_config={"bootstrap.servers": bootstrap_servers},
+        transform_source=transform_source,
         tasks=tuple(
-            TaskIdentity(task=task, transactional_id=f"fl.t.{chosen.group_id}.0.{task}")
+            TaskIdentity(task=task, transactional_id=f"fl.t.{chosen.group_id}.0.{task}" if has_id else None)
             for task in range(chosen.tasks_per_instance)
         ),
     )

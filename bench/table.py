@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+from bench.latency.__main__ import INTERVALS_MS, RATES, key
 from bench.machine import RESULTS
 from workers.audit.rows import ROW
 
@@ -19,6 +20,7 @@ _BEGINNING = """# How fast it is
 Every figure comes from a result in `bench/results`, written there by the benchmark that is named; this page is made of
 them by `python -m bench.table`. *Load before* is the machine's load average as the benchmark began: with more than
 there are cores, it is the others that were measured. A benchmark, its broker and its browser share the server's cores.
+What one waits for, part by part, and its pictures: [waiting.md](waiting.md).
 
 | what | wanted | measured | when | cores | load before | by |
 |---|---|---|---|---|---|---|
@@ -26,7 +28,10 @@ there are cores, it is the others that were measured. A benchmark, its broker an
 
 
 class Row(NamedTuple):
-    """at: the figure's place in the result, its steps separated by dots. times: what it is shown in proportion by."""
+    """at: the figure's place in the result, its steps separated by dots; in the steps of a growth, the size.
+
+    times: what it is shown in proportion by.
+    """
 
     what: str
     wanted: str
@@ -116,9 +121,36 @@ ROWS = (
         "in_the_recorder.percent",
         "%",
     ),
+    *(
+        Row(
+            f"due to readable, exactly_once_v2, {rate:,} records/s, commits each {interval_ms} ms, {where}, {which}",
+            "at most 60 ms" if (where, rate, interval_ms, at) == ("in Spark", 1_000, 10, "p99_ms") else "",
+            "latency",
+            f"medians.{key(name, rate, interval_ms)}.{at}",
+            "ms",
+        )
+        for rate in RATES
+        for interval_ms in INTERVALS_MS
+        for where, name in (("in Spark", "spark"), ("bare", "bare"), ("Kafka Streams", "streams"))
+        for which, at in (("median", "p50_ms"), ("99th percentile", "p99_ms"))
+    ),
+    Row("start request to the first committed record, median", "", "start", "start.all_s.median", "s"),
+    Row("the same, lowest", "", "start", "start.all_s.lowest", "s"),
+    Row("the same, highest", "", "start", "start.all_s.highest", "s"),
+    Row("drain request to stopped, median", "", "start", "drain.all_s.median", "s"),
+    Row("the same, lowest", "", "start", "drain.all_s.lowest", "s"),
+    Row("the same, highest", "", "start", "drain.all_s.highest", "s"),
     Row("live check of an offset log, 100,000 events of two weeks", "", "offset_check", "two_weeks.check_ms", "ms"),
     Row("the same, all of the last hour", "", "offset_check", "storm.check_ms", "ms"),
     Row("the same: nobody else is answered for", "", "offset_check", "storm.longest_pause_ms", "ms"),
+    Row("the server's processor time while 100 tasks report", "", "growth", "tasks.steps.100.server_cores", "cores"),
+    Row("the same, of Postgres", "", "growth", "tasks.steps.100.postgres_cores", "cores"),
+    Row("the same: heartbeat, 99th percentile", "", "growth", "tasks.steps.100.heartbeat_ms_p99", "ms"),
+    Row("the same: heartbeats refused", "none", "growth", "tasks.steps.100.refused", ""),
+    Row("200 tasks report: the server's processor time", "", "growth", "tasks.steps.200.server_cores", "cores"),
+    Row("50 pipelines: the server's processor time", "", "growth", "pipelines.steps.50.server_cores", "cores"),
+    Row("the same: heartbeats refused", "none", "growth", "pipelines.steps.50.refused", ""),
+    Row("50,000 ids: the server's processor time", "", "growth", "ids.steps.50000.server_cores", "cores"),
 )
 
 
@@ -130,18 +162,36 @@ def page() -> str:
 def _line(row: Row) -> str:
     path = RESULTS / f"{row.result}.json"
     by = f"`python -m bench.{row.result}`"
-    if not path.exists():
+    result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    if row.at.partition(".")[0] not in result:
         return f"| {row.what} | {row.wanted} | not yet on a quiet machine | | | | {by} |\n"
-    result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    figure: Any = result
-    for step in row.at.split("."):
-        figure = figure[step]
+    figure, on = _found(result, row.at)
     shown = figure if row.times == 1 else round(figure * row.times)
     measured = f"{shown:,} {row.unit}".strip()
-    on = cast("Mapping[str, Any]", result.get("machine", result))
     load = on.get("load_before", on.get("load_average"))
     cells = (row.what, row.wanted, measured, on.get("measured_at", ""), on.get("cores", ""), _rounded(load), by)
     return "| " + " | ".join(str(cell) for cell in cells) + " |\n"
+
+
+def _found(result: Mapping[str, Any], at: str) -> tuple[Any, Mapping[str, Any]]:
+    """The figure, and on what its part of the result was measured."""
+    on: Any = result.get("machine", result)
+    part: Any = result
+    for step in at.split("."):
+        part = _inside(part, step)
+        on = _machine_of(part) or on
+    return part, on
+
+
+def _inside(part: Any, step: str) -> Any:
+    """In the steps of a growth: the one of that size."""
+    if isinstance(part, list):
+        return next(one for one in cast("list[Mapping[str, Any]]", part) if str(one["size"]) == step)
+    return part[step]
+
+
+def _machine_of(part: Any) -> Any:
+    return cast("Mapping[str, Any]", part).get("machine") if isinstance(part, dict) else None
 
 
 def _rounded(load: float | None) -> str:

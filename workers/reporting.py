@@ -176,6 +176,7 @@ class HeartbeatReporter:
         changed = snapshot.state is not self._said.snapshot.state
         self._said = Said(snapshot, time.monotonic())
         if changed:
+            log.info("attempt %d of task %d is %s", self._place.attempt, self._place.task, snapshot.state)
             self._wake.set()
 
     def failed(self, message: str) -> None:

@@ -129,6 +129,10 @@ class MappingRepository(Protocol):
         """
         ...
 
+    async def held_by(self, owner: TaskReport) -> frozenset[tuple[str, int]]:
+        """Topics and partitions that this very attempt of the task holds, as it is committed; waits for nobody."""
+        ...
+
     async def assign(
         self,
         *,

@@ -18,6 +18,7 @@ from tests.support.waiting import wait_for
 from workers.transactional.checkpoints import Checkpoints
 from workers.transactional.errors import AbortableError
 from workers.transactional.group.membership import Hold, Membership
+from workers.transactional.pace import Pace
 from workers.transactional.producing.transactional_producer import TransactionalProducer
 from workers.transactional.records.suspicion import Suspicion
 from workers.transactional.settling import Settling
@@ -60,6 +61,51 @@ def test_aborted_checkpoints_are_read_again_from_the_committed_offset(
 ) -> None:
     pipeline = make_pipeline()
     assert run_with_aborts(pipeline, monkeypatch) > 0
+    pipeline.assert_whole()
+    assert recorders.found() == []
+
+
+def run_behind_with_aborts(pipeline: TestPipeline, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Take a backlog while each third checkpoint fails at its offsets; how many of these had been polled ahead of."""
+    failed_behind = 0
+
+    def send_offsets(self: TransactionalProducer, *args: Any, **kwargs: Any) -> None:
+        nonlocal failed_behind
+        try:
+            sometimes(self, *args, **kwargs)
+        except AbortableError:
+            failed_behind += is_ahead()
+            raise
+
+    paces: list[Pace] = []
+
+    def is_ahead() -> bool:
+        return paces[-1].is_ahead
+
+    def remember(self: Pace, **settings: Any) -> None:
+        paces.append(self)
+        init(self, **settings)
+
+    init, sometimes = Pace.__init__, failing_every_third_time(TransactionalProducer.send_offsets)
+    with monkeypatch.context() as patch:
+        patch.setattr(Pace, "__init__", remember)
+        pipeline.feed(60_000)
+        with running(pipeline.specification(commit_interval_ms=20)) as task:
+            patch.setattr(TransactionalProducer, "send_offsets", send_offsets)
+            task.wait_until(
+                lambda seen: bool(seen.partitions) and all(p.position == 60_000 for p in seen.partitions), "all read"
+            )
+            patch.undo()
+            task.wait_until(lambda seen: seen.open_transaction_age_ms is None, "nothing open")
+            task.drain()
+    return failed_behind
+
+
+def test_what_was_polled_ahead_of_a_checkpoint_that_aborts_is_read_again(
+    make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch, recorders: Recorders
+) -> None:
+    pipeline = make_pipeline()
+    assert run_behind_with_aborts(pipeline, monkeypatch) > 0
     pipeline.assert_whole()
     assert recorders.found() == []
 

@@ -44,6 +44,15 @@ def test_keys_values_headers_and_timestamps_survive(
     assert len(sink) == len(RECORDS)
 
 
+def test_queue_that_is_full_all_the_time_takes_every_record_once_and_in_order(make_pipeline: MakePipeline) -> None:
+    pipeline = make_pipeline(partitions=2, producer_overrides={"queue.buffering.max.messages": "50"})
+    pipeline.feed(3_000)
+    with running(pipeline.specification()) as task:
+        task.wait_for_records(6_000)
+        task.drain()
+    pipeline.assert_whole()
+
+
 def test_sink_with_other_partitions_gets_each_key_in_one_partition_and_in_order(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(partitions=2)
     sink = f"{pipeline.sink}.five"

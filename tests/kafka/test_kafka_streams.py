@@ -23,7 +23,7 @@ from app.kafka.group_client import ask
 from app.kafka.transactions.client import TransactionClient
 from tests.kafka.test_observed_journals import tail_of
 from tests.support.journal_events import causes_of
-from tests.support.kafka_tools import compile_streams_program, running_program
+from tests.support.kafka_tools import compile_streams_program, running_program, source_of
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import running
 from tests.support.topics import delete_topics, unique_name
@@ -87,7 +87,7 @@ def test_kafka_streams_and_our_loop_are_told_apart_from_fencing(kafka: KafkaClus
     pipeline = TestPipeline.create(servers, partitions=1)
     pipeline.feed(_RECORDS)
     pipeline.feed_value(last.encode())
-    class_path = compile_streams_program(_PROGRAM, tmp_path / "classes")
+    class_path = compile_streams_program(source_of(_PROGRAM), tmp_path / "classes")
     arguments = (servers, pipeline.source, pipeline.sink, str(tmp_path / "state"), kept_app, fresh_app, "5000")
 
     with ExitStack() as stack:

@@ -22,6 +22,7 @@ from app.domain.transactions.mapping import (
     PartitionOwnership,
 )
 from app.services import mappings
+from app.services.running.heartbeats import RETAKE_EVERY, report_of
 from app.services.running.specifications import specification_for
 from tests.support.control_plane import KAFKA_CLUSTER_ID, ControlPlane, task_heartbeat
 
@@ -196,6 +197,28 @@ async def test_tasks_that_swap_partitions_at_once_do_not_block_each_other(plane:
         )
     assert await now_held(plane) == {p: (0, (p + 4) % tasks) for p in range(partitions)}
     assert no_overlap(await history(plane))
+
+
+async def test_what_was_refused_is_taken_by_the_tenth_heartbeat_once_nobody_newer_holds_it(plane: ControlPlane) -> None:
+    run = await plane.running(tasks_per_instance=2)
+    await plane.beat(task_heartbeat(run.id, task=1, partitions=[("in", 0)], generation=2))
+    refused = task_heartbeat(run.id, task=0, partitions=[("in", 0)], generation=1)
+    await plane.beat(refused)
+    await plane.beat(task_heartbeat(run.id, task=1, sequence=2, partitions=[], generation=2))
+    for sequence in range(2, RETAKE_EVERY):
+        await plane.beat(replace(refused, sequence=sequence))
+    assert await now_held(plane) == {0: None}
+    await plane.beat(replace(refused, sequence=RETAKE_EVERY))
+    assert await now_held(plane) == {0: (0, 0)}
+
+
+async def test_who_holds_what_it_names_waits_for_no_other_task_of_its_run(plane: ControlPlane) -> None:
+    run = await plane.running(tasks_per_instance=2)
+    first = task_heartbeat(run.id, task=0, partitions=[("in", 0)], generation=1)
+    await plane.beat(first)
+    async with plane.uow() as other:
+        await other.mappings.release(owner_of=report_of(task_heartbeat(run.id, task=1)), keep=[], now=plane.now)
+        await asyncio.wait_for(plane.beat(replace(first, sequence=RETAKE_EVERY)), timeout=3)
 
 
 async def test_the_next_run_takes_over_even_when_the_groups_generations_begin_anew(plane: ControlPlane) -> None:

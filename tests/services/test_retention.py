@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import sqlalchemy as sa
+
 from app.domain.access import Principal, Role
 from app.domain.runs.task import EventKind
 from app.services import retention
@@ -25,6 +27,29 @@ async def test_old_samples_are_thinned_to_one_a_minute(plane: ControlPlane) -> N
         again = await retention.thin_samples(uow, now=plane.now)
     assert (removed, again) == (118, 0)
     assert [(s.at - began).total_seconds() for s in left] == [0, 60, *range(120, 180)]
+
+
+_TWO_WEEKS_OF_MINUTES = sa.text(
+    """
+    INSERT INTO run_samples (run_id, at, records_in_per_s, records_out_per_s, commits_per_s, aborts_per_s)
+    SELECT :run_id, CAST(:end AS timestamptz) - n * interval '1 minute', 1, 1, 1, 0 FROM generate_series(1, 20160) AS n
+    """
+)
+
+
+async def test_samples_of_two_weeks_are_looked_through_in_time(plane: ControlPlane) -> None:
+    run = await plane.running()
+    for sequence in (1, 2):
+        await plane.beat(task_heartbeat(run.id, sequence=sequence))
+        plane.pass_time(1)
+    async with plane.uow() as uow:
+        await uow.connection.execute(_TWO_WEEKS_OF_MINUTES, {"run_id": run.id, "end": plane.now - timedelta(minutes=1)})
+        # As autovacuum leaves it: with what it then knows, Postgres compared every sample with every other one.
+        await uow.connection.execute(sa.text("ANALYZE run_samples"))
+        await uow.commit()
+    async with plane.uow() as uow:
+        removed = await retention.thin_samples(uow, now=plane.pass_time(timedelta(hours=2).total_seconds()))
+    assert removed == 1
 
 
 async def test_what_nobody_needs_expires_and_the_rest_stays(plane: ControlPlane) -> None:

@@ -39,13 +39,13 @@ def run_tool(main_class: str, *arguments: str, jars: str = KAFKA_JARS, timeout_s
 def run_program(name: str, *arguments: str, jars: str = KAFKA_JARS, timeout_s: float = 60.0) -> str:
     """What the program of tests/support/java prints, compiled against the client of these jars."""
     with tempfile.TemporaryDirectory(prefix="fenceline-java-") as classes:
-        class_path = _compile(name, _class_path(jars, _TOOLS_OF[jars]), Path(classes), timeout_s)
+        class_path = _compile(source_of(name), _class_path(jars, _TOOLS_OF[jars]), Path(classes), timeout_s)
         return _run([*_java(), "-cp", class_path, name, *arguments], timeout_s)
 
 
-def compile_streams_program(name: str, classes: Path, *, timeout_s: float = 60.0) -> str:
-    """Compile a program of tests/support/java against Kafka Streams into this folder; the class path to run it with."""
-    return _compile(name, _class_path(KAFKA_JARS, KAFKA_STREAMS_JARS), classes, timeout_s)
+def compile_streams_program(source: Path, classes: Path, *, timeout_s: float = 60.0) -> str:
+    """Compile it against Kafka Streams into this folder; the class path to run it with."""
+    return _compile(source, _class_path(KAFKA_JARS, KAFKA_STREAMS_JARS), classes, timeout_s)
 
 
 @contextmanager
@@ -62,10 +62,14 @@ def running_program(name: str, class_path: str, *arguments: str, output: Path) -
         process.wait()
 
 
-def _compile(name: str, jars: str, classes: Path, timeout_s: float) -> str:
+def source_of(name: str) -> Path:
+    """Of a program of the tests."""
+    return _SOURCES / f"{name}.java"
+
+
+def _compile(source: Path, jars: str, classes: Path, timeout_s: float) -> str:
     (compiler,) = ensure_jars(ECJ_JARS)
-    source = str(_SOURCES / f"{name}.java")
-    _run([*_java(), "-jar", str(compiler), "-17", "-cp", jars, "-d", str(classes), source], timeout_s)
+    _run([*_java(), "-jar", str(compiler), "-17", "-cp", jars, "-d", str(classes), str(source)], timeout_s)
     return os.pathsep.join([str(classes), jars])
 
 

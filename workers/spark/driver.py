@@ -75,6 +75,7 @@ def run(specification: InstanceSpecification, *, specification_file: Path | None
         coordination.start()
         reporter.start()
         ending = StageWatch(application, specification, reporter, coordination, sigterm, bounds).run()
+        log.info("the stage has ended: %s, %s", ending.kind, ending.message)
         reporter.close()
     except NotGrantedError:
         handover.remove(specification_file)

@@ -111,6 +111,7 @@ def run_attempt(data: bytes, *, task: int, attempt: int) -> TaskResult:
         admission = line.begin(Begun(task=task, attempt=attempt, host=socket.gethostname(), pid=os.getpid()))
     except DriverAwayError as error:
         raise DriverRefusedError(f"attempt {attempt} of task {task} could not begin: {error}") from error
+    log.info("attempt %d of task %d begins", attempt, task)
     drills = DrillOrders(
         DrillPlace(
             run_id=specification.run_id,

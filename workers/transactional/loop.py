@@ -18,6 +18,7 @@ from workers.transactional.group.ownership import Partition
 from workers.transactional.group.source_topics import SourceTopics
 from workers.transactional.group.starting import Starting
 from workers.transactional.lanes import Batch, Lane, Lanes
+from workers.transactional.pace import Pace
 from workers.transactional.records.batching import BatchSize
 from workers.transactional.records.processing import Processing
 from workers.transactional.records.trials import MAX_CHECKPOINT_RECORDS, UNLIMITED
@@ -26,7 +27,6 @@ from workers.transactional.telling.idle_look import IdleLook
 from workers.transactional.telling.progress import Progress
 from workers.transactional.vetting import Vetting
 
-_IDLE_POLL_S = 0.1
 _LONGEST_POLL_S = 0.2
 _SETTLING_POLL_S = 0.02
 
@@ -38,7 +38,7 @@ class TaskLoop:
       1. hear what is wanted      pause or run; drain ends the turns
       2. poll                     rebalance callbacks run in here, and end open checkpoints themselves
       3. settle and process       in a lane in which something must be settled nothing is processed
-      4. commit                   when the interval is over
+      4. commit                   when the interval is over; what was polled ahead of the commit is processed after it
     Consumer, checkpoints and producers are used from this thread only, or while it waits for those that use them.
     """
 
@@ -65,7 +65,6 @@ class TaskLoop:
         self._processing = processing
         self._batch_size = batch_size
         self._control = control
-        self._commit_interval_s = commit_interval_s
         self._drain_bound_s = drain_bound_s
         self._progress = progress
         self._clock = clock
@@ -76,6 +75,7 @@ class TaskLoop:
         self._idle_look = IdleLook(membership, progress=progress, clock=clock)
         self._vetting = Vetting(membership, lanes=lanes, progress=progress)
         self._garbage = Collector(clock=clock)
+        self._pace = Pace(interval_s=commit_interval_s, batch_size=batch_size, clock=clock)
         self._client_errors_told: set[tuple[int, str]] = set()
         self._may_have_left_open = False
 
@@ -137,6 +137,8 @@ class TaskLoop:
         self._tell_obstacle()
         for error in errors:
             self._heed_client_error(error)
+        if self._pace.is_ahead:
+            self._commit_what_is_due()
         was_blocked = self._lanes.is_blocked
         if self._is_settling():
             messages = self._lanes.leave_out(messages)
@@ -149,13 +151,10 @@ class TaskLoop:
         self._lanes.begin_again()
         if self._starting.is_due and self._startable():
             self._start()
-        opened_at = self._opened_at()
-        if opened_at is None:
-            self._garbage.collect_if_due()
         if self._progress.is_due(self._clock()):
             self._lanes.identify()
             self._progress.look(self._membership)
-            self._progress.publish(now=self._clock(), opened_at=opened_at)
+            self._progress.publish(now=self._clock(), opened_at=self._opened_at())
 
     def _heed_desired(self) -> None:
         if self._lanes.is_blocked:
@@ -172,19 +171,13 @@ class TaskLoop:
             self._progress.enter(TaskState.RUNNING, now=self._clock())
 
     def _poll(self) -> tuple[list[Message], list[KafkaError]]:
-        """While nothing is open, the first record is enough; then batches, until the commit is due."""
-        opened_at = self._opened_at()
         if self._lanes.is_blocked:
             wait_s = min(_LONGEST_POLL_S, max(_SETTLING_POLL_S, self._settling_wait_s()))
             polled = self._membership.consume(1, wait_s)
-        elif (limit := self._limit()) != UNLIMITED:
-            wait_s = _IDLE_POLL_S if opened_at is None else min(_IDLE_POLL_S, max(0.0, self._left_s(opened_at)))
-            polled = self._membership.consume(min(limit, self._batch_size.count), wait_s)
-        elif opened_at is None:
-            polled = self._membership.consume(1, _IDLE_POLL_S)
         else:
-            left_s = self._left_s(opened_at)
-            polled = self._membership.consume(self._batch_size.count, min(_LONGEST_POLL_S, max(0.0, left_s)))
+            poll = self._pace.next_poll(self._opened_at(), limit=self._limit())
+            polled = self._membership.consume(poll.records, poll.wait_s)
+            self._pace.polled(len(polled[0]))
         self._lanes.polled()
         return polled
 
@@ -197,22 +190,21 @@ class TaskLoop:
         opened = [lane.checkpoints.current.opened_at for lane in self._lanes.each if lane.checkpoints.current]
         return min(opened, default=None)
 
-    def _left_s(self, opened_at: float) -> float:
-        return opened_at + self._commit_interval_s - self._clock()
-
     def _commit_what_is_due(self) -> None:
         """All that is open together, when the oldest is due; one that is full by itself."""
         opened_at = self._opened_at()
-        if opened_at is None:
-            return
-        is_over = self._left_s(opened_at) <= 0
-        due = [
-            lane
-            for lane in self._lanes.each
-            if (checkpoint := lane.checkpoints.current) is not None and (is_over or _is_full(lane, checkpoint))
-        ]
-        if due:
-            self._lanes.commit(due)
+        if opened_at is not None:
+            is_over = self._pace.is_due(opened_at)
+            due = [
+                lane
+                for lane in self._lanes.each
+                if (checkpoint := lane.checkpoints.current) is not None and (is_over or _is_full(lane, checkpoint))
+            ]
+            if due:
+                self._lanes.commit(due)
+                self._pace.committed()
+        if self._opened_at() is None:
+            self._garbage.collect_if_due()
 
     def _startable(self) -> frozenset[Partition]:
         """Stopped partitions that may begin: in their lanes nothing is to be settled."""

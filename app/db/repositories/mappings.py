@@ -87,6 +87,18 @@ class SqlMappings:
                 await self._db.execute(statement, parameters)
         return got
 
+    async def held_by(self, owner: TaskReport) -> frozenset[tuple[str, int]]:
+        rows = await self._db.rows(
+            sa.select(_M.topic, _M.partition).where(
+                _M.owner_run_id == owner.run_id,
+                _M.owner_ordinal == owner.ordinal,
+                _M.owner_task == owner.task,
+                _M.owner_lease == owner.lease,
+                _M.owner_attempt == owner.attempt,
+            )
+        )
+        return frozenset((row.topic, row.partition) for row in rows)
+
     async def release(
         self,
         *,

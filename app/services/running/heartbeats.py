@@ -44,7 +44,7 @@ FRESH_FOR = timedelta(seconds=3)
 """A task that was not heard for longer adds nothing to the run's rates."""
 
 RETAKE_EVERY = 10
-"""Ownership is written when it changes; once in so many heartbeats all the same, lest a refused take be for ever."""
+"""Ownership is written when it changes; once in so many heartbeats it is looked at, lest a refused take be for ever."""
 
 LONGEST_EVENT_ID = 200
 """Ours have 32 characters; what is much longer does not fit into an index."""
@@ -107,7 +107,7 @@ async def receive_heartbeat(
         # The instance's row before the mappings: the order in which an ending instance locks them.
         if state_changed or context.instance_state is InstanceState.UNREACHABLE:
             await _follow_state(uow, context, report, now=now)
-        if _ownership_changed(own, report) or report.sequence % RETAKE_EVERY == 0:
+        if _ownership_changed(own, report) or await _is_retake_due(uow, report):
             heard = None if own is None else own.received_at
             await _follow_ownership(uow, context, report, now=now, heard=heard)
     sampled = await uow.tasks.sample(report.run_id, now=now, fresh_for=FRESH_FOR)
@@ -291,6 +291,18 @@ def _ownership(report: TaskReport) -> tuple[object, ...]:
 
 def _ownership_changed(own: TaskStatus | None, report: TaskReport) -> bool:
     return own is None or _ownership(own.last) != _ownership(report)
+
+
+async def _is_retake_due(uow: UnitOfWork, report: TaskReport) -> bool:
+    """Looked at without a lock: takes of a run wait for each other, and nearly all of its tasks hold what they name.
+
+    Where partitions have ids of their own they are taken unseen, since ids may have been refused too.
+    """
+    if report.sequence % RETAKE_EVERY:
+        return False
+    if any(one.transactional_id is not None for one in report.partitions):
+        return True
+    return await uow.mappings.held_by(report) != _owned(report)
 
 
 async def _follow_ownership(

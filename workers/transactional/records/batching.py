@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 MAX_RECORDS = 2_000
+_AHEAD = 8
 _FIRST = 16
 _TARGET_BYTES = 4 * 1024 * 1024
 _GROWTH = 2
@@ -22,6 +23,11 @@ class BatchSize:
     @property
     def count(self) -> int:
         return self._count
+
+    @property
+    def ahead(self) -> int:
+        """How many to ask for while outputs are on their way: several batches, where records are small and quick."""
+        return _AHEAD * MAX_RECORDS if self._count == MAX_RECORDS else self._count
 
     def processed(self, *, records: int, size_bytes: int, seconds: float) -> None:
         """Learn from a batch that was processed."""

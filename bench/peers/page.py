@@ -1,0 +1,235 @@
+"""docs/benchmark.md and its pictures from bench/results/latest.json: `python -m bench.peers.page`.
+
+A quick result makes no page: it is too short to be believed by others.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from bench.machine import RESULTS
+from bench.peers import pictures, prose
+from bench.peers.ratios import interval
+from bench.peers.report import RESULT
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "benchmark.md"
+PROFILE = RESULTS / "profile.json"
+MEMORY = RESULTS / "memory.json"
+
+
+def page(report: Mapping[str, Any], *, profile: Mapping[str, Any] | None, memory: Mapping[str, Any] | None) -> str:
+    """All of it; without a profile or a memory result their sections are left out."""
+    lines = [prose.BEGINNING, *_goals(report), *_behind(report), *_rounds(report)]
+    for name, meeting in report["meetings"].items():
+        lines += ["", f"## {_title(name)}", "", *_meeting(name, meeting)]
+    for name, pair in report["pairs"].items():
+        lines += ["", f"## {_title(name)}", "", *_pair(name, pair)]
+    if profile is not None:
+        lines += ["", "## Where the time goes", "", *_profile(profile)]
+    if memory is not None:
+        lines += ["", "## Memory", "", *_memory(memory)]
+    lines += ["", *_scaling(report), prose.SETTINGS]
+    return "\n".join(lines)
+
+
+def _title(name: str) -> str:
+    return name[0].upper() + name[1:]
+
+
+def _goals(report: Mapping[str, Any]) -> Iterator[str]:
+    yield "| what | wanted | median, or value | 95 % interval | rounds | |"
+    yield "|---|---|---|---|---|---|"
+    for row, goal in report["goals"].items():
+        found = goal["ratio"]
+        extra = f", its interval from {goal['low']:g} on, at most {goal['narrow']:g} wide" if goal.get("low") else ""
+        yield (
+            f"| {row} | at least {goal['at_least']:g}{extra} | **{found['median']:.3g}** | {found['low']:.3g} to "
+            f"{found['high']:.3g} | {len(found['rounds'])} | {'met' if is_met(goal) else '**not met**'} |"
+        )
+    for row, value in report.get("values", {}).items():
+        is_good = report["ratios"][row] <= value["at_most"]
+        yield (
+            f"| {row} | at most {value['at_most']:g} | **{report['ratios'][row]:g}** | | | "
+            f"{'met' if is_good else '**not met**'} |"
+        )
+
+
+def is_met(goal: Mapping[str, Any]) -> bool:
+    found = goal["ratio"]
+    if found["median"] < goal["at_least"]:
+        return False
+    if goal.get("low") is None:
+        return True
+    return bool(found["low"] >= goal["low"] and found["high"] - found["low"] <= goal["narrow"])
+
+
+def _behind(report: Mapping[str, Any]) -> Iterator[str]:
+    missed = {row: goal for row, goal in report["goals"].items() if not is_met(goal)}
+    if missed:
+        yield ""
+        yield "## What is missing"
+        yield ""
+    for row, goal in missed.items():
+        found, wanted = goal["ratio"], goal["at_least"]
+        short = (
+            f"{(1 - found['median'] / wanted) * 100:.0f} % below it"
+            if found["median"] < wanted
+            else f"the interval is {found['high'] - found['low']:.3f} wide and begins at {found['low']:.3f}"
+        )
+        yield f"- {row}: {found['median']:.3g}, wanted {wanted:g}: {short}. {prose.WHY.get(row, '')}".rstrip()
+
+
+def _rounds(report: Mapping[str, Any]) -> Iterator[str]:
+    yield ""
+    yield "## Every round"
+    yield ""
+    yield "| what | its ratio in each round |"
+    yield "|---|---|"
+    for row, goal in report["goals"].items():
+        yield f"| {row} | {', '.join(f'{one:.3g}' for one in goal['ratio']['rounds'])} |"
+
+
+def _stamp(found: Mapping[str, Any]) -> str:
+    on = found["machine"]
+    changed = " with changes" if found["changed_since_commit"] else ""
+    versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
+    return (
+        f"Measured {on['measured_at']} at commit `{found['commit'][:10]}`{changed}, on {on['cores']} cores and "
+        f"{on['memory_gb']} GB (load before: {on['load_before']}). {versions}."
+    )
+
+
+def _meeting(name: str, meeting: Mapping[str, Any]) -> Iterator[str]:
+    yield (
+        f"{_stamp(meeting)} Each measurement {meeting['seconds']:g} s, {meeting['warm_s']:g} s after the first output, "
+        f"from a topic of {meeting['records']:,} records."
+    )
+    yield ""
+    yield f"![records a second of each system, and of each round](images/{pictures.slug(name)}.svg)"
+    yield ""
+    yield (
+        "| system | records/s, median | 95 % interval | lowest, highest | cores of the system | of the broker "
+        "| its largest process | first output | judged |"
+    )
+    yield "|---|---|---|---|---|---|---|---|---|"
+    for system, rounds in meeting["systems"].items():
+        if rounds:
+            yield _row(system, rounds)
+
+
+def _row(system: str, rounds: list[dict[str, Any]]) -> str:
+    rates = [one["records_per_second"] for one in rounds]
+    low, high = interval(rates)
+    sums = {key: sum(one[key] for one in rounds) for key in ("outputs", "lost", "duplicated")}
+    middle = {
+        key: statistics.median(one[key] for one in rounds)
+        for key in ("system_cores", "broker_cores", "largest_mb", "began_s")
+    }
+    return (
+        f"| {system} | {statistics.median(rates):,.0f} | {low:,.0f} to {high:,.0f} | {min(rates):,.0f}, "
+        f"{max(rates):,.0f} | {middle['system_cores']:.2f} | {middle['broker_cores']:.2f} | "
+        f"{middle['largest_mb']:,.0f} MB | {middle['began_s']:.1f} s | {sums['outputs']:,} records, lost "
+        f"{sums['lost']:,}, doubled {sums['duplicated']:,} |"
+    )
+
+
+def _pair(name: str, pair: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{_stamp(pair)} From a topic of {pair['records']:,} records."
+    yield ""
+    yield f"![the ratio of each round](images/{pictures.slug(name)}.svg)"
+    yield ""
+    yield "| side | turns | records/s, median | cores of the tasks | of the broker | judged |"
+    yield "|---|---|---|---|---|---|"
+    for side, found in pair["sides"].items():
+        middle = {key: statistics.median(turn[key] for turn in found["turns"]) for key in found["turns"][0]}
+        sums = {key: sum(one[key] for one in found["judged"]) for key in ("records", "lost", "duplicated")}
+        yield (
+            f"| {side} | {len(found['turns'])} | {middle['records_per_second']:,.0f} | {middle['task_cores']:.2f} | "
+            f"{middle['broker_cores']:.2f} | {sums['records']:,} records, lost {sums['lost']:,}, doubled "
+            f"{sums['duplicated']:,} |"
+        )
+
+
+def _profile(profile: Mapping[str, Any]) -> Iterator[str]:
+    spied = profile["under_py_spy"]
+    yield prose.PROFILE
+    yield ""
+    yield f"Measured {profile['machine']['measured_at']} by `python -m bench.profile_loop`."
+    yield ""
+    yield "| the loop's thread | of the wall clock |"
+    yield "|---|---|"
+    for part, share in sorted(spied["parts"].items(), key=lambda entry: -entry[1]):
+        yield f"| {part} | {share * 100:.1f} % |"
+    yield ""
+    yield "| processor time of | cores |"
+    yield "|---|---|"
+    for thread, cores in sorted(spied["cores_by_thread"].items(), key=lambda entry: -entry[1])[:6]:
+        yield f"| thread `{thread}` | {cores:.2f} |"
+    yield f"| the broker, all threads | {spied['broker_cores']:.2f} |"
+    found = profile.get("under_perf")
+    if found is not None:
+        yield ""
+        yield "| library, while the loop's thread runs | of its processor time |"
+        yield "|---|---|"
+        for library, share in found["by_library_in_the_loop"].items():
+            yield f"| `{library.split('-')[0]}` | {share * 100:.1f} % |"
+
+
+def _memory(memory: Mapping[str, Any]) -> Iterator[str]:
+    yield prose.MEMORY
+    yield ""
+    yield f"Measured {memory['machine']['measured_at']} by `python -m bench.memory`."
+    yield ""
+    yield f"![memory over time](images/{pictures.slug('memory')}.svg)"
+    yield ""
+    yield "| | for | records/s | largest | median of the first tenth | of the last tenth |"
+    yield "|---|---|---|---|---|---|"
+    for name, key in (("full speed", "full_speed"), ("slow output", "slow_output")):
+        found = memory[key]
+        yield (
+            f"| {name} | {found['seconds']:g} s | {found['records_per_second']:,} | {found['largest_mb']:g} MB | "
+            f"{found['first_tenth_mb']:g} MB | {found['last_tenth_mb']:g} MB |"
+        )
+
+
+def _scaling(report: Mapping[str, Any]) -> Iterator[str]:
+    pair = report["pairs"].get("two tasks and one")
+    if pair is None:
+        return
+    one = pair["sides"]["exactly_once_v2"]["turns"]
+    rate = statistics.median(turn["records_per_second"] for turn in one)
+    task, broker = (statistics.median(turn[key] / turn["records_per_second"] for turn in one) for key in _CORES)
+    yield "## A larger machine: a model"
+    yield ""
+    yield prose.MODEL.format(task=task * 1e6, broker=broker * 1e6, rate=rate)
+    yield ""
+    yield "| cores | tasks | records/s, by the model |"
+    yield "|---|---|---|"
+    for cores in (2, 4, 8, 16):
+        tasks = max(1, int(cores / ((task + broker) * rate)))
+        yield f"| {cores} | {tasks} | {min(tasks * rate, cores / (task + broker)):,.0f} |"
+    yield ""
+
+
+_CORES = ("task_cores", "broker_cores")
+
+
+def main() -> None:
+    report = json.loads(RESULT.read_text("utf-8"))
+    if report["quick"]:
+        sys.stderr.write("the result is quick: docs/benchmark.md is left as it is\n")
+        return
+    profile, memory = (json.loads(at.read_text("utf-8")) if at.exists() else None for at in (PROFILE, MEMORY))
+    PAGE.write_text(page(report, profile=profile, memory=memory), encoding="utf-8")
+    for name, drawn in pictures.all_of(report, memory).items():
+        (DOCS / "images" / f"{name}.svg").write_text(drawn, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

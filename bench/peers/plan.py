@@ -1,0 +1,157 @@
+"""Which systems meet under which conditions, and what is asked of their ratios."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from app.domain.pipelines.pipeline import ProcessingGuarantee
+from bench.peers.work import Job, Work
+
+V2 = "fenceline exactly_once_v2, spark"
+STREAMS = "kafka streams exactly_once_v2"
+SINK = "spark kafka sink"
+QUIX = "quix streams exactly-once"
+LIMIT = "limit"
+ALO = "fenceline at_least_once, spark"
+
+
+class Goal(NamedTuple):
+    """`ours` to `theirs`, at least."""
+
+    row: str
+    ours: str
+    theirs: str
+    at_least: float
+
+
+class Meeting(NamedTuple):
+    """Systems that take turns on one source.
+
+    records_each: of the source, for each second of a round: as many as the fastest takes.
+    rounds: how many, unless another number is asked for.
+    """
+
+    name: str
+    work: Work
+    systems: tuple[str, ...]
+    records_each: int
+    rounds: int = 5
+    goals: tuple[Goal, ...] = ()
+
+
+MAIN = Meeting(
+    "identity, 100 B, commits each 100 ms",
+    Work(),
+    (V2, STREAMS, SINK, QUIX, LIMIT),
+    1_300_000,
+    goals=(
+        Goal("exactly_once_v2 in Spark vs Kafka Streams exactly_once_v2", V2, STREAMS, 1.6),
+        Goal("exactly_once_v2 in Spark vs Spark's own Kafka sink", V2, SINK, 2.8),
+        Goal("exactly_once_v2 in Spark vs Quix Streams exactly-once", V2, QUIX, 9.0),
+        Goal("exactly_once_v2 in Spark vs the limit", V2, LIMIT, 0.8),
+    ),
+)
+QUICK = MAIN._replace(systems=(V2, STREAMS, SINK, QUIX), goals=MAIN.goals[:3], rounds=3)
+"""The first three rows."""
+JSON = Meeting(
+    "JSON filter and project",
+    Work(job=Job.FILTER),
+    (V2, QUIX),
+    1_000_000,
+    goals=(Goal("JSON filter and project vs Quix Streams", V2, QUIX, 3.0),),
+)
+_OURS = (V2, STREAMS, LIMIT)
+OTHERS = (
+    Meeting(
+        "identity, every guarantee",
+        Work(),
+        (
+            V2,
+            "fenceline exactly_once_v2, bare",
+            "fenceline exactly_once, spark",
+            "fenceline exactly_once, bare",
+            ALO,
+            "fenceline at_least_once, bare",
+            STREAMS,
+            "kafka streams at_least_once",
+            QUIX,
+            "quix streams at-least-once",
+        ),
+        1_300_000,
+        rounds=3,
+    ),
+    Meeting("identity, 1 KB", Work(size=1_000), (*_OURS, SINK, QUIX), 400_000, rounds=3),
+    Meeting("identity, 10 KB", Work(size=10_000), (*_OURS, SINK, QUIX), 50_000, rounds=3),
+    Meeting("commits each 10 ms", Work(commit_interval_ms=10), (V2, STREAMS, QUIX), 1_300_000, rounds=3),
+    Meeting("commits each 1,000 ms", Work(commit_interval_ms=1_000), (V2, STREAMS, QUIX), 1_300_000, rounds=3),
+    Meeting("two tasks", Work(tasks=2), (V2, STREAMS, SINK), 1_300_000, rounds=3),
+    Meeting("lz4", Work(compression="lz4"), (*_OURS, SINK, QUIX), 1_300_000, rounds=3),
+    Meeting("headers on every record", Work(headers=2), (V2, STREAMS), 1_000_000, rounds=3),
+    Meeting("a Python function on JSON", Work(job=Job.FUNCTION), (V2, QUIX), 600_000, rounds=3),
+)
+MEETINGS = (MAIN, JSON, *OTHERS)
+
+
+class Side(NamedTuple):
+    """One of a pair."""
+
+    name: str
+    guarantee: ProcessingGuarantee = ProcessingGuarantee.EXACTLY_ONCE_V2
+    work: Work = Work()
+
+    @property
+    def is_exact(self) -> bool:
+        return self.guarantee is not ProcessingGuarantee.AT_LEAST_ONCE
+
+
+class Pair(NamedTuple):
+    """Two ways of the loop that take turns of seconds, until the interval of their median ratio is narrow enough.
+
+    rounds: the fewest and the most. records: of the source.
+    at_least, low: what the ratio shall be, and where its interval shall begin at the lowest.
+    """
+
+    name: str
+    row: str
+    ours: Side
+    theirs: Side
+    at_least: float
+    low: float | None
+    narrow: float
+    rounds: tuple[int, int]
+    records: int = 24_000_000
+
+
+_ONE = Side("exactly_once_v2")
+PAIRS = (
+    Pair(
+        "exactly once and at least once",
+        "exactly once vs our own at least once",
+        _ONE,
+        Side("at_least_once", ProcessingGuarantee.AT_LEAST_ONCE),
+        at_least=0.97,
+        low=0.95,
+        narrow=0.04,
+        rounds=(15, 60),
+    ),
+    Pair(
+        "headers and none",
+        "two headers on each record vs none",
+        Side("two headers on each record", work=Work(headers=2)),
+        _ONE,
+        at_least=0.667,
+        low=None,
+        narrow=0.1,
+        rounds=(9, 30),
+    ),
+    Pair(
+        "two tasks and one",
+        "two tasks vs one, on two cores with the broker",
+        Side("two tasks", work=Work(tasks=2)),
+        _ONE,
+        at_least=1.0,
+        low=None,
+        narrow=0.1,
+        rounds=(9, 30),
+    ),
+)
