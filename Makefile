@@ -41,9 +41,16 @@ serve: $(STAMP) ## The server, with embedded Postgres unless FENCELINE_DATABASE_
 doctor: $(STAMP) ## What is found, what is missing, and how to get it
 	$(BIN)/fenceline doctor
 
-test: $(STAMP) ## The whole suite; fault cases, group protocols and broker versions are sampled by a printed seed
+# What needs neither brokers nor Spark nor a browser runs on two processes, then the rest by itself; one seed for both.
+test: SEED := $(or $(SEED),$(shell $(PYTHON) -c 'import secrets; print(secrets.randbelow(2**32))'))
+test: $(STAMP) ## The whole suite; fault cases, group protocols and broker versions are sampled by a printed seed (SEED=…, ARGS=…: some tests)
 	$(BIN)/fenceline doctor --for tests
-	$(BIN)/pytest $(ARGS)
+ifdef ARGS
+	$(BIN)/pytest --seed $(SEED) $(ARGS)
+else
+	$(BIN)/pytest --seed $(SEED) --part beside --numprocesses 2 --dist loadfile
+	$(BIN)/pytest --seed $(SEED) --part alone --durations 40
+endif
 
 test-all: $(STAMP) ## The suite with nothing sampled; what it showed goes to tests/results/all.json
 	$(BIN)/fenceline doctor --for tests

@@ -20,7 +20,7 @@ from app.embedded.kafka import KafkaCluster
 from app.embedded.postgres import EmbeddedPostgres
 from app.embedded.spark import SparkCluster
 from tests.support.brokers import TEST_BROKER_SETTINGS
-from tests.support.collection import cost, not_drawn, over_budget
+from tests.support.collection import Part, cost, not_drawn, over_budget, part_of
 from tests.support.databases import create_database, drop_database
 from tests.support.results import SECONDS, Results, long_tests
 from tests.support.topics import create_topic, delete_topics, unique_name
@@ -31,13 +31,19 @@ hypothesis.settings.load_profile("fenceline")
 
 
 TIMED = Path(__file__).parent / "results" / SECONDS
-LONG_TESTS_S = 600.0
+LONG_TESTS_S = 500.0
 """What a run that is sampled spends on tests that took long when they were last timed, about."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="run every case: sample nothing")
     parser.addoption("--seed", type=int, default=None, help="the seed of everything drawn by chance (printed)")
+    parser.addoption(
+        "--part",
+        choices=[part.value for part in Part],
+        default=None,
+        help="beside: what may run beside other tests, on several processes (-n); alone: the rest",
+    )
     parser.addoption("--results", type=Path, default=None, help="write what the run showed into this file, as JSON")
 
 
@@ -64,6 +70,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         rng = random.Random(config.getoption("--seed"))
         _drop(config, items, not_drawn(items, rng))
         _drop(config, items, over_budget(items, rng, seconds=long_tests(TIMED), budget_s=LONG_TESTS_S))
+    if (part := config.getoption("--part")) is not None:
+        _drop(config, items, [item for item in items if part_of(item) != part])
     items.sort(key=cost)
 
 

@@ -3,12 +3,14 @@
 import random
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 
 import pytest
 
 # What most tests of the loop and the journals are parametrised by; a case meets one of them in a run, by chance.
 _VARIANTS = ("protocol", "version")
 _BROKERS = frozenset({"kafka", "kafka_cluster3"})
+_HEAVY = _BROKERS | {"spark_cluster"}
 
 
 def not_drawn(items: Sequence[pytest.Item], rng: random.Random) -> list[pytest.Item]:
@@ -42,11 +44,11 @@ def over_budget(
 ) -> list[pytest.Item]:
     """Of the tests that `seconds` knows as long, those that are too many for `budget_s` together, drawn at random.
 
-    One of each file stays in any case, and so do those marked `always`, and those that nobody has timed yet.
+    One of each folder stays in any case, and so do those marked `always`, and those that nobody has timed yet.
     """
     long = [item for item in items if item.nodeid in seconds and item.get_closest_marker("always") is None]
     rng.shuffle(long)
-    kept: list[pytest.Item] = list({item.path: item for item in long}.values())
+    kept: list[pytest.Item] = list({item.path.parent: item for item in long}.values())
     left_s = budget_s - sum(seconds[item.nodeid] for item in kept)
     dropped: list[pytest.Item] = []
     for item in long:
@@ -57,6 +59,19 @@ def over_budget(
         else:
             left_s -= seconds[item.nodeid]
     return dropped
+
+
+class Part(StrEnum):
+    """How a test may be run: BESIDE others at the same time, or ALONE on the machine's cores."""
+
+    BESIDE = "beside"
+    ALONE = "alone"
+
+
+def part_of(item: pytest.Item) -> Part:
+    """ALONE: what starts brokers, Spark or a browser, or says that it is slow; the others share nothing but cores."""
+    is_alone = any(item.get_closest_marker(name) is not None for name in ("browser", "faults", "slow"))
+    return Part.ALONE if is_alone or _HEAVY & fixtures_of(item) else Part.BESIDE
 
 
 def _other_parameters(item: pytest.Item) -> list[tuple[str, str]]:

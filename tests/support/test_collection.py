@@ -94,7 +94,7 @@ def test_long_tests_are_drawn_until_their_time_is_spent() -> None:
     def item(file: str, name: str, *markers: str) -> Any:
         return SimpleNamespace(
             nodeid=f"{file}::{name}",
-            path=Path(file),
+            path=Path(file) / "test_some.py",
             get_closest_marker=dict.fromkeys(markers, True).get,
         )
 
@@ -113,6 +113,12 @@ def test_long_tests_are_drawn_until_their_time_is_spent() -> None:
         for seed in (1, 1, 2)
     }
     assert len(draws) == 2
+
+
+def test_each_test_is_in_one_part_and_what_is_heavy_runs_alone(tmp_path: Path) -> None:
+    beside, alone = (collected(tmp_path, "--all", "--seed", "1", "--part", part) for part in ("beside", "alone"))
+    assert {name.partition("[")[0] for name in beside} == {"test_pure_variants", "test_pure", "test_on_database"}
+    assert sorted(beside + alone) == sorted(collected(tmp_path, "--all", "--seed", "1"))
 
 
 def test_all_samples_nothing(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_wishes_only_get_sterner_after_a_drain() -> None:
     assert DESIRES[DesiredRunState.KILL] == frozenset()
 
 
-@pytest.mark.parametrize("state", set(InstanceState) - ENDED - {S.DRAINING})
+@pytest.mark.parametrize("state", [state for state in InstanceState if state not in ENDED | {S.DRAINING}])
 def test_tasks_are_told_what_is_wanted_of_the_run(state: InstanceState) -> None:
     assert desired_of_tasks(DesiredRunState.RUN, state) is DesiredTaskState.RUN
     assert desired_of_tasks(DesiredRunState.PAUSE, state) is DesiredTaskState.PAUSE
