@@ -61,6 +61,17 @@ JSON = Meeting(
     goals=(Goal("JSON filter and project vs Quix Streams", V2, QUIX, 3.0),),
 )
 _OURS = (V2, STREAMS, LIMIT)
+DEFAULTS = Meeting(
+    "as they come: their own defaults, and ours",
+    Work(),
+    (V2, "kafka streams exactly_once_v2, defaults", "spark kafka sink, defaults"),
+    1_300_000,
+    rounds=3,
+    goals=(
+        Goal("the same with the defaults of Kafka Streams", V2, "kafka streams exactly_once_v2, defaults", 1.6),
+        Goal("the same with the defaults of Spark's own Kafka sink", V2, "spark kafka sink, defaults", 2.8),
+    ),
+)
 OTHERS = (
     Meeting(
         "identity, every guarantee",
@@ -89,7 +100,7 @@ OTHERS = (
     Meeting("headers on every record", Work(headers=2), (V2, STREAMS), 1_000_000, rounds=3),
     Meeting("a Python function on JSON", Work(job=Job.FUNCTION), (V2, QUIX), 600_000, rounds=3),
 )
-MEETINGS = (MAIN, JSON, *OTHERS)
+MEETINGS = (MAIN, DEFAULTS, JSON, *OTHERS)
 
 
 class Side(NamedTuple):

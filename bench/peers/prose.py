@@ -80,6 +80,9 @@ SETTINGS = """## Settings
 | Spark's Kafka sink | `local[tasks]`, driver memory 2 GB, `read_committed`, `max.poll.records=5000`, `batch.size=1 MB`, `buffer.memory=128 MB`, `linger.ms=5`; micro-batches as fast as they come, without a bound on their size | `bench/peers/programs/spark_sink.py` |
 | Quix Streams | bytes for identity, JSON else; the loop's fetch and queue settings, `linger.ms=5` | `bench/peers/programs/quix_copy.py`, in an environment of its own (`requirements/quix.lock`) |
 
+*Defaults* in a system's name: none of the settings of the second column but heap and tasks, as its makers ship it. The
+goals' rows are those against peers at their best.
+
 All: `acks=all`, one broker, four partitions, `read_committed` input where the system can, the commit interval of the
 meeting. Spark's sink has no commit interval: a micro-batch is one.
 """

@@ -120,8 +120,22 @@ def _transform(job: Job) -> Transform:
             )
 
 
-def streams(guarantee: str) -> Start:
-    """Kafka Streams: large batches and fetches, one thread a task, a heap that it does not fill."""
+_STREAMS_AT_ITS_BEST: dict[str, Any] = {
+    "consumer.max.poll.records": 10_000,
+    "consumer.max.partition.fetch.bytes": 4_194_304,
+    "consumer.fetch.max.bytes": 52_428_800,
+    "producer.linger.ms": 5,
+    "producer.batch.size": 524_288,
+    "producer.buffer.memory": 134_217_728,
+    "buffered.records.per.partition": 20_000,
+}
+
+
+def streams(guarantee: str, *, at_its_best: bool = True) -> Start:
+    """Kafka Streams, one thread a task, a heap that it does not fill.
+
+    at_its_best: with large batches and fetches; else with its own defaults for them.
+    """
 
     @contextmanager
     def start(place: Place, work: Work, source: str, sink: str) -> Generator[Check]:
@@ -133,15 +147,9 @@ def streams(guarantee: str) -> Start:
             "commit.interval.ms": work.commit_interval_ms,
             "num.stream.threads": work.tasks,
             "consumer.auto.offset.reset": "earliest",
-            "consumer.max.poll.records": 10_000,
-            "consumer.max.partition.fetch.bytes": 4_194_304,
-            "consumer.fetch.max.bytes": 52_428_800,
             "producer.acks": "all",
-            "producer.linger.ms": 5,
-            "producer.batch.size": 524_288,
-            "producer.buffer.memory": 134_217_728,
             "producer.compression.type": work.compression,
-            "buffered.records.per.partition": 20_000,
+            **(_STREAMS_AT_ITS_BEST if at_its_best else {}),
         }
         class_path = compile_streams_program(_STREAMS, place.folder / "classes")
         java = str(find_java(may_fetch=False).executable)
@@ -153,16 +161,22 @@ def streams(guarantee: str) -> Start:
     return start
 
 
-@contextmanager
-def spark_sink(place: Place, work: Work, source: str, sink: str) -> Generator[Check]:
-    jars = ",".join(str(jar) for jar in ensure_jars("spark-sql-kafka-4.2.0"))
-    folder = place.folder / "structured"
-    folder.mkdir()
-    arguments = [place.bootstrap_servers, source, sink, str(work.tasks), work.compression, str(folder), jars]
-    environment = {**os.environ, "JAVA_HOME": str(find_java(may_fetch=False).home), "PYSPARK_PYTHON": sys.executable}
-    command = [sys.executable, str(PROGRAMS / "spark_sink.py"), *arguments]
-    with running(command, place.folder / "structured.log", environment=environment) as check:
-        yield check
+def spark_sink(*, at_its_best: bool = True) -> Start:
+    """Spark's own source and sink; with large batches and fetches, or with their own defaults for them."""
+
+    @contextmanager
+    def start(place: Place, work: Work, source: str, sink: str) -> Generator[Check]:
+        jars = ",".join(str(jar) for jar in ensure_jars("spark-sql-kafka-4.2.0"))
+        folder = place.folder / "structured"
+        folder.mkdir()
+        arguments = [place.bootstrap_servers, source, sink, str(work.tasks), work.compression, str(folder), jars]
+        java_home = str(find_java(may_fetch=False).home)
+        environment = {**os.environ, "JAVA_HOME": java_home, "PYSPARK_PYTHON": sys.executable}
+        command = [sys.executable, str(PROGRAMS / "spark_sink.py"), *arguments, "best" if at_its_best else "defaults"]
+        with running(command, place.folder / "structured.log", environment=environment) as check:
+            yield check
+
+    return start
 
 
 def quix(guarantee: str) -> Start:
@@ -225,7 +239,11 @@ SYSTEMS = {
         System("fenceline at_least_once, bare", fenceline(ALO, in_spark=False), "at least once", _JOBS),
         System("kafka streams exactly_once_v2", streams("exactly_once_v2"), "exactly once"),
         System("kafka streams at_least_once", streams("at_least_once"), "at least once"),
-        System("spark kafka sink", spark_sink, "at least once"),
+        System(
+            "kafka streams exactly_once_v2, defaults", streams("exactly_once_v2", at_its_best=False), "exactly once"
+        ),
+        System("spark kafka sink", spark_sink(), "at least once"),
+        System("spark kafka sink, defaults", spark_sink(at_its_best=False), "at least once"),
         System("quix streams exactly-once", quix("exactly-once"), "exactly once", _JOBS),
         System("quix streams at-least-once", quix("at-least-once"), "at least once", _JOBS),
         System("limit", limit, "nothing"),

@@ -1,15 +1,19 @@
 """Spark Structured Streaming from topic to topic by its own Kafka source and sink, which promises at least once.
 
-python spark_sink.py BOOTSTRAP SOURCE SINK TASKS COMPRESSION FOLDER JARS; runs until it is killed.
+python spark_sink.py BOOTSTRAP SOURCE SINK TASKS COMPRESSION FOLDER JARS best|defaults; runs until it is killed.
 """
 
 import sys
 
 from pyspark.sql import SparkSession
 
+_READS_BEST = {"kafka.max.poll.records": "5000"}
+_WRITES_BEST = {"kafka.linger.ms": "5", "kafka.batch.size": "1000000", "kafka.buffer.memory": "134217728"}
+
 
 def main() -> None:
-    bootstrap_servers, source, sink, tasks, compression, folder, jars = sys.argv[1:]
+    bootstrap_servers, source, sink, tasks, compression, folder, jars, settings = sys.argv[1:]
+    is_best = settings == "best"
     session = (
         SparkSession.builder.master(f"local[{tasks}]")
         .config("spark.jars", jars)
@@ -26,7 +30,7 @@ def main() -> None:
         .option("subscribe", source)
         .option("startingOffsets", "earliest")
         .option("kafka.isolation.level", "read_committed")
-        .option("kafka.max.poll.records", "5000")
+        .options(**(_READS_BEST if is_best else {}))
         .load()
         .select("key", "value", "partition")
         .writeStream.format("kafka")
@@ -34,9 +38,7 @@ def main() -> None:
         .option("topic", sink)
         .option("checkpointLocation", f"{folder}/checkpoint")
         .option("kafka.acks", "all")
-        .option("kafka.linger.ms", "5")
-        .option("kafka.batch.size", "1000000")
-        .option("kafka.buffer.memory", "134217728")
+        .options(**(_WRITES_BEST if is_best else {}))
         .option("kafka.compression.type", compression)
         .start()
     )
