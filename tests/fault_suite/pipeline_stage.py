@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
@@ -16,6 +17,7 @@ from tests.fault_suite.offset_log import Asked
 from tests.fault_suite.plan import FREEZING, OF_TRANSACTIONS, Kind
 from tests.fault_suite.proxied_cluster import SETTINGS, ProxiedCluster
 from tests.fault_suite.reading import Facts
+from tests.fault_suite.silence import lines_of_group, lines_of_transactions, told
 from tests.support.pipelines import TestPipeline
 
 
@@ -109,6 +111,12 @@ class PipelineStage(ABC):
         session_ms = definition.session_timeout_ms if is_classic else int(SETTINGS["group.consumer.session.timeout.ms"])
         look_ms = int(SETTINGS["transaction.abort.timed.out.transaction.cleanup.interval.ms"])
         return Timeouts(session_ms / 1000, definition.transaction_timeout_ms / 1000, look_ms / 1000)
+
+    def lines_of_silence(self) -> Iterator[str]:
+        """Who has which partition and what is open now, as brokers and workers say it."""
+        servers = self.cluster.bootstrap_servers
+        group = partial(lines_of_group, servers, self.pipeline.definition.group_id)
+        return told(group, partial(lines_of_transactions, servers))
 
     def explanations(self) -> list[str]:
         """What of a failure is the brokers' own doing, as they say."""

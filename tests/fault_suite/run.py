@@ -9,7 +9,7 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -39,6 +39,8 @@ _FIRST_WITHIN_S = 60.0
 _FLOWS_WITHIN_S = 90.0
 _REST_WITHIN_S = 180.0
 _AROUND = "around"
+SILENCE = "silence.txt"
+"""What a run leaves of every moment at which it waited in vain for something to come out."""
 _RUNS = Path(__file__).parents[2] / "build" / "faults"
 
 
@@ -74,6 +76,7 @@ class Stage(Protocol):
     def do(self, fault: Fault, did: Callable[[str], None], *, wait: Callable[[float], object]) -> None: ...
     @property
     def freezes(self) -> dict[str, dict[Outlasted, int]]: ...
+    def lines_of_silence(self) -> Iterator[str]: ...
     def explanations(self) -> list[str]: ...
     def ask_offset_log(self) -> Asked: ...
     def settle(self) -> None: ...
@@ -180,6 +183,7 @@ class Run:
             except AssertionError:
                 # Only here: where all has come out, what is silent has nothing to say any more.
                 self._standstills.ended(time.monotonic())
+                self._keep_silence(stage, "not at rest")
                 raise
             is_through = True
             stage.drain()
@@ -270,7 +274,7 @@ class Run:
                 stage.do(fault, did, wait=threading.Event().wait)
                 self._expect_outputs(stage)
                 if fault.is_awaited:
-                    self._wait_until_it_flows()
+                    self._wait_until_it_flows(stage, f"after {fault.kind}, number {fault.number}")
         except NotDoneError:
             self._not_done += 1
             raise
@@ -280,13 +284,22 @@ class Run:
         for partition in range(stage.pipeline.partitions):
             self._standstills.expected(partition, time.monotonic())
 
-    def _wait_until_it_flows(self) -> None:
+    def _wait_until_it_flows(self, stage: Stage, when: str) -> None:
         now = time.monotonic()
-        wait_for(
-            lambda: not self._standstills.silent_since(now),
-            _FLOWS_WITHIN_S,
-            lambda: f"outputs of every partition; silent are {self._standstills.silent_since(now)}",
-        )
+        try:
+            wait_for(
+                lambda: not self._standstills.silent_since(now),
+                _FLOWS_WITHIN_S,
+                lambda: f"outputs of every partition; silent are {self._standstills.silent_since(now)}",
+            )
+        except AssertionError:
+            self._keep_silence(stage, when)
+            raise
+
+    def _keep_silence(self, stage: Stage, when: str) -> None:
+        """While those who should be at work still are: what is silent leaves nothing wrong behind to look at."""
+        with (self._folder / SILENCE).open("a", encoding="utf-8") as kept:
+            kept.writelines(f"{line}\n" for line in (f"# {when}", *stage.lines_of_silence(), ""))
 
 
 def new_folder(seed: int) -> Path:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,6 +20,7 @@ from tests.fault_suite.offset_log import Asked, checked, written_in
 from tests.fault_suite.pipeline_stage import PipelineStage
 from tests.fault_suite.plan import FREEZING, Fault, Kind, NotDoneError
 from tests.fault_suite.proxied_cluster import Did, Wait
+from tests.fault_suite.silence import lines_of_worker, told
 from tests.fault_suite.workers import Workers
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import TaskProcess
@@ -76,6 +79,7 @@ class TaskStage(PipelineStage):
             )
             self.cluster.group = self.pipeline.definition.group_id
             self._points = FreezePoints(self._folder / "freeze")
+            self._launched: list[TaskProcess] = []
             self.workers = Workers(_FEWEST, self._launch)
             stack.callback(self.workers.close)
             stack.callback(self._points.thaw_all)
@@ -102,6 +106,12 @@ class TaskStage(PipelineStage):
     def end(self) -> None:
         """SIGKILL for every worker: nobody commits any more."""
         self.workers.close()
+
+    def lines_of_silence(self) -> Iterator[str]:
+        """Every living worker too, those that were replaced included."""
+        living = [worker for worker in self._launched if worker.is_running]
+        workers = (partial(lines_of_worker, self.workers.name_of(worker.pid), worker) for worker in living)
+        return chain(super().lines_of_silence(), told(*workers))
 
     def ask_offset_log(self) -> Asked:
         """By a replay of what the processes wrote."""
@@ -151,11 +161,13 @@ class TaskStage(PipelineStage):
             "topic.metadata.refresh.interval.ms": "2000",
             **self._client_config,
         }
-        return TaskProcess(
+        launched = TaskProcess(
             msgspec.structs.replace(specification, client_config={**specification.client_config, **settings}),
             self._folder / _WORKERS / f"task-{task}-attempt-{attempt}",
             environment=self._points.environment_of({**os.environ, **self._environment}),
         )
+        self._launched.append(launched)
+        return launched
 
     def _freeze(self, fault: Fault, did: Did, wait: Wait) -> None:
         joined: int | None = None

@@ -10,7 +10,7 @@ import pytest
 from app.domain.pipelines.pipeline import OffsetFencing, ProcessingGuarantee
 from tests.fault_suite import ledger
 from tests.fault_suite.ledger import Entry
-from tests.fault_suite.run import finish, new_folder, run_on
+from tests.fault_suite.run import SILENCE, finish, new_folder, run_on
 from tests.fault_suite.task_stage import TaskStage
 
 FAULTS = 40
@@ -51,6 +51,7 @@ def test_twelve_faults_do_nothing_to_a_producer_for_each_partition(
 def assert_exact(entry: Entry, folder: Path, replay: str) -> None:
     """Or it says where to look, and how to see it again."""
     finish(entry, folder)
-    around = "\n".join(path.read_text(encoding="utf-8")[:AROUND_CHARS] for path in sorted(folder.glob("around/*.txt")))
+    kept = [*sorted(folder.glob("around/*.txt")), *folder.glob(SILENCE)]
+    around = "\n".join(path.read_text(encoding="utf-8")[:AROUND_CHARS] for path in kept)
     assert entry.is_exact, f"{entry.failure}; see {folder}; replay it: {replay}\n{around}"
     assert entry.records > 0

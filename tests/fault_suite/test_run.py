@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count, islice
 from pathlib import Path
 from types import SimpleNamespace, TracebackType
@@ -19,7 +19,7 @@ from tests.fault_suite.judging import Verdict, Where, Wrong
 from tests.fault_suite.ledger import Entry, KindFigures
 from tests.fault_suite.offset_log import Asked
 from tests.fault_suite.plan import Fault, Kind, NotDoneError, faults
-from tests.fault_suite.run import CutOffError, Run, finish, run_on
+from tests.fault_suite.run import SILENCE, CutOffError, Run, finish, run_on
 from tests.fault_suite.standstill import Standstills
 from tests.fault_suite.trail import Trail
 
@@ -174,6 +174,9 @@ class Scene:
         if act is not None:
             did(act)
 
+    def lines_of_silence(self) -> Iterator[str]:
+        yield f"at {self._clock.now_s:g} s nobody has in-0; {'over' if self.facts.is_quiet else 'at work'}"
+
     def explanations(self) -> list[str]:
         return []
 
@@ -265,6 +268,21 @@ def test_of_a_run_that_does_not_come_to_rest_is_judged_what_is_there_and_not_wha
     assert "duplicated: 2" in (entry.failure or "")
     assert (tmp_path / "around" / "duplicated.txt").read_text() == "# duplicated: 2\n\n## copies-0\n> (0, 7)\n\n\n"
     assert entry.longest_standstill_s == 200.0
+
+
+def test_who_had_what_is_kept_while_those_who_are_silent_are_still_at_work(clock: Clock, tmp_path: Path) -> None:
+    entry_of(Scene(clock, ["done"], facts=Known(is_through=False), settles_at_s=200), tmp_path, at_most=1)
+    assert (tmp_path / SILENCE).read_text() == "# not at rest\nat 200 s nobody has in-0; at work\n\n"
+
+
+def test_a_fault_after_which_nothing_flows_leaves_who_had_what(
+    clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "_FLOWS_WITHIN_S", 0.0)
+    seed = next(seed for seed in count() if next(faults(seed, (Kind.SLOW,))).is_awaited)
+    entry = run_on(Scene(clock, ["done"]), seed=seed, folder=tmp_path, minutes=1, at_most=1)
+    assert "outputs of every partition; silent are [0]" in (entry.failure or "")
+    assert (tmp_path / SILENCE).read_text() == "# after slow, number 0\nat 0 s nobody has in-0; at work\n\n"
 
 
 def test_when_all_has_come_out_and_somebody_does_not_drain_what_is_lost_is_judged_too(

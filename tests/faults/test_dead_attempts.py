@@ -7,18 +7,22 @@ import signal
 from collections.abc import Mapping
 from typing import Any
 
+import psutil
 import pytest
 
+from app.domain.stuck.facts import ONGOING, KnownTransaction
+from app.kafka.attempt import Attempt
+from app.kafka.transactions.client import TransactionClient
 from tests.support.fault_figures import measured
-from tests.support.running_pipeline import RunningPipeline, TaskNow, now
+from tests.support.running_pipeline import RunningPipeline, TaskNow, frozen
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
 
 HELD_BACK_AFTER = 6
 """Failures within ten minutes, after which the next attempt waits for eight seconds."""
-ENDED_WITHIN_S = 4.0
-"""A look of the driver at its stage, a heartbeat, a turn of the server, each up to a second; and the brokers."""
+ASKED_FOR_S = 5.0
+BEFORE_IT_BEGINS = frozenset({"starting", "backing_off"})
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +33,33 @@ def more_fields() -> Mapping[str, Any]:
 
 def kill(task: TaskNow) -> None:
     os.kill(task.pid, signal.SIGKILL)
+
+
+def kill_with_something_open(running: RunningPipeline) -> None:
+    """Kill the first task where its coordinator has a transaction open at the producer that the server knows.
+
+    It stands still while it is asked about: between two transactions there would be nothing to end.
+    """
+    bootstrap_servers = running.pipeline.bootstrap_servers
+    asked: list[object] = []
+
+    def is_killed() -> bool:
+        items = running.server.get(f"/runs/{running.run_id}/tasks")["items"]
+        told = next(one["last"] for one in items if one["last"]["ordinal"] == 0)
+        name, process = str(told["transactional_id"]), psutil.Process(told["pid"])
+        with frozen([process]):
+            attempt = Attempt(bootstrap_servers, ASKED_FOR_S)
+            with TransactionClient({"bootstrap.servers": bootstrap_servers}, attempt) as client:
+                known = client.describe_transactions([name])[name]
+            asked[:] = [known, told]
+            if not isinstance(known, KnownTransaction) or known.state != ONGOING:
+                return False
+            if (known.producer_id, known.producer_epoch) != (told["producer_id"], told["producer_epoch"]):
+                return False
+            process.kill()
+            return True
+
+    wait_for(is_killed, 20, lambda: f"an open transaction of a producer that is heard of; last {asked}")
 
 
 def next_attempt(running: RunningPipeline, before: TaskNow) -> TaskNow:
@@ -55,20 +86,25 @@ def test_what_a_killed_worker_left_open_is_ended_while_its_next_attempt_waits(ru
             victim = next_attempt(running, victim)
         running.wait_until_all_have_committed(60)
         assert running.tasks()[0].attempt == victim.attempt
-        told = {one["id"] for one in ends(running)}
-        killed_at = now()
-        kill(victim)
+        kill_with_something_open(running)
         found: list[dict[str, Any]] = []
+        heard: set[str] = set()
 
-        def is_ended() -> bool:
-            found[:] = [one for one in ends(running) if one["id"] not in told]
-            return bool(found)
+        def is_decided() -> bool:
+            """Either it is ended and the next attempt was heard of, or that one has gone on: its init ends it then.
 
-        wait_for(is_ended, 8, lambda: f"the end of what {victim} left open; heard {running.tasks()[0]}")
-        took_s = now() - killed_at
-        waiting = running.tasks()[0]
-        assert (waiting.attempt, waiting.state) == (victim.attempt + 1, "backing_off"), waiting
-        assert took_s < ENDED_WITHIN_S, found
-        assert found[0]["place"]["attempt"] == victim.attempt, found
+            The server may be told of the death, and act, before Spark has brought the next attempt up. How long that
+            takes is the machine's; that it came first is ours, and `dead_task` says so: who finds the id at another
+            epoch leaves it alone.
+            """
+            task = running.tasks()[0]
+            if task.attempt > victim.attempt:
+                heard.add(task.state)
+            found[:] = [one for one in ends(running) if one["place"] and one["place"]["attempt"] == victim.attempt]
+            return bool(heard - {"starting"}) and (bool(found) or not heard <= BEFORE_IT_BEGINS)
+
+        wait_for(is_decided, 60, lambda: f"the end of what {victim} left open; heard {running.tasks()[0]}")
+        assert found, heard
+        assert "backing_off" in heard, heard
         successor = running.wait_until_another_attempt_committed(victim, 40)
         assert successor.attempt == victim.attempt + 1, "nobody fenced it"

@@ -291,6 +291,9 @@ class TaskProcess:
         """All that it has reported and logged."""
         return self._output.read_text() + self._log.read_text(errors="replace")
 
+    def said_in_log(self) -> str:
+        return self._log.read_text(errors="replace")
+
     def wait_for_exit(self) -> int:
         return self._process.wait(DEADLINE_S)
 
