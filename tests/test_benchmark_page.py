@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bench.peers import pictures
+from bench.peers.__main__ import order_of
 from bench.peers.page import DOCS, MEMORY, PAGE, PROFILE, is_met, page
 from bench.peers.ratios import ratio
 from bench.peers.report import RESULT
@@ -20,8 +22,6 @@ def kept(at: Path) -> Any:
 
 def test_page_and_pictures_are_made_of_the_result() -> None:
     report = kept(RESULT)
-    if report is None or report["quick"]:
-        pytest.skip("a quick result makes no page")
     again = "make it anew: python -m bench.peers.page"
     assert PAGE.read_text("utf-8") == page(report, profile=kept(PROFILE), memory=kept(MEMORY)), again
     for name, drawn in pictures.all_of(report, kept(MEMORY)).items():
@@ -66,6 +66,15 @@ def test_what_is_not_met_says_by_how_much_and_every_round_stands_there() -> None
     assert "- two" not in text
     assert "| one | 0.8, 0.9, 1 |" in text
     assert "| a value | at most 60 | **70** | | | **not met** |" in text
+    assert "- a value: 70, wanted 60: 1.2 times." in text
+
+
+@pytest.mark.parametrize("names", ["AB", "ABC", "ABCDE"])
+def test_each_system_begins_as_many_rounds_as_the_others_and_ends_as_many(names: str) -> None:
+    orders = [order_of(names, number) for number in range(2 * len(names))]
+    assert all(sorted(order) == sorted(names) for order in orders)
+    for at in (0, -1):
+        assert Counter(order[at] for order in orders) == dict.fromkeys(names, 2)
 
 
 def test_ratios_are_of_one_round_and_their_interval_holds_the_median() -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from app.embedded.kafka import Jvm, KafkaCluster
@@ -44,7 +45,7 @@ def main() -> int:
     parser.add_argument("--only", action="append", help="meetings and pairs with this in their name; may be said again")
     parser.add_argument("--rounds", type=int, help="of every meeting")
     parser.add_argument("--seconds", type=float, default=20.0, help="of a measurement")
-    parser.add_argument("--warm", type=float, default=3.0, help="seconds from the first output to the measurement")
+    parser.add_argument("--warm", type=float, default=6.0, help="seconds from the first output to the measurement")
     parser.add_argument("--dry", action="store_true", help="write no result")
     chosen = parser.parse_args(namespace=Timing())
     meetings, pairs = _chosen(chosen.only)
@@ -87,9 +88,7 @@ def hold(meeting: Meeting, place: Place, topics: Topics, timing: Timing, report:
     found: dict[str, list[Measured]] = {name: [] for name in meeting.systems}
     rounds = timing.rounds or meeting.rounds
     for number in range(rounds):
-        # Neither is always the first, nor always behind the same one.
-        turn = number % len(meeting.systems)
-        for name in (*meeting.systems[turn:], *meeting.systems[:turn])[:: -1 if number % 2 else 1]:
+        for name in order_of(meeting.systems, number):
             at = f"{place.folder.name}-{number}-{meeting.systems.index(name)}"
             folder = place.folder / at
             folder.mkdir(parents=True)
@@ -114,6 +113,15 @@ def hold(meeting: Meeting, place: Place, topics: Topics, timing: Timing, report:
         )
         report.keep()
     topics.delete(source.topic)
+
+
+def order_of(systems: Sequence[str], number: int) -> tuple[str, ...]:
+    """In which they take their turns in round `number`: there and back, then another one begins.
+
+    None is always the first, nor always behind the same one; of two each begins half of the rounds.
+    """
+    first = number // 2 % len(systems)
+    return (*systems[first:], *systems[:first])[:: -1 if number % 2 else 1]
 
 
 def compare(pair: Pair, scene: Scene, report: Report) -> None:

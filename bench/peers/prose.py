@@ -17,14 +17,14 @@ How it is measured, so that it can be disbelieved where it should be:
   speed changes by half within minutes, so records a second of one meeting do not compare with those of another.
 - *By the output.* Records a second are how fast the last stable offset of the sink grows, which is what its readers can
   read; the measurement begins seconds after the first output, when JVMs are warm.
-- *Judged.* After each run the system is stopped as its makers mean it to be, and all that it has committed is read
-  under `read_committed`: every id of the input up to the last one that came out, once, or at least once, as it promises.
-  A run that breaks its promise ends the benchmark.
+- *Judged.* After each run the system is stopped (ours in Spark is killed, the others are told to end), and all that it
+  has committed is read under `read_committed`: every id of the input up to the last one that came out, once, or at least
+  once, as it promises. A run that breaks its promise ends the benchmark. Ids are looked at, not whole values.
 - *Pairs* compare two ways of our loop that differ by a few per cent: tasks in processes of their own, both alive, one
   paused while the other runs, changing every few seconds.
 - The *limit* is one Python process that consumes and calls `produce_batch` (`bench/peers/programs/limit.py`): idempotent,
-  without transactions, offsets, checks, keys or timestamps, with the loop's settings. Ours carries key, headers and
-  timestamp of each record on, as Kafka Streams does.
+  without transactions, offsets, keys or timestamps, with the loop's settings. Ours carries key, headers and timestamp of
+  each record on, as Kafka Streams does; Spark's sink does not carry timestamps.
 """
 
 WHY = {
@@ -33,10 +33,9 @@ WHY = {
         "call of the client for each record, which is the only call of confluent-kafka that keeps a timestamp."
     ),
     "exactly_once_v2 in Spark vs Spark's own Kafka sink": (
-        "The sink gets its best settings here (large batches and fetches, `linger.ms=5`) and one core for its task. It "
-        "writes from the JVM without transactions and waits for nothing but its micro-batch, so it is bound by the cores "
-        "that the broker leaves it, not by one Python thread; the limit, which promises nothing, does not reach 2.8 "
-        "times of it either."
+        "The sink gets its best settings here (large batches and fetches, `linger.ms=5`, a million records in a "
+        "micro-batch) and one core for its task. It writes from the JVM without transactions and waits for nothing but "
+        "its micro-batches; the limit, which promises nothing, does not reach 2.8 times of it either."
     ),
     "exactly_once_v2 in Spark vs Quix Streams exactly-once": (
         "Both are bound by one Python thread; Quix Streams runs Python code for each record."
@@ -60,7 +59,8 @@ PROFILE = (
 MEMORY = (
     "What bounds it: the consumer holds at most `queued.max.messages.kbytes` (64 MB of values) and one fetch of each "
     "partition more, and no more than 100,000 records of a partition before it stops fetching; the producer at most "
-    "`queue.buffering.max.kbytes` (64 MB) and 500,000 records; the loop one batch, of 2,000 records or about 4 MB. When the "
+    "`queue.buffering.max.kbytes` (64 MB) and 500,000 records; the loop one batch, of 2,000 records (16,000 before a commit "
+    "when it is behind) or about 4 MB. When the "
     "producer's queue is full the loop hands over nothing and reads nothing until there is room. Small records cost "
     "more than their bytes: librdkafka keeps some hundred bytes beside each."
 )
@@ -77,12 +77,16 @@ SETTINGS = """## Settings
 |---|---|---|
 | Fenceline | the product's own (`workers/transactional/client_config.py`) | an instance on the embedded standalone cluster, by `spark-submit`; *bare*: the same task in a process of its own |
 | Kafka Streams | `num.stream.threads` as many as tasks, `max.poll.records=10000`, `max.partition.fetch.bytes=4 MB`, `fetch.max.bytes=50 MB`, `batch.size=512 KB`, `buffer.memory=128 MB`, `linger.ms=5`, `buffered.records.per.partition=20000`; a heap of 1 GB, parallel collector | a program of ours of ten lines (`bench/peers/java`) |
-| Spark's Kafka sink | `local[tasks]`, driver memory 2 GB, `read_committed`, `max.poll.records=5000`, `batch.size=1 MB`, `buffer.memory=128 MB`, `linger.ms=5`; micro-batches as fast as they come, without a bound on their size | `bench/peers/programs/spark_sink.py` |
+| Spark's Kafka sink | `local[tasks]`, driver memory 2 GB, `read_committed`, `max.poll.records=5000`, `batch.size=1 MB`, `buffer.memory=128 MB`, `linger.ms=5`; micro-batches of a million records (`maxOffsetsPerTrigger`), one after the other | `bench/peers/programs/spark_sink.py` |
 | Quix Streams | bytes for identity, JSON else; the loop's fetch and queue settings, `linger.ms=5` | `bench/peers/programs/quix_copy.py`, in an environment of its own (`requirements/quix.lock`) |
 
-*Defaults* in a system's name: none of the settings of the second column but heap and tasks, as its makers ship it. The
-goals' rows are those against peers at their best.
+*Defaults* in a system's name: none of the settings of the second column but tasks, heap, collector and micro-batches, as
+its makers ship it. The goals' rows are those against peers at their best.
 
 All: `acks=all`, one broker, four partitions, `read_committed` input where the system can, the commit interval of the
-meeting. Spark's sink has no commit interval: a micro-batch is one.
+meeting. Spark's sink has no commit interval: a micro-batch is one, and the million records of one take it more than a
+second, so that it commits ten times less often than the others. Without a bound (its default) the first micro-batch is
+the whole topic, and nothing is committed until its end. Our tasks have no server to report to here (`bench.growth` has
+the server's side). Kafka Streams and Quix Streams let their producer choose the partition; the others keep that of the
+source.
 """

@@ -87,8 +87,9 @@ class Topics:
         # Its answers are futures of nothing in particular: there is no type to keep.
         self._admin: Any = AdminClient({"bootstrap.servers": bootstrap_servers})
 
-    def create(self, name: str) -> str:
-        create_topic(self.bootstrap_servers, name, partitions=PARTITIONS)
+    def create(self, name: str, **config: str) -> str:
+        """config: of the topic, as Kafka calls it."""
+        create_topic(self.bootstrap_servers, name, partitions=PARTITIONS, config=config)
         return name
 
     def delete(self, name: str) -> None:
@@ -183,6 +184,9 @@ def judge(topics: Topics, topic: str, work: Work, *, records: int) -> Judged:
     for partition in range(PARTITIONS):
         of_partition = seen[partition::PARTITIONS]
         expected = of_partition[::step]
+        assert of_partition.sum(dtype=np.int64) == expected.sum(dtype=np.int64), (
+            f"{topic}: records came out that do not belong there"
+        )
         came = np.flatnonzero(expected)
         lost += 0 if not len(came) else int(came[-1] + 1 - len(came))
     total, different = int(seen.sum(dtype=np.int64)), int(np.count_nonzero(seen))

@@ -16,7 +16,6 @@ public class StreamsIdentity {
             settings.put(setting[0], setting[1]);
         }
         StreamsBuilder builder = new StreamsBuilder();
-        // Where a record came from is where it goes, as everywhere in the comparison.
         builder.<byte[], byte[]>stream(arguments[0]).to(arguments[1]);
         new KafkaStreams(builder.build(), settings).start();
     }

@@ -19,6 +19,8 @@ def main() -> None:
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
             "fetch.queue.backoff.ms": 10,
+            "fetch.wait.max.ms": 50,
+            "check.crcs": True,
             "queued.max.messages.kbytes": 65_536,
         }
     )

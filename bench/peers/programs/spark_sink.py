@@ -7,6 +7,8 @@ import sys
 
 from pyspark.sql import SparkSession
 
+# Without a bound the first micro-batch is the whole topic, and nothing is committed before its end.
+_EACH = {"maxOffsetsPerTrigger": "1000000"}
 _READS_BEST = {"kafka.max.poll.records": "5000"}
 _WRITES_BEST = {"kafka.linger.ms": "5", "kafka.batch.size": "1000000", "kafka.buffer.memory": "134217728"}
 
@@ -30,7 +32,7 @@ def main() -> None:
         .option("subscribe", source)
         .option("startingOffsets", "earliest")
         .option("kafka.isolation.level", "read_committed")
-        .options(**(_READS_BEST if is_best else {}))
+        .options(**_EACH, **(_READS_BEST if is_best else {}))
         .load()
         .select("key", "value", "partition")
         .writeStream.format("kafka")

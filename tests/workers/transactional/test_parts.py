@@ -207,6 +207,20 @@ class TestBatchSize:
         for records, size_bytes, seconds in batches:
             size.processed(records=records, size_bytes=size_bytes, seconds=seconds)
             assert 1 <= size.count <= MAX_RECORDS
+            assert size.count <= size.ahead
+
+    @pytest.mark.parametrize(
+        ("record_bytes", "record_s", "ahead"),
+        [(100, 1e-6, 16_000), (1_000, 1e-6, 4_194), (2_000, 1e-6, 2_097), (100, 20e-6, 5_000), (100, 50e-6, 2_000)],
+    )
+    def test_what_is_asked_for_ahead_is_bounded_by_bytes_and_time(
+        self, record_bytes: int, record_s: float, ahead: int
+    ) -> None:
+        size = BatchSize(target_s=0.1)
+        for _ in range(10):
+            size.processed(records=size.count, size_bytes=record_bytes * size.count, seconds=record_s * size.count)
+        assert size.count == MAX_RECORDS
+        assert size.ahead == pytest.approx(ahead, abs=1)
 
 
 class TestBounds:

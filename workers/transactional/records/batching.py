@@ -19,6 +19,7 @@ class BatchSize:
     def __init__(self, *, target_s: float) -> None:
         self._target_s = target_s
         self._count = _FIRST
+        self._bound = _FIRST
 
     @property
     def count(self) -> int:
@@ -26,8 +27,11 @@ class BatchSize:
 
     @property
     def ahead(self) -> int:
-        """How many to ask for while outputs are on their way: several batches, where records are small and quick."""
-        return _AHEAD * MAX_RECORDS if self._count == MAX_RECORDS else self._count
+        """How many to ask for while outputs are on their way: several batches, where records are small and quick.
+
+        Together no more bytes than a batch may have, and no longer in the work than a batch may take.
+        """
+        return min(_AHEAD * MAX_RECORDS, max(self._count, self._bound)) if self._count == MAX_RECORDS else self._count
 
     def processed(self, *, records: int, size_bytes: int, seconds: float) -> None:
         """Learn from a batch that was processed."""
@@ -35,7 +39,8 @@ class BatchSize:
             return
         by_bytes = _TARGET_BYTES * records // max(1, size_bytes)
         by_time = int(self._target_s * records / max(seconds, 1e-6))
-        self._count = max(1, min(MAX_RECORDS, self._count * _GROWTH, by_bytes, by_time))
+        self._bound = min(by_bytes, by_time)
+        self._count = max(1, min(MAX_RECORDS, self._count * _GROWTH, self._bound))
 
     def start_over(self) -> None:
         """After a transaction that timed out: nothing is known of the records that follow."""
