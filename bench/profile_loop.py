@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ _PARTS = (
 )
 """A frame's name and what it is a part of; the first that fits counts."""
 _LOOP = "TaskLoop._turn"
+_LOOPS_THREAD = "python"
 _WARM_S = 3.0
 _BEGINS_WITHIN_S = 60.0
 
@@ -59,14 +61,28 @@ def parts_of(raw: str) -> dict[str, float]:
     return {part: round(samples[part] / total, 4) for _, part in _PARTS}
 
 
-def shares_of(report: str) -> dict[str, float]:
-    """Shares by name, of perf's `--stdio` report sorted by one key."""
-    shares: dict[str, float] = {}
+def shares_of(report: str) -> dict[tuple[str, ...], float]:
+    """Shares by the names of a line, of perf's `--stdio` report sorted by one key or several."""
+    shares: dict[tuple[str, ...], float] = {}
     for line in report.splitlines():
-        share, _, name = line.strip().partition("%")
-        if name and not line.startswith("#"):
-            shares[name.split()[0]] = round(float(share) / 100, 4)
-    return {name: share for name, share in shares.items() if share >= 0.005}
+        share, _, names = line.strip().partition("%")
+        if names and not line.startswith("#"):
+            shares[tuple(names.split())] = float(share) / 100
+    return shares
+
+
+def in_the_loop(shares: Mapping[tuple[str, ...], float]) -> dict[str, float]:
+    """Of shares by thread and library, the libraries' shares of the loop's thread.
+
+    perf's own filter by thread is not used: sorted by library alone, it shows all of one or nothing.
+    """
+    own = {library: share for (thread, library), share in shares.items() if thread == _LOOPS_THREAD}
+    total = sum(own.values())
+    return _told({library: share / total for library, share in own.items()})
+
+
+def _told(shares: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(share, 4) for name, share in shares.items() if share >= 0.005}
 
 
 def under_py_spy(pid: int, seconds: float, folder: Path) -> dict[str, Any]:
@@ -86,11 +102,14 @@ def under_perf(pid: int, seconds: float, folder: Path) -> dict[str, Any]:
         capture_output=True,
     )
 
-    def by(key: str, *only: str) -> dict[str, float]:
-        command = ["perf", "report", "-i", into, "--stdio", "--no-children", "-s", key, *only]
+    def by(key: str) -> dict[tuple[str, ...], float]:
+        command = ["perf", "report", "-i", into, "--stdio", "--no-children", "-s", key]
         return shares_of(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
-    return {"by_thread": by("comm"), "by_library": by("dso"), "by_library_in_the_loop": by("dso", "--comm", "python")}
+    return {
+        "by_thread": _told({name: share for (name, *_), share in by("comm").items()}),
+        "by_library_in_the_loop": in_the_loop(by("comm,dso")),
+    }
 
 
 def threads_of(pid: int) -> dict[int, tuple[str, float]]:

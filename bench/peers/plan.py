@@ -68,8 +68,18 @@ DEFAULTS = Meeting(
     1_300_000,
     rounds=3,
     goals=(
-        Goal("the same with the defaults of Kafka Streams", V2, "kafka streams exactly_once_v2, defaults", 1.6),
-        Goal("the same with the defaults of Spark's own Kafka sink", V2, "spark kafka sink, defaults", 2.8),
+        Goal(
+            "exactly_once_v2 in Spark vs Kafka Streams exactly_once_v2 with its defaults",
+            V2,
+            "kafka streams exactly_once_v2, defaults",
+            1.6,
+        ),
+        Goal(
+            "exactly_once_v2 in Spark vs Spark's own Kafka sink with its defaults",
+            V2,
+            "spark kafka sink, defaults",
+            2.8,
+        ),
     ),
 )
 OTHERS = (
