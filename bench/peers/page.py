@@ -10,6 +10,7 @@ from typing import Any
 
 from bench.machine import RESULTS
 from bench.peers import pictures, prose
+from bench.peers.plan import MEETINGS, PAIRS
 from bench.peers.ratios import interval
 from bench.peers.report import RESULT
 
@@ -21,7 +22,7 @@ MEMORY = RESULTS / "memory.json"
 
 def page(report: Mapping[str, Any], *, profile: Mapping[str, Any] | None, memory: Mapping[str, Any] | None) -> str:
     """All of it; without a profile or a memory result their sections are left out."""
-    lines = [prose.BEGINNING, *_goals(report), *_behind(report), *_rounds(report)]
+    lines = [prose.BEGINNING, *_goals(report), *_behind(report), *_unmeasured(report, memory), *_rounds(report)]
     for name, meeting in report["meetings"].items():
         lines += ["", f"## {_title(name)}", "", *_meeting(name, meeting)]
     for name, pair in report["pairs"].items():
@@ -84,6 +85,15 @@ def _behind(report: Mapping[str, Any]) -> Iterator[str]:
     for row, wanted in too_large.items():
         value = report["ratios"][row]
         yield f"- {row}: {value:g}, wanted {wanted:g}: {value / wanted:.2g} times. {prose.WHY.get(row, '')}".rstrip()
+
+
+def _unmeasured(report: Mapping[str, Any], memory: Mapping[str, Any] | None) -> Iterator[str]:
+    names = [one.name for one in MEETINGS if one.name not in report["meetings"]]
+    names += [one.name for one in PAIRS if one.name not in report["pairs"]]
+    names += ["memory"] if memory is None else []
+    if names:
+        yield ""
+        yield f"Not measured yet, or not on a quiet machine: {'; '.join(names)}."
 
 
 def _rounds(report: Mapping[str, Any]) -> Iterator[str]:
