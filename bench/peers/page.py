@@ -93,7 +93,7 @@ def _unmeasured(report: Mapping[str, Any], memory: Mapping[str, Any] | None) -> 
     names += ["memory"] if memory is None else []
     if names:
         yield ""
-        yield f"Not measured yet, or not on a quiet machine: {'; '.join(names)}."
+        yield f"Not measured yet: {'; '.join(names)}."
 
 
 def _rounds(report: Mapping[str, Any]) -> Iterator[str]:
