@@ -166,6 +166,16 @@ PAIRS = (
         rounds=(9, 30),
     ),
     Pair(
+        "a header and none",
+        "one header on each record vs none",
+        Side("one header on each record", work=Work(headers=1)),
+        _ONE,
+        at_least=0.667,
+        low=None,
+        narrow=0.1,
+        rounds=(9, 30),
+    ),
+    Pair(
         "two tasks and one",
         "two tasks vs one, on two cores with the broker",
         Side("two tasks", work=Work(tasks=2)),
