@@ -64,11 +64,17 @@ def filled(bootstrap_servers: str, topic: str, records: int) -> None:
         assert writer.exitcode == 0, f"the source could not be filled: {writer.exitcode}"
 
 
+def _command(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        # It has ended since it was listed; its parent may not have looked yet.
+        return ""
+
+
 def worker() -> psutil.Process:
     """The Python worker that is busiest, of those that this process's children have started."""
-    found = [
-        child for child in psutil.Process().children(recursive=True) if "pyspark.daemon" in " ".join(child.cmdline())
-    ]
+    found = [child for child in psutil.Process().children(recursive=True) if "pyspark.daemon" in _command(child)]
     return max(found, key=lambda process: sum(process.cpu_times()[:2]))
 
 
