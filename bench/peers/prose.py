@@ -52,6 +52,14 @@ WHY = {
         "`at_least_once` waits for the deliveries too; what `exactly_once_v2` adds are two round trips to the coordinators "
         "in each commit, in which the loop's thread waits, and what is kept for the offset log."
     ),
+    "two headers on each record vs none": (
+        "On the loop's thread a record without headers takes about 0.75 us, one with two of them 1.4: the client parses them "
+        "when it hands the record out (0.17), makes a list, two tuples, two texts and two bytes of them (0.23), and takes "
+        "that apart again to write them (0.3). confluent-kafka hands headers on in no other way."
+    ),
+    "memory of one task at full speed, MB": (
+        "It is flat; most of it are records that wait in the client's queue, where each takes three times its 100 bytes."
+    ),
 }
 
 PROFILE = (
