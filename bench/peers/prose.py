@@ -70,7 +70,7 @@ PROFILE = (
 
 MEMORY = (
     "What bounds it: the consumer holds at most `queued.max.messages.kbytes` (64 MB of values) and one fetch of each "
-    "partition more, and no more than 100,000 records of a partition before it stops fetching; the producer at most "
+    "partition more, and no more than 50,000 records of a partition before it stops fetching; the producer at most "
     "`queue.buffering.max.kbytes` (64 MB) and 500,000 records; the loop one batch, of 2,000 records (16,000 before a commit "
     "when it is behind) or about 4 MB. When the "
     "producer's queue is full the loop hands over nothing and reads nothing until there is room. Small records cost "

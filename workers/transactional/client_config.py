@@ -17,6 +17,9 @@ _CONSUMER_DEFAULTS: Config = {
     # How long a fetch at the end of a partition may wait, and with it every seek near the end.
     "fetch.wait.max.ms": 50,
     "queued.max.messages.kbytes": 65_536,
+    # Of each partition; the default is twice that. Small records are held by this, not by their bytes: librdkafka keeps
+    # some hundred bytes beside each.
+    "queued.min.messages": 50_000,
     # Off by default, unlike Java's: a batch that a disk has changed would be processed as if it had been written so.
     "check.crcs": True,
 }

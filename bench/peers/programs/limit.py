@@ -22,6 +22,7 @@ def main() -> None:
             "fetch.wait.max.ms": 50,
             "check.crcs": True,
             "queued.max.messages.kbytes": 65_536,
+            "queued.min.messages": 50_000,
         }
     )
     producer = Producer(
