@@ -83,7 +83,7 @@ def long_tests(file: Path) -> dict[str, float]:
 
 def is_changed_since_commit() -> bool:
     """Whether something that is run is not as the commit has it. Results are not run, nor are pages made of them."""
-    elsewhere = (":(top)", ":(top,exclude)tests/results", ":(top,exclude)docs")
+    elsewhere = (":(top)", ":(top,exclude)tests/results", ":(top,exclude)bench/results", ":(top,exclude)docs")
     return bool(git("status", "--porcelain", "--untracked-files=no", "--", *elsewhere))
 
 
