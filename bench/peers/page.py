@@ -84,7 +84,7 @@ def _behind(report: Mapping[str, Any]) -> Iterator[str]:
         yield f"- {row}: {found['median']:.3g}, wanted {wanted:g}: {short}. {prose.WHY.get(row, '')}".rstrip()
     for row, wanted in too_large.items():
         value = report["ratios"][row]
-        yield f"- {row}: {value:g}, wanted {wanted:g}: {value / wanted:.2g} times. {prose.WHY.get(row, '')}".rstrip()
+        yield f"- {row}: {value:g}, wanted {wanted:g}: {value / wanted:.3g} times. {prose.WHY.get(row, '')}".rstrip()
 
 
 def _unmeasured(report: Mapping[str, Any], memory: Mapping[str, Any] | None) -> Iterator[str]:
