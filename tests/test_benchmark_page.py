@@ -66,7 +66,7 @@ def test_what_is_not_met_says_by_how_much_and_every_round_stands_there() -> None
     assert "- two" not in text
     assert "| one | 0.8, 0.9, 1 |" in text
     assert "| a value | at most 60 | **70** | | | **not met** |" in text
-    assert "- a value: 70, wanted 60: 1.2 times." in text
+    assert "- a value: 70, wanted 60: 1.17 times." in text
     assert "Not measured yet: identity, 100 B, commits each 100 ms; " in text
 
 
