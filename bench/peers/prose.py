@@ -58,7 +58,7 @@ WHY = {
         "that apart again to write them (0.3). confluent-kafka hands headers on in no other way."
     ),
     "memory of one task at full speed, MB": (
-        "It is flat. The source of these ten minutes is compressed (lz4, about ten to one), or it would not fit: a fetch of a "
+        "The source of these ten minutes is compressed (lz4, about ten to one), or it would not fit: a fetch of a "
         "megabyte of each partition becomes ten of them at once, and a record takes three times its 100 bytes in the client. "
         "From a source that is not compressed the same task holds 283 to 286 MB (the runs below, 20 s each)."
     ),
