@@ -144,6 +144,15 @@ class Pair(NamedTuple):
 
 
 _ONE = Side("exactly_once_v2")
+
+
+def _headers(name: str, words: str, count: int) -> Pair:
+    side = Side(f"{words} on each record", work=Work(headers=count))
+    return Pair(
+        name, f"{words} on each record vs none", side, _ONE, at_least=0.667, low=None, narrow=0.1, rounds=(9, 30)
+    )
+
+
 PAIRS = (
     Pair(
         "exactly once and at least once",
@@ -155,26 +164,8 @@ PAIRS = (
         narrow=0.04,
         rounds=(15, 60),
     ),
-    Pair(
-        "headers and none",
-        "two headers on each record vs none",
-        Side("two headers on each record", work=Work(headers=2)),
-        _ONE,
-        at_least=0.667,
-        low=None,
-        narrow=0.1,
-        rounds=(9, 30),
-    ),
-    Pair(
-        "a header and none",
-        "one header on each record vs none",
-        Side("one header on each record", work=Work(headers=1)),
-        _ONE,
-        at_least=0.667,
-        low=None,
-        narrow=0.1,
-        rounds=(9, 30),
-    ),
+    _headers("headers and none", "two headers", 2),
+    _headers("a header and none", "one header", 1),
     Pair(
         "two tasks and one",
         "two tasks vs one, on two cores with the broker",
