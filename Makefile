@@ -56,7 +56,7 @@ test-all: $(STAMP) ## The suite with nothing sampled; what it showed goes to tes
 	$(BIN)/fenceline doctor --for tests
 	$(BIN)/pytest --all --results tests/results/all.json $(ARGS)
 
-faults: $(STAMP) ## A run of faults, judged and entered in tests/results (SEED=…, MINUTES=…, STAGE=spark, GUARANTEE=exactly_once)
+faults: $(STAMP) ## A run of faults, judged and entered in tests/results (SEED=…, MINUTES=…, STAGE=spark or files, GUARANTEE=exactly_once)
 	$(BIN)/fenceline doctor --for tests
 	$(BIN)/python -m tests.fault_suite $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(STAGE),--stage $(STAGE)) $(if $(GUARANTEE),--guarantee $(GUARANTEE)) $(ARGS)
 

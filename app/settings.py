@@ -113,6 +113,11 @@ class Settings(BaseSettings):
     allowed_spark_masters: Names = Field(
         default=(), description="Spark masters that pipelines may name besides `local` and loopback ones."
     )
+    allowed_file_roots: Names = Field(
+        default=(),
+        description="Patterns (with `*`) of roots that pipelines may write files under, such as `s3://flights/*`. "
+        "Empty: any.",
+    )
     spark_master_web_urls: Names = Field(
         default=(),
         description="Web pages of standalone masters that are not at port 8080, as `spark://host:7077=http://host:8081`.",

@@ -21,6 +21,7 @@ _COMMANDS = {
     "audit": "audits:audit",
     "audits": "audits:app",
     "mappings": "mappings:app",
+    "files": "files:app",
     "log": "log:log",
     "transactions": "transactions.listing:transactions",
     "groups": "transactions.groups:groups",

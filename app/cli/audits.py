@@ -261,6 +261,7 @@ def shown(item: Any) -> RenderableType:
     parts += [Text(f"in doubt: {gap['sentence']}") for gap in result["gaps"]]
     counts = result["counts"]
     kinds = ("lost", "duplicated", "unexpected", "late", "missing", "unexplained")
+    is_of_files = counts.get("files") is not None
     parts += [
         Text(),
         table(
@@ -272,9 +273,10 @@ def shown(item: Any) -> RenderableType:
             ],
             empty="",
         ),
+        *(_of_files(item) if is_of_files else ()),
         Text(),
         table(
-            ("WHAT", "ID", "EXPECTED#", "FOUND#", "INPUTS", "OUTPUTS"),
+            ("WHAT", "ID", "EXPECTED#", "FOUND#", "INPUTS", "REFERENCES" if is_of_files else "OUTPUTS"),
             (
                 (
                     one["finding"],
@@ -285,11 +287,27 @@ def shown(item: Any) -> RenderableType:
                     _places(one["outputs"]),
                 )
                 for one in result["examples"]
+                if one["finding"] != "dangling"
             ),
             empty="Nothing to show an example of.",
         ),
     ]
     return Group(*parts)
+
+
+def _of_files(item: Any) -> list[RenderableType]:
+    result = item["result"]
+    counts = result["counts"]
+    rows = [
+        (_places(one["outputs"]), place["file"], one["why"])
+        for one in result["examples"]
+        if one["finding"] == "dangling"
+        for place in one["outputs"]
+    ]
+    dangling = counts["dangling"]["ids"]
+    files = f"files verified and read: {number(counts['files'])}, dangling references: {number(dangling)}"
+    parts: list[RenderableType] = [Text(), Text(files)]
+    return [*parts, table(("DANGLING REFERENCE", "FILE", "WHICH"), rows, empty="")] if rows else parts
 
 
 def _places(places: Any) -> str | None:

@@ -28,6 +28,7 @@ from app.cli.output import (
 )
 from app.cli.pipeline_files import File, Note, Source, body_of, print_problems, read_pipeline, upload_source
 from app.domain.pipelines import pipeline_file
+from app.domain.pipelines.file_text import describe_columns
 from app.domain.pipelines.pipeline import PipelineDefinition
 from app.domain.pipelines.pipeline_record import Pipeline, Revision
 from app.domain.transactions.mapping import PartitionMapping
@@ -85,6 +86,8 @@ def _show(client: Client, name: str) -> RenderableType:
         f"{definition.instances} × {definition.tasks_per_instance} tasks on {definition.spark.master}\n",
         f"{', '.join(definition.source_topics)} → {definition.sink_topic}   group {definition.group_id}",
     )
+    if (files := definition.files) is not None:
+        head.append(f"\nreferences to files under {files.root}, by {describe_columns(files.partition_by)}")
     if run is not None:
         head.append(f"\nrun {run.id} · revision {run.revision} · started {ago(run.started_at)} by {run.started_by}")
         if run.end_reason:

@@ -17,6 +17,8 @@ from app.db.repositories.commands import SqlCommands
 from app.db.repositories.deliveries import SqlDeliveries
 from app.db.repositories.drills import SqlDrills
 from app.db.repositories.fencing import SqlFencing
+from app.db.repositories.file_readings import SqlFileReadings
+from app.db.repositories.files import SqlFiles
 from app.db.repositories.foreign_migrations import SqlForeignMigrations
 from app.db.repositories.hanging import SqlHanging
 from app.db.repositories.id_counts import SqlIdCounts
@@ -60,6 +62,8 @@ class SqlUnitOfWork:
         self.audit_plans = SqlAuditPlans(self._db)
         self.migrations = SqlMigrations(self._db)
         self.foreign_migrations = SqlForeignMigrations(self._db)
+        self.files = SqlFiles(self._db)
+        self.file_readings = SqlFileReadings(self._db)
         self.webhooks = SqlWebhooks(self._db)
         self.deliveries = SqlDeliveries(self._db)
         self.raised_alerts = SqlRaisedAlerts(self._db)

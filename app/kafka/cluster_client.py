@@ -83,6 +83,9 @@ async def topic_facts(admin: Admin, attempt: Attempt, topics: Collection[str]) -
             partitions=len(topic.partitions),
             replication_factor=max((len(cast("list[Any]", p.replicas)) for p in topic.partitions), default=0),
             min_insync_replicas=number(settings.get(name), "min.insync.replicas"),
+            retention_ms=number(settings.get(name), "retention.ms"),
+            retention_bytes=number(settings.get(name), "retention.bytes"),
+            deletes=_deletes(settings.get(name)),
         )
         for name, topic in found.items()
     }
@@ -203,6 +206,12 @@ def _answer(attempt: Attempt, what: str, found: T | KafkaError) -> T:
     if isinstance(found, KafkaError):
         raise attempt.failure(what, found, connection_error=None)
     return found
+
+
+def _deletes(settings: Settings | None) -> bool | None:
+    """Whether a topic loses old records; None where it is not told."""
+    policy = None if settings is None else settings.get("cleanup.policy")
+    return None if policy is None else "delete" in [word.strip() for word in policy.split(",")]
 
 
 def number(settings: Settings | None, name: str) -> int | None:

@@ -26,6 +26,7 @@ from app.domain.webhooks.retry import Pace
 from app.fold_files import FoldFiles
 from app.kafka.admin import KafkaBrokers
 from app.kafka.journal_tail import KafkaJournals
+from app.kafka.reference_topics import KafkaReferenceTopics
 from app.kafka.transactions.brokers import KafkaTransactions
 from app.kafka.transactions.searching import KafkaSearch
 from app.loops.alert_watch import AlertWatch
@@ -33,6 +34,7 @@ from app.loops.auditor import Auditor
 from app.loops.dead_tasks import DeadTasks
 from app.loops.drill_watch import DrillWatch
 from app.loops.fencing_recorder import FencingRecorder
+from app.loops.file_watch import FileWatch
 from app.loops.folder_retention import FolderRetention
 from app.loops.hanging_search import HangingSearch
 from app.loops.id_census import IdCensus
@@ -103,6 +105,11 @@ class Server:
         self._fencing = FencingRecorder(unit_of_work=database.unit_of_work, clock=self._clock, where=self._where)
         self._observer = self._make_observer() if settings.observe else None
         self._hanging = self._make_search() if settings.observe else None
+        self._files = FileWatch(
+            unit_of_work=database.unit_of_work,
+            topics=KafkaReferenceTopics(environment=os.environ, secrets_dir=settings.secrets_dir),
+            clock=self._clock,
+        )
         self._sender = self._make_sender(users_url)
         self._spark_submit = spark_submit_for(settings)
         self._launcher = launcher_for(settings, self._spark_submit)
@@ -208,6 +215,7 @@ class Server:
             retention,
             folders,
             offsets,
+            self._files,
             self._sender,
             *ending,
             *self._observing(),
@@ -284,6 +292,7 @@ class Server:
                 group.create_task(self._supervisor.run(), name="loops")
         finally:
             await self._sender.close()
+            await self._files.close()
             await self.wiring.held_back.close()
             if self._hanging is not None:
                 await self._hanging.close()

@@ -9,6 +9,7 @@ from typing import Protocol
 from app.ports.audit_repository import AuditPlanRepository, AuditRepository
 from app.ports.drill_repository import DrillRepository
 from app.ports.fencing_repository import FencingRepository
+from app.ports.file_repository import FileReadingRepository, FileRepository
 from app.ports.hanging_repository import HangingRepository
 from app.ports.migration_repository import ForeignMigrationRepository, MigrationRepository
 from app.ports.offset_log_repository import OffsetLogRepository
@@ -70,6 +71,10 @@ class UnitOfWork(Protocol):
     def migrations(self) -> MigrationRepository: ...
     @property
     def foreign_migrations(self) -> ForeignMigrationRepository: ...
+    @property
+    def files(self) -> FileRepository: ...
+    @property
+    def file_readings(self) -> FileReadingRepository: ...
     @property
     def webhooks(self) -> WebhookRepository: ...
     @property

@@ -68,6 +68,7 @@ def figures_of(result: AuditResult) -> AuditFigures:
         lost=counts.lost.ids,
         duplicated=counts.duplicated.ids,
         unexpected=counts.unexpected.ids,
+        dangling=counts.dangling.ids,
         incomplete=_incomplete(result),
     )
 

@@ -14,11 +14,12 @@ from app.domain.command import Command
 from app.domain.fencing_events.evidence import ClientWord
 from app.domain.fencing_events.fencing_event import Cause
 from app.domain.fencing_events.record import FencingFilter
+from app.domain.files.reading import MARKED_FOR as FILES_MARKED_FOR
 from app.domain.offset_log.record import MARKED_FOR
 from app.domain.pipelines.pipeline import PipelineDefinition, ProcessingGuarantee
 from app.domain.pipelines.pipeline_record import Pipeline, Revision
 from app.domain.runs.instance import Instance
-from app.domain.runs.needs import Need, broken_audit_need, contradiction_need, needs_of
+from app.domain.runs.needs import Need, broken_audit_need, contradiction_need, needs_of, repeated_file_need
 from app.domain.runs.run import Run, RunState
 from app.domain.runs.series import RunSample, RunTotals
 from app.domain.runs.task import TaskEventRecord, TaskStatus, ZombieSighting
@@ -167,12 +168,14 @@ async def pipeline_lines(uow: UnitOfWork, *, now: datetime) -> list[PipelineLine
     unowned = await uow.mappings.unowned([run.pipeline for run in runs.values() if run.ended_at is None])
     contradicted = await uow.offset_log.contradicted(since=now - MARKED_FOR)
     broken = await uow.audits.broken(since=now - AUDITS_MARKED_FOR)
+    repeated = await _repeated_files(uow, page.items, now=now)
     lines: list[PipelineLine] = []
     for pipeline in page.items:
         run = None if pipeline.current_run is None else runs[pipeline.current_run.id]
         tasks = statuses.get(run.id, []) if run else []
         line = await _line(uow, pipeline, run, tasks, unowned.get(pipeline.name, ()), now=now)
-        lines.append(_marked(line, contradicted.get(pipeline.name, 0), broken.get(pipeline.name, 0)))
+        of_it = (found.get(pipeline.name, 0) for found in (contradicted, broken, repeated))
+        lines.append(_marked(line, *of_it))
     return lines
 
 
@@ -194,6 +197,7 @@ async def pipeline_page(uow: UnitOfWork, name: str, *, now: datetime) -> Pipelin
             await _line(uow, pipeline, run, tasks, unowned, now=now),
             (await uow.offset_log.contradicted(since=now - MARKED_FOR)).get(name, 0),
             (await uow.audits.broken(since=now - AUDITS_MARKED_FOR)).get(name, 0),
+            (await _repeated_files(uow, [pipeline], now=now)).get(name, 0),
         ),
         cluster=cluster,
         tasks=tuple(tasks),
@@ -217,11 +221,25 @@ async def offset_log_of(uow: UnitOfWork, pipeline: Pipeline) -> OffsetLog | None
     return await offset_log.look(uow, pipeline=pipeline.name)
 
 
-def _marked(line: PipelineLine, contradictions: int, broken_audits: int) -> PipelineLine:
+async def _repeated_files(uow: UnitOfWork, pipelines: Sequence[Pipeline], *, now: datetime) -> dict[str, int]:
+    """References to files that others had named, of each pipeline with a newest one of the last days; without pipelines
+    that write files nothing is asked."""
+    names = [pipeline.name for pipeline in pipelines if pipeline.definition.files is not None]
+    if not names:
+        return {}
+    return {
+        name: watch.repeated
+        for name, watch in (await uow.file_readings.watches(names)).items()
+        if watch.repeated_at is not None and now - watch.repeated_at < FILES_MARKED_FOR
+    }
+
+
+def _marked(line: PipelineLine, contradictions: int, broken_audits: int, repeated_files: int) -> PipelineLine:
     name = line.pipeline.name
     wrong = [
         *([contradiction_need(name, contradictions)] if contradictions else ()),
         *([broken_audit_need(name, broken_audits)] if broken_audits else ()),
+        *([repeated_file_need(name, repeated_files)] if repeated_files else ()),
     ]
     return msgspec.structs.replace(line, needs=(*wrong, *line.needs), contradictions=contradictions)
 

@@ -98,6 +98,7 @@ class Wiring:
             producer=frozenset(self.settings.allowed_producer_options),
             spark_conf=frozenset(self.settings.allowed_spark_conf),
             spark_masters=frozenset(self.settings.allowed_spark_masters),
+            file_roots=frozenset(self.settings.allowed_file_roots),
             python_transforms=self.settings.python_transforms,
         )
 

@@ -86,6 +86,9 @@ async def _on_validation_error(request: Request, error: Exception) -> Response:
     return _rendered(request, 422, detail, problems=problems)
 
 
+_LISTS_OF_UNIONS = frozenset({"steps", "partition_by"})
+
+
 def field_path(loc: tuple[int | str, ...]) -> str:
     """The path as a person would write it: `transform.steps.2.value`.
 
@@ -96,7 +99,7 @@ def field_path(loc: tuple[int | str, ...]) -> str:
     while rest:
         part = rest.pop(0)
         parts.append(str(part))
-        is_union = part == "transform" or (isinstance(part, int) and len(parts) > 1 and parts[-2] == "steps")
+        is_union = part == "transform" or (isinstance(part, int) and len(parts) > 1 and parts[-2] in _LISTS_OF_UNIONS)
         if is_union and rest:
             rest.pop(0)
     # Problems of a definition are named from its own root, as checks, forms and files name them.

@@ -20,8 +20,10 @@ from app.domain.runs.run import RunState
 from app.domain.runs.series import RunTotals
 from app.domain.webhooks.webhook import DeliveryState, WebhookCounts
 from app.services import fencing_feed, overview
+from app.services.files.showing import standings_of_all
 from app.services.overview import PipelineLine
 from app.web.dependencies import Wiring
+from app.web.file_metrics import file_metrics
 
 
 async def exposition(wiring: Wiring) -> bytes:
@@ -47,12 +49,15 @@ async def exposition(wiring: Wiring) -> bytes:
             fencings = await fencing_feed.told_by_cluster(uow)
             audits = await uow.audits.counts()
             plans = await uow.audit_plans.scheduled()
+            pipelines = [line.pipeline for line in lines]
+            files = await standings_of_all(uow, pipelines, now=wiring.clock.now())
     except FencelineError:
         return generate_latest(registry)
     _webhooks(registry, webhooks, now=wiring.clock.now())
     _pipelines(registry, lines)
     _offset_log(registry, lines, contradictions)
     _fencings(registry, fencings)
+    file_metrics(registry, files)
     _audits(registry, {line.pipeline.name: audits.get(line.pipeline.name, {}) for line in lines}, plans)
     _totals(registry, {line.pipeline.name: totals[line.run.id] for line in lines if line.run and line.run.id in totals})
     return generate_latest(registry)

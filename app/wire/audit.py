@@ -55,7 +55,9 @@ class AuditClaim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditStage(StrEnum):
-    """In this order. RESOLVING: from the window to offsets, and waiting for open transactions."""
+    """In this order. RESOLVING: from the window to offsets, to the files of a file pipeline, and waiting for open
+    transactions.
+    """
 
     RESOLVING = "resolving"
     READING = "reading"
@@ -101,6 +103,9 @@ class AuditOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode(order: AuditOrder) -> bytes:
+    """In the oldest version that has its meaning: one of version 1 would take references for outputs."""
+    if order.specification.files is not None:
+        order = msgspec.structs.replace(order, protocol_version=max(order.protocol_version, protocol.FILES))
     return msgspec.json.encode(order)
 
 

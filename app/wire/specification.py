@@ -52,7 +52,17 @@ class InstanceSpecification(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode(specification: InstanceSpecification) -> bytes:
-    return msgspec.json.encode(specification)
+    """In the oldest version that has its meaning.
+
+    Workers of version 1 take no definition with a field that they do not know, so without files it is theirs; with
+    files they must not take it, since they would write records.
+    """
+    said = msgspec.to_builtins(specification)
+    if specification.definition.files is None:
+        del said["definition"]["files"]
+    else:
+        said["protocol_version"] = max(specification.protocol_version, protocol.FILES)
+    return msgspec.json.encode(said)
 
 
 def decode(data: bytes) -> InstanceSpecification:

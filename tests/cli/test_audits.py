@@ -10,7 +10,7 @@ from app.cli.errors import CommandError
 from app.domain.audits.audit import AuditState
 from app.domain.audits.result import AuditCounts
 from app.web.api.schemas.audits import Audit
-from tests.support.audit_samples import audit, broken_result, result
+from tests.support.audit_samples import audit, broken_result, dangling_result, result
 
 
 def test_an_id_is_said_in_a_word() -> None:
@@ -42,3 +42,15 @@ def test_what_is_not_shown_is_printed_as_unknown_and_not_as_nothing_lost() -> No
     figures = {words[0]: words[-1] for line in printed.get().splitlines() if (words := line.split())}
     assert figures["lost"] == "–"
     assert figures["expected"] == "2"
+
+
+def test_of_files_what_dangles_is_printed_with_its_file() -> None:
+    item = Audit.of_audit(audit(AuditState.DONE, result=dangling_result())).model_dump(mode="json")
+    console = Console(width=200)
+    with console.capture() as printed:
+        console.print(audits.shown(item))
+    text = printed.get()
+    assert "files verified and read: 2, dangling references: 1" in text
+    [line] = [line for line in text.splitlines() if "flights/carrier=UA/00ff.avro" in line]
+    assert line.split()[0] == "out-0@12"
+    assert line.rstrip().endswith("is not there")

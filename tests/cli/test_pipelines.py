@@ -58,6 +58,32 @@ def test_what_is_exported_can_be_applied_again(
     assert again["is_changed"] is False
 
 
+def test_a_pipeline_of_files_is_applied_shown_and_exported_as_it_was(
+    fenceline: Fenceline, tmp_path: Path, name: str, definition: dict[str, Any]
+) -> None:
+    columns = [{"of": "field", "name": "user", "field": "user.id"}, {"of": "date", "name": "date"}]
+    schema = {"type": "record", "name": "r", "fields": [{"name": "a", "type": ["null", "long"], "default": None}]}
+    files = {"root": "s3://flights/files", "partition_by": columns, "schema": schema}
+    applied = fenceline("apply", "-f", _write(tmp_path, name, {**definition, "files": files}))
+    assert "created" in applied.stdout, applied.stderr
+    assert "files under s3://flights/files, by user (user.id) and date" in fenceline("pipelines", "show", name).stdout
+    (tmp_path / "exported.yaml").write_text(fenceline("pipelines", "export", name).stdout)
+    assert json_of(fenceline("apply", "-f", "exported.yaml", "--json"))["is_changed"] is False
+    fenceline("apply", "-f", _write(tmp_path, name, definition))
+    assert "no files any more" in fenceline("pipelines", "diff", name).stdout
+
+
+def test_a_file_sink_that_makes_no_sense_is_refused_at_its_fields(
+    fenceline: Fenceline, tmp_path: Path, name: str, definition: dict[str, Any]
+) -> None:
+    columns = [{"of": "date", "name": "date"}, {"of": "hour", "name": "DATE"}]
+    wrong = {**definition, "files": {"root": "gs://b", "partition_by": columns, "upload_timeout_ms": 200_000}}
+    ended = fenceline("pipelines", "validate", "-f", _write(tmp_path, name, wrong))
+    assert ended.returncode == 5
+    for field in ("files.root", "files.partition_by.1.name", "files.upload_timeout_ms"):
+        assert field in ended.stdout
+
+
 def test_validate_names_every_mistake_and_saves_nothing(
     fenceline: Fenceline, tmp_path: Path, name: str, definition: dict[str, Any]
 ) -> None:

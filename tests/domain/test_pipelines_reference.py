@@ -11,12 +11,16 @@ import msgspec
 import pytest
 
 from app.domain.allow_lists.options import AllowedOptions
+from app.domain.pipelines import file_checks, timing_checks
 from app.domain.pipelines.pipeline import (
+    AvroCodec,
     ErrorHandling,
     FailurePolicy,
+    FileSink,
     PipelineDefinition,
     PythonFunction,
     PythonScope,
+    SchemaConflict,
     SparkSettings,
     Step,
     StepOperator,
@@ -51,6 +55,7 @@ NESTED = {"transform", "errors", "spark"}
 FIELDS = [
     *[(name, default) for name, default in fields_of(PipelineDefinition) if name not in NESTED],
     *fields_of(ErrorHandling, "errors."),
+    *fields_of(FileSink, "files."),
     *fields_of(SparkSettings, "spark."),
     *fields_of(PythonFunction),
 ]
@@ -58,11 +63,11 @@ FIELDS = [
 
 @pytest.mark.parametrize(("name", "default"), FIELDS, ids=[name for name, _ in FIELDS])
 def test_every_field_is_in_a_table_with_its_default(name: str, default: Any) -> None:
-    shown = "" if default is None else json.dumps(default) if isinstance(default, bool | dict) else str(default)
+    shown = "" if default is None else json.dumps(default) if isinstance(default, bool | dict | tuple) else str(default)
     assert ROWS[name].strip("`") == shown
 
 
-@pytest.mark.parametrize("word", [*StepOperator, *FailurePolicy, *PythonScope])
+@pytest.mark.parametrize("word", [*StepOperator, *FailurePolicy, *PythonScope, *AvroCodec, *SchemaConflict])
 def test_every_word_is_explained(word: str) -> None:
     assert f"`{word}`" in TEXT
 
@@ -72,8 +77,22 @@ def test_every_step_has_a_row() -> None:
         assert kind.__struct_config__.tag in ROWS, kind
 
 
+def test_every_column_has_a_row() -> None:
+    (columns,) = (field.type for field in msgspec.structs.fields(FileSink) if field.name == "partition_by")
+    for kind in columns.__args__[0].__args__:
+        assert kind.__struct_config__.tag in ROWS, kind
+
+
+def test_the_bounds_of_files_are_as_written() -> None:
+    assert f"up to {file_checks.MAX_COLUMNS} columns" in TEXT
+    assert f"1 to {file_checks.MAX_FILE_MB} |" in TEXT
+    default_s = timing_checks.DEFAULT_MAX_POLL_INTERVAL_MS // 1000
+    assert f"{default_s} s unless it is overridden" in TEXT
+    assert f"at most {default_s // file_checks.REVOKE_SHARE} s together" in TEXT
+
+
 def test_there_are_examples() -> None:
-    assert len(YAML) == 2
+    assert len(YAML) == 3
     assert len(PYTHON) == 1
 
 

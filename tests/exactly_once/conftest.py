@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
 
 from app.embedded.kafka import KafkaCluster
+from tests.support.lakes import Bucket
 from tests.support.living_clients import living_clients
+from tests.support.object_store import S3, FaultyProxy, serving_s3
 from tests.support.offset_log import Recorders
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import TaskProcess
-from tests.support.topics import delete_topics
+from tests.support.topics import delete_topics, unique_name
 from workers.transactional.control import TaskSpecification
 from workers.transactional.producing.overdue import THREAD_NAME
 
@@ -74,7 +76,13 @@ def uncontradicted_offsets(recorders: Recorders) -> Generator[None]:
 
 
 class StartProcess(Protocol):
-    def __call__(self, specification: TaskSpecification, *, transform: str = "identity") -> TaskProcess: ...
+    def __call__(
+        self,
+        specification: TaskSpecification,
+        *,
+        transform: str = "identity",
+        environment: Mapping[str, str] | None = None,
+    ) -> TaskProcess: ...
 
 
 @pytest.fixture
@@ -82,11 +90,34 @@ def start_process(tmp_path: Path) -> Generator[StartProcess]:
     """Tasks as processes; whatever still runs at the end is killed, frozen or not."""
     started: list[TaskProcess] = []
 
-    def start(specification: TaskSpecification, *, transform: str = "identity") -> TaskProcess:
-        process = TaskProcess(specification, tmp_path / f"process-{len(started)}", transform=transform)
+    def start(
+        specification: TaskSpecification,
+        *,
+        transform: str = "identity",
+        environment: Mapping[str, str] | None = None,
+    ) -> TaskProcess:
+        folder = tmp_path / f"process-{len(started)}"
+        process = TaskProcess(specification, folder, transform=transform, environment=environment)
         started.append(process)
         return process
 
     yield start
     for process in started:
         process.close()
+
+
+@pytest.fixture(scope="session")
+def s3() -> Generator[S3]:
+    with serving_s3() as server:
+        yield server
+
+
+@pytest.fixture
+def bucket(s3: S3, monkeypatch: pytest.MonkeyPatch) -> Generator[Bucket]:
+    """Of the test's own, behind a proxy that is faultless until it is told otherwise. Tasks of this process find it."""
+    proxy = FaultyProxy(s3.port)
+    made = Bucket(s3, unique_name("bucket"), proxy)
+    for name, value in made.environment.items():
+        monkeypatch.setenv(name, value)
+    yield made
+    proxy.close()

@@ -14,7 +14,7 @@ from tests.exactly_once.conftest import MakePipeline
 from tests.support import verifier
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import TaskThread, running
-from tests.support.topics import create_topic, delete_topics
+from tests.support.topics import create_topic, delete_records, delete_topics
 from tests.support.waiting import wait_for
 from workers.transactional import task as task_module
 from workers.transactional.control import TaskSpecification
@@ -40,13 +40,6 @@ def commit_offset(pipeline: TestPipeline, offset: int) -> None:
     consumer = Consumer({"bootstrap.servers": pipeline.bootstrap_servers, "group.id": pipeline.definition.group_id})
     consumer.commit(offsets=[TopicPartition(pipeline.source, 0, offset)], asynchronous=False)
     consumer.close()
-
-
-def delete_records(pipeline: TestPipeline, *, before: int, partition: int = 0) -> None:
-    admin = AdminClient({"bootstrap.servers": pipeline.bootstrap_servers})
-    at = TopicPartition(pipeline.source, partition, before)
-    # The admin client's futures have no type for their result.
-    admin.delete_records([at])[at].result(30)  # pyright: ignore[reportUnknownMemberType]
 
 
 def add_partitions(pipeline: TestPipeline, total: int) -> None:
@@ -189,7 +182,7 @@ def test_records_deleted_before_they_were_read_are_told_and_the_rest_is_read(
         task.drain()
     assert losses(task) == []
     later = pipeline.feed(100)
-    delete_records(pipeline, before=150)
+    delete_records(pipeline.bootstrap_servers, pipeline.source, before=150)
     with running(pipeline.specification(attempt=1)) as task:
         task.wait_for_records(50)
         task.drain()
@@ -213,7 +206,7 @@ def test_loss_in_an_idle_partition_is_told_once_and_committed(
         task.control.wanted = DesiredTaskState.PAUSE
         task.wait_until(lambda seen: seen.state is TaskState.PAUSED, "the pause")
         pipeline.feed(40)
-        delete_records(pipeline, before=50)
+        delete_records(pipeline.bootstrap_servers, pipeline.source, before=50)
         task.control.wanted = DesiredTaskState.RUN
         wait_for_committed(pipeline, {0: 50}, task)
         task.drain()

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 import secrets
+import shutil
 import sys
 from pathlib import Path
 
+import msgspec
+
 from app.domain.pipelines.pipeline import GroupProtocol, OffsetFencing, ProcessingGuarantee
 from tests.fault_suite import ledger
+from tests.fault_suite.file_run import run_files
 from tests.fault_suite.plan import Kind
 from tests.fault_suite.run import end_when_told, finish, new_folder, run_on
 from tests.fault_suite.spark_stage.disk import may_mount
@@ -22,7 +26,10 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=5.0, help="for how long faults are done (5)")
     parser.add_argument("--faults", type=int, default=None, help="not more than so many")
     parser.add_argument(
-        "--stage", choices=["tasks", "spark"], default="tasks", help="tasks of the loop alone, or all of a pipeline"
+        "--stage",
+        choices=["tasks", "spark", "files"],
+        default="tasks",
+        help="tasks of the loop alone, all of a pipeline, or tasks that write files into a bad store (not entered)",
     )
     parser.add_argument("--brokers", type=int, choices=[1, 3], default=3, help="how many (3); under Spark always 3")
     parser.add_argument("--only", type=Kind, nargs="+", default=None, help="these kinds of faults, and no others")
@@ -56,6 +63,8 @@ def main() -> int:
     seed: int = secrets.randbelow(2**32) if chosen.seed is None else chosen.seed
     folder = new_folder(seed)
     say(f"seed {seed}, {chosen.minutes:g} minutes, in {folder}")
+    if chosen.stage == "files":
+        return _over_files(chosen, seed, folder)
     entry = run_on(
         _stage(chosen, seed, folder),
         seed=seed,
@@ -71,6 +80,24 @@ def main() -> int:
         say(f"failed: {entry.failure}\nsee {folder}")
     sys.stdout.write(ledger.line_of(entry) + "\n")
     return 0 if entry.is_exact else 1
+
+
+def _over_files(chosen: argparse.Namespace, seed: int, folder: Path) -> int:
+    found = run_files(
+        seed,
+        folder,
+        brokers=chosen.brokers,
+        minutes=chosen.minutes,
+        at_most=chosen.faults,
+        protocol=chosen.protocol,
+    )
+    sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
+    if found.failure is not None:
+        say(f"failed: {found.failure}\nsee {folder}")
+        return 1
+    if not chosen.keep:
+        shutil.rmtree(folder)
+    return 0
 
 
 def _stage(chosen: argparse.Namespace, seed: int, folder: Path) -> TaskStage | SparkStage:

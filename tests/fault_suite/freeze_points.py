@@ -43,7 +43,22 @@ class Point(StrEnum):
     BETWEEN_REVOKE_AND_ASSIGN = "between-revoke-and-assign"
 
 
-Reach = Callable[[Point], None]
+class FilePoint(StrEnum):
+    """Those of a file pipeline's checkpoint, in their order; all come before its transaction begins.
+
+    WHILE_FILLING: a record is in the spool, and not in a file. WHILE_WRITING: the first of the Avro files is written.
+    WHILE_UPLOADING: the first of them is uploaded and verified. AFTER_UPLOADS: all are. References are outputs like any
+    other: AFTER_OUTPUTS lies between them and the offsets.
+    """
+
+    WHILE_FILLING = "while-filling"
+    WHILE_WRITING = "while-writing"
+    WHILE_UPLOADING = "while-uploading"
+    AFTER_UPLOADS = "after-uploads"
+
+
+AnyPoint = Point | FilePoint
+Reach = Callable[[AnyPoint], None]
 
 
 class _Worker:
@@ -53,6 +68,7 @@ class _Worker:
         self._reach = reach
         self._is_initialised = False
         self._outputs = 0
+        self._has_uploaded = False
 
     def initialised(self) -> None:
         self._is_initialised = True
@@ -75,14 +91,32 @@ class _Worker:
         if self._outputs:
             self._reach(Point.AFTER_OUTPUTS)
 
+    def uploaded(self) -> None:
+        self._has_uploaded = True
+        self._reach(FilePoint.WHILE_UPLOADING)
+
+    def finished(self) -> None:
+        # A checkpoint may have no files.
+        if self._has_uploaded:
+            self._has_uploaded = False
+            self._reach(FilePoint.AFTER_UPLOADS)
+
 
 def seams(reach: Reach) -> list[Seam]:
     """What to put around the loop. Raises AttributeError where a method is not there any more."""
+    from workers.sinks.file_sink import FileSink
+    from workers.sinks.local_folder import LocalFolder
+    from workers.sinks.s3_bucket import S3Bucket
     from workers.transactional.group.membership import Membership
     from workers.transactional.producing.transactional_producer import TransactionalProducer
 
     worker = _Worker(reach)
     return [
+        around(FileSink, "add", after=lambda: reach(FilePoint.WHILE_FILLING)),
+        around(FileSink, "_write", after=lambda: reach(FilePoint.WHILE_WRITING)),
+        around(LocalFolder, "upload", after=worker.uploaded),
+        around(S3Bucket, "upload", after=worker.uploaded),
+        around(FileSink, "finish", after=worker.finished),
         around(TransactionalProducer, "init", after=worker.initialised),
         around(Membership, "consume", before=worker.fetches),
         around(TransactionalProducer, "begin", after=worker.begun),
@@ -100,7 +134,7 @@ def seams(reach: Reach) -> list[Seam]:
     ]
 
 
-def stop_if_asked(folder: Path, point: Point) -> None:
+def stop_if_asked(folder: Path, point: AnyPoint) -> None:
     """Take the request for this point, if there is one for this process or for any, and stop."""
     pid = os.getpid()
     for asked in (f"{point}@{pid}", str(point)):
@@ -131,7 +165,7 @@ class FreezePoints:
         path = [str(_AT_START), str(_ROOT), *filter(None, [environment.get("PYTHONPATH")])]
         return {**environment, "PYTHONPATH": os.pathsep.join(path), FOLDER_VARIABLE: str(self._folder)}
 
-    def ask(self, point: Point, *, pid: int | None = None, by_itself: bool = False) -> None:
+    def ask(self, point: AnyPoint, *, pid: int | None = None, by_itself: bool = False) -> None:
         """Stop the next worker that comes there: this one, or any.
 
         by_itself: in a session of its own, for a worker whose parent shall die while it stands still. The kernel wakes
@@ -141,7 +175,7 @@ class FreezePoints:
         asked.write_text(_BY_ITSELF if by_itself else "")
         asked.rename(self._folder / _request(point, pid))
 
-    def withdraw(self, point: Point, *, pid: int | None = None) -> bool:
+    def withdraw(self, point: AnyPoint, *, pid: int | None = None) -> bool:
         """Take a request back; False: somebody has taken it already."""
         try:
             (self._folder / _request(point, pid)).unlink()
@@ -149,16 +183,16 @@ class FreezePoints:
             return False
         return True
 
-    def frozen(self) -> dict[int, Point]:
+    def frozen(self) -> dict[int, AnyPoint]:
         """Who stands still now, and where."""
-        found: dict[int, Point] = {}
+        found: dict[int, AnyPoint] = {}
         for path in self._folder.glob(f"*.{_FROZEN}.*"):
             point, _, pid = path.name.partition(f".{_FROZEN}.")
             if is_stopped(int(pid)):
-                found[int(pid)] = Point(point)
+                found[int(pid)] = _point(point)
         return found
 
-    def wait_until_frozen(self, point: Point, deadline_s: float) -> int:
+    def wait_until_frozen(self, point: AnyPoint, deadline_s: float) -> int:
         """The pid of a worker that stands still at this point."""
 
         def at_point() -> list[int]:
@@ -175,7 +209,7 @@ class FreezePoints:
 
     def thaw_all(self) -> None:
         """At the end of a test nobody stays frozen, and nobody is asked any more."""
-        for point in Point:
+        for point in (*Point, *FilePoint):
             for path in self._folder.glob(f"{point}*"):
                 if f".{_FROZEN}." not in path.name:
                     path.unlink()
@@ -191,5 +225,9 @@ def is_stopped(pid: int) -> bool:
         return False
 
 
-def _request(point: Point, pid: int | None) -> str:
+def _point(name: str) -> AnyPoint:
+    return FilePoint(name) if name in FilePoint.__members__.values() else Point(name)
+
+
+def _request(point: AnyPoint, pid: int | None) -> str:
     return str(point) if pid is None else f"{point}@{pid}"

@@ -6,7 +6,7 @@ from collections import Counter
 from enum import StrEnum
 from typing import NamedTuple
 
-from tests.fault_suite.freeze_points import Point
+from tests.fault_suite.freeze_points import AnyPoint, FilePoint, Point
 
 ANYWHERE = "anywhere"
 """The place of who was stopped wherever he was just then."""
@@ -42,7 +42,7 @@ class Freezes:
     def __init__(self) -> None:
         self._counted: dict[str, Counter[Outlasted]] = {}
 
-    def stood(self, point: Point | None, stood_s: float, timeouts: Timeouts) -> str:
+    def stood(self, point: AnyPoint | None, stood_s: float, timeouts: Timeouts) -> str:
         """Count one that is over; the sentence for the log of faults."""
         outlasted = timeouts.outlasted(stood_s)
         self._counted.setdefault(place_of(point), Counter())[outlasted] += 1
@@ -57,7 +57,7 @@ class Freezes:
         return added([{place: dict(of_one) for place, of_one in self._counted.items()}])
 
 
-def place_of(point: Point | None) -> str:
+def place_of(point: AnyPoint | None) -> str:
     return ANYWHERE if point is None else point.value
 
 
@@ -69,6 +69,6 @@ def added(runs: list[dict[str, dict[Outlasted, int]]]) -> dict[str, dict[Outlast
             found.setdefault(place, Counter()).update(counted)
     return {
         place: {outlasted: found[place][outlasted] for outlasted in Outlasted if found[place][outlasted]}
-        for place in map(place_of, (*Point, None))
+        for place in map(place_of, (*Point, *FilePoint, None))
         if place in found
     }

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 
 from app.domain.pipelines.pipeline import GroupProtocol, OffsetFencing, ProcessingGuarantee
-from tests.fault_suite.freeze_points import Point
+from tests.fault_suite.freeze_points import AnyPoint
 from tests.fault_suite.freezes import Freezes, Outlasted, Timeouts
 from tests.fault_suite.offset_log import Asked
 from tests.fault_suite.plan import FREEZING, OF_TRANSACTIONS, Kind
@@ -99,7 +99,7 @@ class PipelineStage(ABC):
         """How many workers have stood still, by the point at which they did and by what they have outlasted."""
         return self._freezes.counted
 
-    def stood(self, point: Point | None, stood_s: float) -> str:
+    def stood(self, point: AnyPoint | None, stood_s: float) -> str:
         """A worker has stood still for so long, and goes on; what the log of faults says of it."""
         return self._freezes.stood(point, stood_s, self.timeouts)
 

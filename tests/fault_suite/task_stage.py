@@ -15,7 +15,7 @@ from typing import Any, Self
 import msgspec
 
 from app.domain.pipelines.pipeline import GroupProtocol, OffsetFencing, ProcessingGuarantee
-from tests.fault_suite.freeze_points import FreezePoints, Point, is_stopped
+from tests.fault_suite.freeze_points import AnyPoint, FreezePoints, Point, is_stopped
 from tests.fault_suite.offset_log import Asked, checked, written_in
 from tests.fault_suite.pipeline_stage import PipelineStage
 from tests.fault_suite.plan import FREEZING, Fault, Kind, NotDoneError
@@ -33,7 +33,7 @@ _WORKERS = "workers"
 _WITHIN_S = 90.0
 _LED_WITHIN_S = 20.0
 """Longer than the session of a member that is dead."""
-_OF_WHO_STAYS = (Point.IN_REVOKE, Point.BETWEEN_REVOKE_AND_ASSIGN)
+_OF_WHO_STAYS: tuple[AnyPoint, ...] = (Point.IN_REVOKE, Point.BETWEEN_REVOKE_AND_ASSIGN)
 _KINDS = (
     Kind.WORKER_KILLED,
     Kind.WORKER_TERMINATED,
@@ -132,7 +132,7 @@ class TaskStage(PipelineStage):
                 how = signal.SIGKILL if fault.kind is Kind.WORKER_KILLED else signal.SIGTERM
                 did(f"{self.workers.name_of(self.workers.send(task, how))}: {how.name}")
             case Kind.WORKER_FROZEN | Kind.WORKER_REPLACED:
-                self._freeze(fault, did, wait)
+                self._freeze(fault, self.point_of(fault), did, wait)
             case Kind.WORKER_DOUBLED:
                 task = fault.of(self.workers.tasks)
                 if not self.workers.current(task).is_running:
@@ -169,24 +169,28 @@ class TaskStage(PipelineStage):
         self._launched.append(launched)
         return launched
 
-    def _freeze(self, fault: Fault, did: Did, wait: Wait) -> None:
+    def point_of(self, fault: Fault) -> AnyPoint | None:
+        """Where who is frozen stands still; None: anywhere."""
+        return fault.point
+
+    def _freeze(self, fault: Fault, point: AnyPoint | None, did: Did, wait: Wait) -> None:
         joined: int | None = None
-        if fault.point is None:
+        if point is None:
             task = fault.of(self.workers.tasks)
             pid = self.workers.send(task, signal.SIGSTOP)
             did(f"{self.workers.name_of(pid)}: frozen")
         else:
-            if fault.point in _OF_WHO_STAYS:
-                pid, joined = self._lead_into_revoke(fault.point, did)
+            if point in _OF_WHO_STAYS:
+                pid, joined = self._lead_into_revoke(point, did)
             else:
-                self._points.ask(fault.point)
-                if fault.point is Point.BETWEEN_INIT_AND_FIRST_FETCH:
+                self._points.ask(point)
+                if point is Point.BETWEEN_INIT_AND_FIRST_FETCH:
                     task = fault.of(self.workers.tasks)
                     # Who has just ended by itself is started again, and comes there too.
                     with suppress(NotDoneError):
                         did(f"{self.workers.name_of(self.workers.send(task, signal.SIGTERM))}: SIGTERM")
-                pid = self._points.wait_until_frozen(fault.point, _WITHIN_S)
-            did(f"{self.workers.name_of(pid)}: frozen {fault.point}")
+                pid = self._points.wait_until_frozen(point, _WITHIN_S)
+            did(f"{self.workers.name_of(pid)}: frozen {point}")
         since = time.monotonic()
         if fault.kind is Kind.WORKER_REPLACED:
             frozen = self.workers.task_of(pid)
@@ -201,9 +205,9 @@ class TaskStage(PipelineStage):
             self.workers.retire(joined)
         if not was_frozen:
             raise NotDoneError(f"process {pid} did not stand still for {fault.lasts_s:g} s")
-        did(self.stood(fault.point, stood_s))
+        did(self.stood(point, stood_s))
 
-    def _lead_into_revoke(self, point: Point, did: Did) -> tuple[int, int]:
+    def _lead_into_revoke(self, point: AnyPoint, did: Did) -> tuple[int, int]:
         """A worker that stands still there, and the task that has led it there by joining.
 
         Whoever joins takes from the members that have most. Where those are dead and not given up yet, nobody who

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,16 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from app.spark import package
-from tests.fault_suite.freeze_points import FreezePoints, Point, seams, stop_if_asked
+from tests.fault_suite.freeze_points import FilePoint, FreezePoints, Point, seams, stop_if_asked
+from tests.support.file_pipelines import USERS, file_sink, json_value
+from tests.support.verifier import make_id
+from workers.sinks.file_sink import Dated, FileSink, Identity
+from workers.sinks.parts import Buffers
+from workers.sinks.store import Store
 from workers.transactional.checkpoint import Checkpoint
 from workers.transactional.group.membership import Membership
 from workers.transactional.group.ownership import Ownership
+from workers.transactional.producing.file_producer import FileProducer
 from workers.transactional.producing.transactional_producer import TransactionalProducer
 from workers.transactional.slices import Patience
 from workers.transactional.telling.offset_recorder import OffsetRecorder
@@ -106,6 +112,60 @@ def test_points_of_a_transaction_lie_between_the_calls_that_their_names_say(
         "BEFORE_COMMIT",
         "commit_transaction",
     ]
+
+
+def into_files(producer: TransactionalProducer, folder: Path) -> FileProducer:
+    """A producer with a sink before it."""
+    lake = folder / "lake"
+    sink = FileSink(
+        file_sink(lake),
+        Identity(pipeline="orders", transactional_id="fl.t.orders.0.0", attempt="a"),
+        store=Store(lake.as_uri()),
+        folder=folder,
+        buffers=Buffers(),
+    )
+    return FileProducer(producer, sink, topic="sink", upload_timeout_s=5.0, transaction_timeout_s=5.0)
+
+
+def test_points_of_files_come_before_the_transaction_that_refers_to_them(
+    steps: list[str], producer: TransactionalProducer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def no_references(_sink: FileSink) -> Iterator[tuple[str, bytes]]:
+        return iter(())
+
+    monkeypatch.setattr(FileSink, "references", no_references)
+    of_files = into_files(producer, tmp_path)
+    checkpoint = Checkpoint(of_files, Ownership())
+    for offset in range(2):
+        outputs = [Dated(json_value(make_id(0, offset * USERS)), None)]
+        of_files.sink.add(outputs, source=("orders", 0), offset=offset)
+    consumer: Any = FakeClient(steps)
+    checkpoint.commit(consumer, patience=PATIENCE)
+    assert steps == [
+        "WHILE_FILLING",
+        "WHILE_FILLING",
+        "WHILE_WRITING",
+        "WHILE_UPLOADING",
+        "AFTER_UPLOADS",
+        "begin_transaction",
+        "BEFORE_FIRST_OUTPUT",
+        "flush",
+        "AFTER_OUTPUTS",
+        "consumer_group_metadata",
+        "send_offsets_to_transaction",
+        "AFTER_OFFSETS",
+        "BEFORE_COMMIT",
+        "commit_transaction",
+    ]
+    assert {step for step in steps if step in FilePoint.__members__} == set(FilePoint.__members__)
+
+
+def test_a_checkpoint_without_files_is_at_none_of_their_points(
+    steps: list[str], producer: TransactionalProducer, tmp_path: Path
+) -> None:
+    consumer: Any = FakeClient(steps)
+    Checkpoint(into_files(producer, tmp_path), Ownership()).commit(consumer, patience=PATIENCE)
+    assert not FilePoint.__members__.keys() & set(steps)
 
 
 def test_a_transaction_of_offsets_alone_has_no_outputs_to_stop_after(

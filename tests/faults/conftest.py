@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from app.embedded.kafka import KafkaCluster
 from app.embedded.spark import SparkCluster
 from tests.support.databases import create_database, drop_database
 from tests.support.feeder import Feeder
-from tests.support.pipelines import TestPipeline
+from tests.support.pipelines import TestPipeline, padded
 from tests.support.running_pipeline import RunningPipeline
 from tests.support.server_process import ServerProcess
 from tests.support.topics import unique_name
@@ -36,6 +36,12 @@ def transform() -> Transform:
 def more_fields() -> Mapping[str, Any]:
     """Fields of the definition that a module needs beside those below."""
     return {}
+
+
+@pytest.fixture(scope="module")
+def value_of() -> Callable[[str], bytes]:
+    """The record that is fed for an id."""
+    return padded
 
 
 @pytest.fixture(scope="module")
@@ -74,11 +80,13 @@ def running(
     spark_cluster: SparkCluster,
     transform: Transform,
     more_fields: Mapping[str, Any],
+    value_of: Callable[[str], bytes],
 ) -> Generator[RunningPipeline]:
     """Two instances of one task, four partitions, fed at a steady rate; both have committed before a test sees it."""
     pipeline = TestPipeline.create(
         kafka.bootstrap_servers,
         partitions=4,
+        value_of=value_of,
         # The time of appending, so that the longest gap of a partition can be read off the sink.
         sink_config={"message.timestamp.type": "LogAppendTime"},
         cluster=server.registered_cluster(kafka.bootstrap_servers),

@@ -79,6 +79,19 @@ async def test_facts_describe_the_topics_that_exist_and_leave_out_the_others(
     assert facts.topics[topic].min_insync_replicas == 2
 
 
+async def test_facts_say_for_how_long_a_topic_keeps_its_records(
+    brokers: KafkaBrokers, connection: Connection, make_topic: MakeTopic
+) -> None:
+    plain, kept = make_topic(), make_topic(retention_ms="-1", retention_bytes="1000", cleanup_policy="compact,delete")
+    compacted = make_topic(cleanup_policy="compact")
+    facts = await brokers.facts(connection, topics=[plain, kept, compacted])
+    # A week, Kafka's own default.
+    found = {name: (topic.retention_ms, topic.retention_bytes, topic.deletes) for name, topic in facts.topics.items()}
+    assert found[plain] == (604_800_000, -1, True)
+    assert found[kept] == (-1, 1_000, True)
+    assert found[compacted][2] is False
+
+
 async def test_all_topics_are_listed_but_internal_ones(
     brokers: KafkaBrokers, connection: Connection, make_topic: MakeTopic, writer: Writer
 ) -> None:

@@ -22,6 +22,7 @@ from app.kafka.admin import KafkaBrokers
 from app.kafka.conformance.bench import Place
 from app.kafka.conformance.checks import CHECKS, results_of
 from app.kafka.connections import resolve
+from app.kafka.reference_topics import KafkaReferenceTopics
 from app.kafka.transactions.brokers import KafkaTransactions
 from app.kafka.transactions.journals import (
     ask_coordinators,
@@ -160,6 +161,14 @@ async def read_log(visitor: Visitor) -> str:
     return "" if found.ids else "no transactional id is told"
 
 
+async def read_references(visitor: Visitor) -> str:
+    topics = KafkaReferenceTopics(environment=visitor.secrets, secrets_dir=None)
+    with topics.open_topics(visitor.connection, timeout_s=_TIMEOUT_S) as connection:
+        described = connection.describe(visitor.stage.sink.topic)
+        found = connection.read(visitor.stage.sink.topic, {0: 0}, most_messages=9)
+    return described.refusal or found.silent
+
+
 async def fence(visitor: Visitor) -> str:
     transactions = KafkaTransactions(environment=visitor.secrets, secrets_dir=None)
     await transactions.fence(visitor.connection, "fl.nobody", timeout_s=_TIMEOUT_S)
@@ -235,6 +244,7 @@ FEATURES: dict[str, Feature] = {
     "Observing by admin calls": observe_by_admin_calls,
     "Why readers wait": explain,
     "The log of a partition": read_log,
+    "The files of a pipeline": read_references,
     "Fencing": fence,
     "Migrating": migrate,
     "Ending what dead tasks left": end_dead,

@@ -6,12 +6,16 @@ from typing import NamedTuple
 
 from tests.fault_suite.freeze_points import Point
 from tests.fault_suite.plan import Kind
-from tests.mutations import scenes
+from tests.mutations import file_scenes, scenes
 from tests.mutations.drawn import Drawn, frozen_at, lasts
 from tests.mutations.scenes import Scene
 from tests.mutations.switches import Switch
 
 _PAST_SESSION_S = 10.0
+_SCENE_OF_FILES = (
+    "runs of faults over file pipelines have a stage of their own (tests/fault_suite/file_stage.py), which knows no "
+    "switches"
+)
 _LONG_TRANSACTIONS = {"transaction_timeout_ms": 30_000}
 """Who is frozen past the session wakes up before the coordinator has ended the transaction."""
 
@@ -142,5 +146,122 @@ MUTATIONS = (
                 "all there is",
             ),
         ),
+    ),
+    Mutation(
+        Switch.FILES_AT_REVOKE,
+        "what a file pipeline has taken is in files that are referenced before its partition is given up",
+        "what is in no file yet is dropped in the callback",
+        file_scenes.partition_comes_straight_back,
+        "lost",
+        _SCENE_OF_FILES,
+        (
+            Guard(
+                Switch.BEGINS_AT_COMMITTED,
+                "the client's own, which keeps no position over a revoke: what a callback could not commit is read "
+                "again by whoever gets the partition next",
+            ),
+        ),
+    ),
+    Mutation(
+        Switch.LETS_GO_FIRST,
+        "an attempt that fails lets go of its open checkpoint before it leaves the group",
+        "it leaves, and the last callback of the client commits what is open",
+        file_scenes.fails_in_the_middle_of_a_batch,
+        "lost",
+        _SCENE_OF_FILES,
+    ),
+    Mutation(
+        Switch.HELD_UNTIL_READY,
+        "nothing is fetched of an assigned partition before there is a producer to file its records under",
+        "it is fetched from at once, and what comes is left out",
+        file_scenes.records_come_before_the_producer,
+        "lost",
+        _SCENE_OF_FILES,
+        (
+            Guard(
+                Switch.REWIND,
+                "a protection of its own (above): what was left out is read again",
+            ),
+        ),
+    ),
+    Mutation(
+        Switch.FILED_OWNERSHIP,
+        "files are referenced only if nobody has had a partition of theirs since their records were polled",
+        "the partitions are not looked at after the uploads",
+        file_scenes.records_of_before_a_rebalance,
+        "duplicated",
+        _SCENE_OF_FILES,
+        (
+            Guard(
+                Switch.COMMIT_ON_REVOKE,
+                "it spares a rebalance from filling the same files again; but uploads may be slower than a rebalance "
+                "allows",
+            ),
+        ),
+    ),
+    Mutation(
+        Switch.REVOKE_BY_ITSELF,
+        "a revoke ends the open checkpoint in its own callback",
+        "it is put off until partitions are assigned, as if both came in one poll",
+        file_scenes.assigned_polls_after_it_was_revoked,
+        "duplicated",
+        _SCENE_OF_FILES,
+    ),
+    Mutation(
+        Switch.UPLOAD_DEADLINE,
+        "uploads that are not done in their time are never referenced",
+        "they take what they take",
+        file_scenes.frozen_while_it_uploads,
+        "duplicated",
+        _SCENE_OF_FILES,
+        (
+            Guard(
+                Switch.GENERATION,
+                "a protection of its own (above): the group's coordinator refuses whoever is no member any more",
+            ),
+        ),
+    ),
+)
+
+
+class StoryFault(NamedTuple):
+    """A fault of the debugging story, and which protection stands against it here. why: lost, or doubled."""
+
+    fault: str
+    protection: Switch
+    why: str
+
+
+STORY = (
+    StoryFault(
+        "records taken but not yet in a file at a revoke that gives the partition straight back",
+        Switch.FILES_AT_REVOKE,
+        "lost: what comes next is behind them, and its offsets pass them",
+    ),
+    StoryFault(
+        "the same at the end of a partition's last batch",
+        Switch.LETS_GO_FIRST,
+        "lost: the offsets are those behind the batch, of which the end is in no file",
+    ),
+    StoryFault(
+        "the first batch after a rebalance dropped",
+        Switch.HELD_UNTIL_READY,
+        "lost: the offsets of the next batch pass it",
+    ),
+    StoryFault(
+        "a batch asked for before the rebalance credited to the new generation",
+        Switch.FILED_OWNERSHIP,
+        "doubled, not lost: here a batch comes with its offsets, and who had the partition meanwhile has filed the "
+        "same records",
+    ),
+    StoryFault(
+        "assigned a poll later than revoked",
+        Switch.REVOKE_BY_ITSELF,
+        "doubled, not lost: between the two polls the partition is somebody else's, who files the same records",
+    ),
+    StoryFault(
+        "an upload begun before the rebalance and finished after it",
+        Switch.UPLOAD_DEADLINE,
+        "doubled: both uploads are whole, and both are referenced",
     ),
 )

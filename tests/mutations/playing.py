@@ -9,9 +9,8 @@ import msgspec
 
 from app.domain.pipelines.pipeline import GroupProtocol
 from tests.mutations.mutations import Mutation
-from tests.mutations.scenes import Place
+from tests.mutations.scenes import Judged, Place
 from tests.mutations.switches import Switch
-from tests.support.verifier import Audit
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -60,7 +59,7 @@ def play(
     )
 
 
-def found_by(audit: Audit) -> Found:
+def found_by(audit: Judged) -> Found:
     """Raises AssertionError for an id that was never fed: the scene itself is wrong."""
     assert not audit.unexpected, str(audit)
     return Found(expected=audit.expected, lost=len(audit.lost), duplicated=len(audit.duplicated))

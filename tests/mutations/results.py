@@ -14,7 +14,7 @@ import msgspec
 from app.domain.pipelines.pipeline import GroupProtocol
 from app.embedded.maven import KAFKA_VERSION
 from tests.mutations.drawn import Drawn, RunFound
-from tests.mutations.mutations import MUTATIONS, Mutation
+from tests.mutations.mutations import MUTATIONS, STORY, Mutation
 from tests.mutations.playing import Found, Played
 from tests.mutations.switches import Switch
 from tests.support.results import git, is_changed_since_commit
@@ -99,6 +99,16 @@ neither. What the loop did is not asked: the verifier reads the sink and counts.
 | protection: what the loop does | without it | scene | as it is | guards alone | protection alone | neither |
 |---|---|---|---|---|---|---|
 """
+_STORY = """
+## The faults of a debugging story
+
+A pipeline like that of file pipelines, on another library, lost records at rebalances; it took six fixes (Vigoo, *ZIO
+Kafka with transactions: a debugging story*, 2022). Each of the six in our terms, and what a file pipeline does to its
+records without the protection that stands against it (with its guards off, too):
+
+| fault of the story | protection | lost or doubled, and why |
+|---|---|---|
+"""
 _RUNS = """
 ## Random runs
 
@@ -127,6 +137,8 @@ def page(results: Results) -> str:
     return (
         _BEGINNING
         + "".join(_row(mutation, results.scenes.get(mutation.protection, {})) for mutation in MUTATIONS)
+        + _STORY
+        + "".join(_cells(told.fault, told.protection, told.why) for told in STORY)
         + _RUNS
         + "".join(_run(mutation, results.runs.get(mutation.protection)) for mutation in MUTATIONS)
         + _GUARDS

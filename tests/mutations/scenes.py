@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from functools import wraps
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from confluent_kafka import KafkaException, Producer
 
@@ -32,13 +32,13 @@ from tests.support.waiting import wait_for
 from workers.transactional.errors import AbortableError, OutcomeUnknownError, RetriableError
 from workers.transactional.producing.transactional_producer import TransactionalProducer
 
-_HELD_OPEN: dict[str, Any] = {"commit_interval_ms": 60_000, "transaction_timeout_ms": 90_000}
-_REBALANCED_WITHIN_S = 40.0
+HELD_OPEN: dict[str, Any] = {"commit_interval_ms": 60_000, "transaction_timeout_ms": 90_000}
+REBALANCED_WITHIN_S = 40.0
 _CHANCE_S = 5.0
 _ASKS_WITHIN_S = 1.0
-_LOOKS_S = 0.2
-_FIRST = 10
-_THEN = 200
+LOOKS_S = 0.2
+FIRST = 10
+THEN = 200
 
 
 class Place(NamedTuple):
@@ -54,28 +54,41 @@ class Place(NamedTuple):
         pipeline = TestPipeline.create(
             self.bootstrap_servers, partitions=partitions, group_protocol=self.protocol, **settings
         )
-        pipeline.feed(_FIRST)
+        pipeline.feed(FIRST)
         with running(pipeline.specification()) as task:
-            task.wait_for_records(_FIRST * partitions)
+            task.wait_for_records(FIRST * partitions)
             task.drain()
         return pipeline
 
 
-Scene = Callable[[Place], Audit]
-"""Played with the switches of the place off; says what the sink holds in the end."""
+class Judged(Protocol):
+    """What the sink, or the files that it names, hold in the end; ids each."""
+
+    @property
+    def expected(self) -> int: ...
+    @property
+    def lost(self) -> tuple[str, ...]: ...
+    @property
+    def duplicated(self) -> tuple[str, ...]: ...
+    @property
+    def unexpected(self) -> tuple[str, ...]: ...
+
+
+Scene = Callable[[Place], Judged]
+"""Played with the switches of the place off; says what came out in the end."""
 
 
 def partition_goes_and_comes_back(place: Place) -> Audit:
     """A checkpoint of two partitions is open while one of them is taken, processed elsewhere, and given back."""
     pipeline = place.pipeline(partitions=2)
-    pipeline.feed(_THEN)
-    with switched_off(place.off), running(pipeline.specification(**_HELD_OPEN)) as first:
-        first.wait_for_position(2 * (_FIRST + _THEN))
+    pipeline.feed(THEN)
+    with switched_off(place.off), running(pipeline.specification(**HELD_OPEN)) as first:
+        first.wait_for_position(2 * (FIRST + THEN))
         with running(pipeline.specification(task=1)) as second:
             second.wait_for_partitions(1)
             first.wait_for_partitions(1)
             # By whoever does it: one of them in its callback, or the other one.
-            wait_for(lambda: _end(pipeline) in _committed(pipeline), DEADLINE_S, "what was taken, committed")
+            wait_for(lambda: end_of(pipeline) in committed(pipeline), DEADLINE_S, "what was taken, committed")
             second.drain()
         first.wait_for_partitions(2)
         first.drain()
@@ -85,10 +98,10 @@ def partition_goes_and_comes_back(place: Place) -> Audit:
 def member_is_lost(place: Place) -> Audit:
     """A member is frozen past its session with its checkpoint open, and is a member again when it commits."""
     pipeline = place.pipeline(partitions=1, session_timeout_ms=3_000)
-    with _process(place, pipeline, _points(place)) as zombie:
+    with process_of(place, pipeline, points_of(place)) as zombie:
         zombie.wait_until(lambda: len(zombie.last().partitions) == 1, "the assignment")
-        pipeline.feed(_THEN)
-        zombie.wait_for_position(_end(pipeline))
+        pipeline.feed(THEN)
+        zombie.wait_for_position(end_of(pipeline))
         zombie.freeze()
         with running(pipeline.specification(task=1)) as taker:
             _wait_until_processed(taker)
@@ -96,7 +109,7 @@ def member_is_lost(place: Place) -> Audit:
             # Not before: the group refuses whoever has not heard yet that it goes on with both.
             wait_for(
                 lambda: zombie.last().generation == taker.control.last.generation,
-                _REBALANCED_WITHIN_S,
+                REBALANCED_WITHIN_S,
                 lambda: f"both in one generation: {zombie.last().generation}, {taker.control.last.generation}",
             )
             zombie.drain()
@@ -119,13 +132,13 @@ def every_third_checkpoint_fails(place: Place) -> Audit:
     pipeline = place.pipeline(partitions=2)
     with (
         switched_off(place.off),
-        _faulty("send_offsets", refused_every_third_time),
+        faulty("send_offsets", refused_every_third_time),
         running(pipeline.specification(commit_interval_ms=20)) as task,
     ):
         task.wait_for_partitions(2)
         for _ in range(4):
             pipeline.feed(2_000)
-            task.wait_until(lambda seen: all(p.position == _end(pipeline) for p in seen.partitions), "the wave read")
+            task.wait_until(lambda seen: all(p.position == end_of(pipeline) for p in seen.partitions), "the wave read")
         task.wait_until(lambda seen: seen.counters.transactions_aborted > 0, "an abort")
         task.drain()
     return _to_the_end(pipeline)
@@ -136,12 +149,12 @@ def commit_arrives_late(place: Place) -> Audit:
     pipeline = place.pipeline(partitions=1, transaction_timeout_ms=5_000)
     with switched_off(place.off), running(pipeline.specification()) as task:
         # Its first transaction has no outputs: it commits where it begins.
-        pipeline.feed(_FIRST)
-        task.wait_for_records(_FIRST)
-        with _faulty("commit", late_once):
-            pipeline.feed(_THEN)
+        pipeline.feed(FIRST)
+        task.wait_for_records(FIRST)
+        with faulty("commit", late_once):
+            pipeline.feed(THEN)
             wait_for(
-                lambda: not task.is_running or task.control.last.counters.records_in >= _FIRST + _THEN,
+                lambda: not task.is_running or task.control.last.counters.records_in >= FIRST + THEN,
                 DEADLINE_S,
                 lambda: f"the records, or the attempt's end; {task.control.last}",
             )
@@ -156,22 +169,22 @@ def former_owner_wakes_before_the_init(place: Place) -> Audit:
         session_timeout_ms=3_000,
         transaction_timeout_ms=60_000,
     )
-    points, may_init = _points(place), threading.Event()
-    with _process(place, pipeline, points, commit_interval_ms=100) as zombie:
+    points, may_init = points_of(place), threading.Event()
+    with process_of(place, pipeline, points, commit_interval_ms=100) as zombie:
         pid = _freeze(Point.AFTER_OUTPUTS, points, zombie, pipeline)
         with (
             switched_off(place.off),
-            _faulty("init", held_back_until(may_init)),
+            faulty("init", held_back_until(may_init)),
             running(pipeline.specification(task=1)) as taker,
         ):
-            taker.wait_for_event(EventKind.ASSIGNED, deadline_s=_REBALANCED_WITHIN_S)
+            taker.wait_for_event(EventKind.ASSIGNED, deadline_s=REBALANCED_WITHIN_S)
             # To ask for its committed offset; nothing tells that it has.
             time.sleep(_ASKS_WITHIN_S)
             points.thaw(pid)
             zombie.drain()
             may_init.set()
-            pipeline.feed(_FIRST)
-            wait_for(lambda: _committed(pipeline) == [_end(pipeline)], DEADLINE_S, "what was fed at last, committed")
+            pipeline.feed(FIRST)
+            wait_for(lambda: committed(pipeline) == [end_of(pipeline)], DEADLINE_S, "what was fed at last, committed")
             taker.drain()
     return _to_the_end(pipeline)
 
@@ -182,7 +195,7 @@ def held_back_until(may_init: threading.Event) -> Callable[[Method], Method]:
     def held_back(init: Method) -> Method:
         @wraps(init)
         def later(self: TransactionalProducer, timeout_s: float) -> None:
-            if not may_init.wait(min(timeout_s, _LOOKS_S)):
+            if not may_init.wait(min(timeout_s, LOOKS_S)):
                 raise RetriableError("no answer yet, for the test")
             init(self, timeout_s)
 
@@ -223,7 +236,7 @@ def late_once(commit: Method) -> Method:
 
 
 @contextmanager
-def _faulty(name: str, made: Callable[[Method], Method]) -> Generator[None]:
+def faulty(name: str, made: Callable[[Method], Method]) -> Generator[None]:
     before = getattr(TransactionalProducer, name)
     setattr(TransactionalProducer, name, made(before))
     try:
@@ -235,11 +248,11 @@ def _faulty(name: str, made: Callable[[Method], Method]) -> Generator[None]:
 def _frozen_at(point: Point, place: Place, until: Callable[[TaskThread], None]) -> Audit:
     """One is frozen there with all of its threads, another one gets the partition."""
     pipeline = place.pipeline(partitions=1, session_timeout_ms=3_000, transaction_timeout_ms=60_000)
-    points = _points(place)
-    with _process(place, pipeline, points, commit_interval_ms=100) as zombie:
+    points = points_of(place)
+    with process_of(place, pipeline, points, commit_interval_ms=100) as zombie:
         pid = _freeze(point, points, zombie, pipeline)
         with switched_off(place.off), running(pipeline.specification(task=1)) as taker:
-            taker.wait_until(lambda seen: len(seen.partitions) == 1, "the partition", deadline_s=_REBALANCED_WITHIN_S)
+            taker.wait_until(lambda seen: len(seen.partitions) == 1, "the partition", deadline_s=REBALANCED_WITHIN_S)
             until(taker)
             points.thaw(pid)
             zombie.drain()
@@ -249,22 +262,22 @@ def _frozen_at(point: Point, place: Place, until: Callable[[TaskThread], None]) 
 
 def _freeze(point: Point, points: FreezePoints, zombie: TaskProcess, pipeline: TestPipeline) -> int:
     """Its pid. Its first transaction has no outputs: it commits where it begins."""
-    pipeline.feed(_FIRST)
-    zombie.wait_for_records(_FIRST)
+    pipeline.feed(FIRST)
+    zombie.wait_for_records(FIRST)
     points.ask(point)
-    pipeline.feed(_THEN)
+    pipeline.feed(THEN)
     return points.wait_until_frozen(point, DEADLINE_S)
 
 
-def _points(place: Place) -> FreezePoints:
+def points_of(place: Place) -> FreezePoints:
     return FreezePoints(place.folder / "freeze")
 
 
 @contextmanager
-def _process(place: Place, pipeline: TestPipeline, points: FreezePoints, **settings: Any) -> Generator[TaskProcess]:
+def process_of(place: Place, pipeline: TestPipeline, points: FreezePoints, **settings: Any) -> Generator[TaskProcess]:
     """Changed from outside in both ways: where it stops, and what it does without."""
     process = TaskProcess(
-        pipeline.specification(**{**_HELD_OPEN, **settings}),
+        pipeline.specification(**{**HELD_OPEN, **settings}),
         place.folder / "process",
         environment=points.environment_of({**os.environ, **environment_of(place.off)}),
     )
@@ -275,24 +288,22 @@ def _process(place: Place, pipeline: TestPipeline, points: FreezePoints, **setti
 
 
 def _wait_until_processed(taker: TaskThread) -> None:
-    taker.wait_until(
-        lambda seen: seen.counters.records_in >= _THEN, "what it took over", deadline_s=_REBALANCED_WITHIN_S
-    )
+    taker.wait_until(lambda seen: seen.counters.records_in >= THEN, "what it took over", deadline_s=REBALANCED_WITHIN_S)
 
 
 def _give_a_chance(taker: TaskThread) -> None:
     """To do what it must not do: nothing tells that it will not."""
     until = time.monotonic() + _CHANCE_S
-    while taker.control.last.counters.records_in < _THEN and time.monotonic() < until:
+    while taker.control.last.counters.records_in < THEN and time.monotonic() < until:
         time.sleep(0.05)
 
 
-def _end(pipeline: TestPipeline) -> int:
+def end_of(pipeline: TestPipeline) -> int:
     """Of each partition of the source."""
     return len(pipeline.fed) // pipeline.partitions
 
 
-def _committed(pipeline: TestPipeline) -> list[int]:
+def committed(pipeline: TestPipeline) -> list[int]:
     found = verifier.committed_offsets(pipeline.bootstrap_servers, pipeline.definition.group_id)
     return [offset for (topic, _), offset in found.items() if topic == pipeline.source]
 
@@ -301,9 +312,9 @@ def _to_the_end(pipeline: TestPipeline) -> Audit:
     """What is not committed is processed by one who comes afterwards, with nothing switched off."""
     with running(pipeline.specification(attempt=1)) as last:
         wait_for(
-            lambda: _committed(pipeline) == [_end(pipeline)] * pipeline.partitions,
-            _REBALANCED_WITHIN_S,
-            lambda: f"the end of the source, {_end(pipeline)}; committed are {_committed(pipeline)}",
+            lambda: committed(pipeline) == [end_of(pipeline)] * pipeline.partitions,
+            REBALANCED_WITHIN_S,
+            lambda: f"the end of the source, {end_of(pipeline)}; committed are {committed(pipeline)}",
         )
         last.drain()
     audit = pipeline.audit()

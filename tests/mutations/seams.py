@@ -13,6 +13,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from tests.fault_suite.seams import Seam
+from tests.mutations import file_seams
 from tests.mutations.switches import Switch
 from workers.transactional import task
 from workers.transactional.checkpoints import Checkpoints
@@ -42,8 +43,9 @@ def let_pass(_self: Confirmed, _found: Mapping[Partition, int | None]) -> None:
     """Every answer is believed."""
 
 
-def stay(_self: Settling) -> None:
+def stay(self: Settling) -> None:
     """Reading goes on where it is."""
+    self._needs_restart = False
 
 
 def not_heard(_self: Membership, _consumer: Consumer, _partitions: list[TopicPartition]) -> None:
@@ -137,6 +139,7 @@ _SEAMS: dict[Switch, Callable[[], Seam]] = {
     Switch.COMMIT_ON_REVOKE: lambda: Seam(Checkpoints, "end_for_revoke", keep_it),
     Switch.CONFIRMED: lambda: Seam(Confirmed, "refuse_older", let_pass),
     Switch.BEGIN_REFUSED: lambda: Seam(TransactionalProducer, "begin", _begun_at_any_price()),
+    **file_seams.SEAMS,
 }
 
 

@@ -15,7 +15,7 @@ VARIABLE = "FENCELINE_TEST_SWITCHED_OFF"
 
 
 class Switch(StrEnum):
-    """Protections, then the guards that stand behind one of them."""
+    """Protections of any pipeline, those of file pipelines, then the guards that stand behind one of them."""
 
     OWNERSHIP_NUMBER = "ownership number"
     GENERATION = "generation metadata"
@@ -25,9 +25,17 @@ class Switch(StrEnum):
     READ_COMMITTED = "read_committed"
     INIT_BEFORE_OFFSETS = "init before offsets"
 
+    FILES_AT_REVOKE = "files before a partition is given up"
+    LETS_GO_FIRST = "half a batch let go before the group is left"
+    HELD_UNTIL_READY = "no fetch before the producer is ready"
+    FILED_OWNERSHIP = "ownership compared after the uploads"
+    REVOKE_BY_ITSELF = "a revoke heard by itself"
+    UPLOAD_DEADLINE = "uploads end with their time"
+
     COMMIT_ON_REVOKE = "commit in the revoke callback"
     CONFIRMED = "no answer older than a confirmed commit"
     BEGIN_REFUSED = "no begin before the commit is answered"
+    BEGINS_AT_COMMITTED = "whoever gets a partition begins where it is committed"
 
 
 def environment_of(switches: Iterable[Switch]) -> dict[str, str]:

@@ -63,7 +63,7 @@ def test_a_clean_audit_gives_its_figures() -> None:
     assert (figures.read, figures.expected, figures.lost, figures.duplicated, figures.incomplete) == (100, 40, 0, 0, "")
 
 
-@pytest.mark.parametrize("finding", ["lost", "duplicated", "unexpected"])
+@pytest.mark.parametrize("finding", ["lost", "duplicated", "unexpected", "dangling"])
 def test_what_is_broken_is_counted(finding: str) -> None:
     counts = replace(RESULT.counts, **{finding: Tally(ids=3, records=4)})
     assert getattr(figures_of(replace(RESULT, counts=counts)), finding) == 3

@@ -16,7 +16,9 @@ from app.domain.audits.specification import AuditSpecification
 from app.embedded.java import find_java
 from app.embedded.kafka import KafkaCluster
 from app.wire.audit import AuditEnd, AuditOrder, AuditOutcome
+from app.wire.file_references import encode
 from tests.conftest import MakeTopic
+from tests.support.audited_files import a_file_specification, write_ids
 from tests.support.audits import Writer, a_specification, audit_here, ids_of
 from workers.spark.exit_codes import ExitCode
 
@@ -92,5 +94,38 @@ def test_spark_finds_what_one_process_finds(
     assert ids_of(result, Finding.DUPLICATED) == ["id-3"]
     assert ids_of(result, Finding.UNEXPECTED) == ["stranger"]
     assert result.versions.spark.startswith("4.")
+    here = audit_here(specification, kafka.bootstrap_servers)
+    assert without_course(result, like=here) == here
+
+
+@pytest.mark.slow
+def test_spark_finds_in_files_what_one_process_finds(
+    kafka: KafkaCluster, make_topic: MakeTopic, writer: Writer, tmp_path: Path
+) -> None:
+    """Of 24 files one is gone, one is referenced twice, one lacks two ids; what was aborted references nothing."""
+    source, sink = make_topic(partitions=2), make_topic(partitions=2)
+    ids = [f"id-{number}" for number in range(480)]
+    root = tmp_path / "files"
+    for partition in (0, 1):
+        writer.write(source, ids[partition::2], partition=partition)
+    inputs = [(source, 0, 0, 239), (source, 1, 0, 239)]
+    files = [write_ids(root, number, ids[20 * number : 20 * number + 20], inputs=inputs) for number in range(23)]
+    files.append(write_ids(root, 23, ids[460:478], inputs=inputs))
+    for number, reference in enumerate([*files, files[5]]):
+        value = [(reference.path.encode(), encode(reference))]
+        writer.write_values(sink, value, partition=number % 2)
+        writer.write_values(sink, value, partition=number % 2, end="abort")
+    (root / files[9].path).unlink()
+    specification = a_file_specification(root, source, sink)
+    exit_code, outcome = carry_out(specification, kafka.bootstrap_servers, tmp_path)
+    assert exit_code == ExitCode.DRAINED, outcome.message
+    result = outcome.result
+    assert result is not None
+    assert verdict(result) is Verdict.BROKEN
+    assert result.counts.dangling == Tally(ids=1, records=20)
+    assert result.counts.lost == Tally(ids=22, records=22)
+    assert result.counts.duplicated == Tally(ids=20, records=20)
+    assert (result.counts.files, result.counts.outputs) == (24, 23 * 20 - 20 + 18 + 20)
+    assert {"id-478", "id-479"} <= set(ids_of(result, Finding.LOST)) or len(ids_of(result, Finding.LOST)) == 20
     here = audit_here(specification, kafka.bootstrap_servers)
     assert without_course(result, like=here) == here

@@ -112,3 +112,43 @@ def broken_result(audit_id: str = "11111111-1111-1111-1111-111111111111") -> Aud
             ),
         ),
     )
+
+
+def dangling_result(audit_id: str = "11111111-1111-1111-1111-111111111111") -> AuditResult:
+    """Of files: 4 records are in two of them, and one that a reference names is not there, with the other 4."""
+    reference = Place(topic="out", partition=0, offset=12, timestamp_ms=1_000, file="flights/carrier=UA/00ff.avro")
+    return result(
+        audit_id,
+        counts=AuditCounts(
+            inputs=8,
+            expected=8,
+            outputs=4,
+            files=2,
+            lost=Tally(ids=4, records=4),
+            dangling=Tally(ids=1, records=4),
+        ),
+        examples=(
+            Example(
+                finding=Finding.LOST,
+                id="order-7",
+                topic="out",
+                expected=1,
+                found=0,
+                inputs=(Place(topic="in", partition=1, offset=41, timestamp_ms=1_000),),
+            ),
+            Example(
+                finding=Finding.DANGLING,
+                id=None,
+                topic="out",
+                expected=4,
+                found=0,
+                outputs=(reference,),
+                why="is not there",
+            ),
+        ),
+        partitions=(
+            PartitionTally(side=Side.SOURCE, topic="in", partition=1, finding=Finding.LOST, records=4),
+            PartitionTally(side=Side.SINK, topic="out", partition=0, finding=Finding.DANGLING, records=4),
+        ),
+        ranges=(RangeRead(side=Side.SINK, topic="out", partition=0, read_start=0, start=10, end=13, read_end=14),),
+    )

@@ -17,13 +17,18 @@ from workers.audit.brokers import ClusterBrokers
 from workers.audit.collecting import Collector, SplitReport
 from workers.audit.comparing import compare
 from workers.audit.describing import describe
+from workers.audit.file_collecting import FileCollector
 from workers.audit.judging import judge
+from workers.audit.listing import FilesListed, list_files, with_files
 from workers.audit.reading import committed_records, reader
 from workers.audit.resolving import resolve
-from workers.audit.splits import splits_of
+from workers.audit.splits import splits_of, splits_of_references
+from workers.audit.stores import FileStores
 
 VERSIONS = AuditVersions(fenceline="test", python="3", spark="none", confluent_kafka="2")
-QUICK = AuditBounds(settle_ms=2_000, stall_ms=10_000, offsets_per_task=150, ids_per_task=50)
+QUICK = AuditBounds(
+    settle_ms=2_000, stall_ms=10_000, offsets_per_task=150, files_per_task=4, references_per_task=7, ids_per_task=50
+)
 """Small tasks, so that many splits and buckets are met."""
 
 
@@ -47,11 +52,21 @@ def a_specification(source: str, sink: str, **changes: Any) -> AuditSpecificatio
 def audit_here(specification: AuditSpecification, bootstrap_servers: str) -> AuditResult:
     config = {"bootstrap.servers": bootstrap_servers}
     plan = resolve(specification, ClusterBrokers(config, audit_id=specification.audit_id))
+    stores = FileStores(specification.file_roots, stall_s=5)
+    if plan.files is not None:
+        listed: list[FilesListed] = []
+        for split in splits_of_references(plan, references_per_task=specification.bounds.references_per_task):
+            with reader(config, audit_id=specification.audit_id) as consumer:
+                batches = committed_records(consumer, split, stall_s=10, deleted=lambda _start, _end: None)
+                listed.append(list_files(specification, plan.files.scope, split, batches))
+        plan = with_files(plan, plan.files, listed)
     buckets = 3
     pieces: defaultdict[int, list[bytes]] = defaultdict(list)
     reports: list[SplitReport] = []
     for split in splits_of(plan, offsets_per_task=specification.bounds.offsets_per_task):
         collector = Collector(specification, split, buckets=buckets)
+        if split.is_of_files and plan.files is not None:
+            collector = FileCollector(specification, split, buckets=buckets, scope=plan.files.scope, stores=stores)
         with reader(config, audit_id=specification.audit_id) as consumer:
             collector.collect(committed_records(consumer, split, stall_s=10, deleted=collector.deleted))
         for bucket, piece in collector.pieces.by_bucket():
@@ -74,6 +89,7 @@ def audit_here(specification: AuditSpecification, bootstrap_servers: str) -> Aud
                 plan.ranges,
                 deviations,
                 open_reader=partial(reader, config, audit_id=specification.audit_id),
+                stores=stores,
             )
         ),
         started_at_ms=0,
@@ -109,14 +125,28 @@ class Writer:
         headers: list[tuple[str, str | bytes | None]] | None = None,
     ) -> None:
         """`end`: `commit`, `abort`, `open`, or `none` for records outside of any transaction."""
+        values = [(str(id_).encode(), msgspec.json.encode({"id": id_, **(fields or {})})) for id_ in ids]
+        self.write_values(topic, values, partition=partition, at_ms=at_ms, end=end, headers=headers)
+
+    def write_values(
+        self,
+        topic: str,
+        values: Sequence[tuple[bytes | None, bytes | None]],
+        *,
+        partition: int = 0,
+        at_ms: int | Callable[[int], int] = 0,
+        end: str = "commit",
+        headers: list[tuple[str, str | bytes | None]] | None = None,
+    ) -> None:
+        """`values`: key and value of each record."""
         producer = self._producer(end)
         if end != "none":
             producer.begin_transaction()
-        for index, id_ in enumerate(ids):
+        for index, (key, value) in enumerate(values):
             producer.produce(
                 topic,
-                msgspec.json.encode({"id": id_, **(fields or {})}),
-                key=str(id_),
+                value,
+                key=key,
                 partition=partition,
                 timestamp=at_ms if isinstance(at_ms, int) else at_ms(index),
                 headers=headers or [],

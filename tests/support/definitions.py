@@ -7,9 +7,14 @@ from typing import Any
 from hypothesis import strategies as st
 
 from app.domain.pipelines.pipeline import (
+    AvroCodec,
+    ByDate,
+    ByField,
+    ByHour,
     Condition,
     ErrorHandling,
     FailurePolicy,
+    FileSink,
     Filter,
     GroupProtocol,
     Identity,
@@ -21,6 +26,7 @@ from app.domain.pipelines.pipeline import (
     PythonScope,
     Rename,
     Route,
+    SchemaConflict,
     SetField,
     SparkSettings,
     StartPosition,
@@ -92,6 +98,23 @@ _transforms = (
     )
 )
 _numbers = st.integers(-5, 100_000)
+_columns = (
+    st.builds(ByField, name=_texts, field=_texts) | st.builds(ByDate, name=_texts) | st.builds(ByHour, name=_texts)
+)
+_files = st.builds(
+    FileSink,
+    root=_texts | st.sampled_from(["file:///data", "s3://bucket/a/b", "gs://x", "file://"]),
+    partition_by=st.lists(_columns, max_size=3).map(tuple),
+    event_time=st.none() | _texts,
+    codec=st.sampled_from(AvroCodec),
+    rotate_ms=_numbers,
+    max_file_mb=_numbers,
+    upload_timeout_ms=_numbers,
+    conflict=st.sampled_from(SchemaConflict),
+    schema=st.none() | st.dictionaries(_texts, _json, max_size=3),
+    id_field=st.none() | _texts,
+    verifies=st.booleans(),
+)
 _options = st.dictionaries(_texts, _texts, max_size=3)
 
 definitions = st.builds(
@@ -111,6 +134,7 @@ definitions = st.builds(
         max_bad=_numbers,
         window_records=_numbers,
     ),
+    files=st.none() | _files,
     processing_guarantee=st.sampled_from(ProcessingGuarantee),
     offset_fencing=st.sampled_from(OffsetFencing),
     commit_interval_ms=_numbers,

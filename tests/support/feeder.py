@@ -8,7 +8,7 @@ from collections import defaultdict
 
 from confluent_kafka import Producer
 
-from tests.support.pipelines import PADDING, TestPipeline
+from tests.support.pipelines import TestPipeline
 from tests.support.quiet import QUIET
 from tests.support.verifier import make_id
 
@@ -91,9 +91,9 @@ class Feeder:
                 for _ in range(each):
                     ids.append(make_id(partition, self._next[partition]))
                     self._next[partition] += 1
-                    identity = ids[-1].encode()
-                    key = identity if self._is_keyed else None
-                    producer.produce(self._pipeline.source, identity + PADDING, key=key, partition=partition)
+                    value = self._pipeline.value_of(ids[-1])
+                    key = ids[-1].encode() if self._is_keyed else None
+                    producer.produce(self._pipeline.source, value, key=key, partition=partition)
             assert producer.flush(_ANSWER_S) == 0
             if self._remembers:
                 self._pipeline.fed.extend(ids)

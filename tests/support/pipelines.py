@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,11 @@ SESSION_TIMEOUT_MS = 4_000
 PADDING = b" " + b"x" * 80
 
 
+def padded(identity: str) -> bytes:
+    """The id, a space, and padding."""
+    return identity.encode() + PADDING
+
+
 @dataclass(slots=True)
 class TestPipeline:
     """A source filled with ids, a sink, and a group of its own.
@@ -33,6 +38,7 @@ class TestPipeline:
     bootstrap_servers: str
     definition: PipelineDefinition
     partitions: int
+    value_of: Callable[[str], bytes] = padded
     fed: list[str] = field(default_factory=list[str])
     _next: dict[int, int] = field(default_factory=dict[int, int])
 
@@ -44,9 +50,13 @@ class TestPipeline:
         partitions: int = 2,
         sink_partitions: int | None = None,
         sink_config: dict[str, str] | None = None,
+        value_of: Callable[[str], bytes] = padded,
         **settings: Any,
     ) -> TestPipeline:
-        """Fresh topics, alike unless said otherwise, and a definition; `settings` are fields of PipelineDefinition."""
+        """Fresh topics, alike unless said otherwise, and a definition; `settings` are fields of PipelineDefinition.
+
+        value_of: the record that is written for an id.
+        """
         name = unique_name("p")
         source, sink = f"{name}.in", f"{name}.out"
         create_topic(bootstrap_servers, source, partitions=partitions)
@@ -59,7 +69,7 @@ class TestPipeline:
             "session_timeout_ms": SESSION_TIMEOUT_MS,
             **settings,
         }
-        return cls(bootstrap_servers, PipelineDefinition(**chosen), partitions)
+        return cls(bootstrap_servers, PipelineDefinition(**chosen), partitions, value_of)
 
     @property
     def source(self) -> str:
@@ -99,7 +109,7 @@ class TestPipeline:
             for sequence in range(begin, begin + each):
                 identity = make_id(partition, sequence)
                 ids.append(identity)
-                producer.produce(self.source, identity.encode() + PADDING, partition=partition)
+                producer.produce(self.source, self.value_of(identity), partition=partition)
             producer.poll(0)
         assert producer.flush(30) == 0
         self.fed += ids

@@ -46,6 +46,14 @@ def create_topic(
     _wait_until_led(admin, name, partitions)
 
 
+def delete_records(bootstrap_servers: str, topic: str, partition: int = 0, *, before: int) -> None:
+    """As retention does, at once."""
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, **QUIET})
+    at = TopicPartition(topic, partition, before)
+    # The admin client's futures have no type for their result.
+    admin.delete_records([at])[at].result(_TIMEOUT_S)  # pyright: ignore[reportUnknownMemberType]
+
+
 def add_partition(bootstrap_servers: str, name: str) -> int:
     """One more, with a leader; says how many there are."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers, **QUIET})

@@ -13,6 +13,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from app.domain.pipelines.pipeline import ByField, FileSink
 from app.wire import audit, drill, heartbeat, protocol, specification
 from app.wire.specification import InstanceSpecification
 
@@ -70,8 +71,8 @@ def test_a_field_of_a_later_release_is_passed_over(name: str) -> None:
 
 @pytest.mark.parametrize("name", MESSAGES)
 def test_every_message_carries_the_protocol_version(name: str) -> None:
-    assert json.loads(recorded(name))["protocol_version"] == 1
-    assert 1 in protocol.SUPPORTED
+    assert json.loads(recorded(name))["protocol_version"] == protocol.CURRENT
+    assert protocol.CURRENT in protocol.SUPPORTED
 
 
 def test_fields_without_a_default_are_those_of_the_first_release() -> None:
@@ -83,13 +84,59 @@ def test_fields_without_a_default_are_those_of_the_first_release() -> None:
     assert all(set(fields) <= set(json.loads(recorded(name))) for name, fields in required.items()), required
 
 
-@pytest.mark.parametrize("version", [0, 2, 99])
+@pytest.mark.parametrize("version", [0, 3, 99])
 def test_another_protocol_version_is_refused_with_both_named(version: int) -> None:
     other = json.dumps({**json.loads(recorded("specification")), "protocol_version": version}).encode()
-    with pytest.raises(protocol.UnsupportedProtocolError, match=rf"version {version}, this side speaks 1"):
+    with pytest.raises(protocol.UnsupportedProtocolError, match=rf"version {version}, this side speaks 1, 2"):
         specification.decode(other)
 
 
 def test_the_version_is_looked_at_before_the_rest() -> None:
+    with pytest.raises(protocol.UnsupportedProtocolError, match="version 3"):
+        specification.decode(b'{"protocol_version": 3, "everything": "else differs"}')
+
+
+def with_files(files: FileSink | None) -> InstanceSpecification:
+    said = specification.decode(recorded("specification"))
+    return msgspec.structs.replace(said, definition=msgspec.structs.replace(said.definition, files=files))
+
+
+def test_a_worker_of_version_1_is_given_a_pipeline_of_records_in_words_that_it_knows() -> None:
+    """Its definition takes no field that it does not know, not even an empty one."""
+    said = json.loads(specification.encode(with_files(None)))
+    assert said["protocol_version"] == 1
+    assert "files" not in said["definition"]
+    assert specification.decode(specification.encode(with_files(None))) == with_files(None)
+
+
+def test_a_worker_of_version_1_refuses_a_pipeline_of_files_before_it_looks_further(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = specification.encode(with_files(FileSink(root="file:///data")))
+    monkeypatch.setattr(protocol, "SUPPORTED", frozenset({1}))
+    with pytest.raises(protocol.UnsupportedProtocolError) as refused:
+        specification.decode(data)
+    assert str(refused.value) == (
+        "the server speaks protocol version 2, this side speaks 1: install the same Fenceline release on both"
+    )
+
+
+def test_a_worker_of_today_takes_a_pipeline_of_files_whole() -> None:
+    files = FileSink(root="s3://bucket/flights", partition_by=(ByField(name="carrier", field="carrier"),))
+    taken = specification.decode(specification.encode(with_files(files)))
+    assert taken.definition.files == files
+    assert taken.protocol_version == protocol.FILES
+    # What a driver hands on to its tasks is the same again.
+    assert specification.decode(specification.encode(taken)) == taken
+
+
+def test_a_driver_of_version_1_refuses_to_audit_files_and_audits_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would take references for outputs, and call all of them unexpected."""
+    of_records = audit.decode(recorded("audit_order"))
+    settings = msgspec.structs.replace(of_records.specification, files=FileSink(root="file:///data"))
+    of_files = msgspec.structs.replace(of_records, specification=settings)
+    assert audit.decode(audit.encode(of_files)).specification == settings
+    monkeypatch.setattr(protocol, "SUPPORTED", frozenset({1}))
+    assert audit.decode(audit.encode(of_records)) == of_records
     with pytest.raises(protocol.UnsupportedProtocolError, match="version 2"):
-        specification.decode(b'{"protocol_version": 2, "everything": "else differs"}')
+        audit.decode(audit.encode(of_files))

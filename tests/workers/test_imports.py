@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 WHAT_EVERYTHING_IMPORTS = """\
 import importlib, pkgutil, sys
-import app.wire, confluent_kafka, msgspec, pyspark, workers
+import app.wire, confluent_kafka, fastavro, msgspec, pyspark, s3fs, workers
 before = set(sys.modules)
 for room in (app.wire, workers):
     for module in pkgutil.walk_packages(room.__path__, room.__name__ + "."):

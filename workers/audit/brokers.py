@@ -19,17 +19,18 @@ from confluent_kafka.admin import (
 )
 
 from app.domain.audits.result import Side
+from workers.audit.cluster import Partition, TopicSettings
 from workers.audit.collecting import timestamp_of
 from workers.audit.reading import AuditReadError, committed_records, reader
-from workers.audit.resolving import Partition, TopicSettings
-from workers.audit.splits import Split, partition_name
+from workers.audit.references import partition_name
+from workers.audit.splits import Split
 
 _ANSWER_S = 20.0
 _TIME_STALL_S = 20.0
 
 
 class ClusterBrokers:
-    """The port `resolving.Brokers`; `client_config` has its secrets resolved."""
+    """The port `cluster.Brokers`; `client_config` has its secrets resolved."""
 
     def __init__(self, client_config: Mapping[str, str], *, audit_id: str) -> None:
         self._client_config = client_config

@@ -12,6 +12,7 @@ from app.domain.audits.specification import AuditSpecification
 from app.domain.pipelines.pipeline import FailurePolicy
 from workers.audit.expecting import Expectations, Fate
 from workers.audit.ids import Headers, id_of
+from workers.audit.references import partition_name
 from workers.audit.rows import (
     EXPECTED,
     FOUND,
@@ -23,14 +24,15 @@ from workers.audit.rows import (
     base_of,
     sink_bytes,
 )
-from workers.audit.splits import Split, partition_name
+from workers.audit.splits import Split
 from workers.transactional.records.failures import HEADER_PREFIX
 
 
 class SplitReport(msgspec.Struct, kw_only=True):
     """What one split held; all but `records` and `untimed` of the window alone. fates: how many inputs met each Fate.
 
-    untimed: expected outputs that have no timestamp of their own.
+    untimed: expected outputs that have no timestamp of their own. files: that were read. dangling: references without
+    such a file, and dangling_records: what they say is in it.
     """
 
     number: int
@@ -42,6 +44,9 @@ class SplitReport(msgspec.Struct, kw_only=True):
     elsewhere: int = 0
     untimed: int = 0
     unreadable: int = 0
+    files: int = 0
+    dangling: int = 0
+    dangling_records: int = 0
     examples: list[Example] = msgspec.field(default_factory=list[Example])
     gaps: list[Gap] = msgspec.field(default_factory=list[Gap])
 
@@ -72,7 +77,9 @@ class Collector:
     def deleted(self, start: int, end: int) -> None:
         """These offsets went while they were to be read."""
         split = self._split
-        self.report.gaps.append(deletion_gap(split.side, split.topic, split.partition, start, end))
+        self.report.gaps.append(
+            deletion_gap(split.side, split.topic, split.partition, start, end, is_of_files=split.is_of_files)
+        )
 
     def _outputs(self, batches: Iterable[list[Message]]) -> None:
         specification, split, report = self._specification, self._split, self.report
@@ -139,10 +146,10 @@ class Collector:
                     report.pending += 1
                 yield message, base | offset << 2 | side | (WINDOW if is_window else PADDING), is_window
 
-    def _unreadable(self, message: Message, finding: Finding) -> None:
+    def _unreadable(self, message: Message, finding: Finding, *, file: str | None = None) -> None:
         report = self.report
         report.unreadable += 1
-        if len(report.examples) >= self._specification.bounds.examples:
+        if report.unreadable > self._specification.bounds.examples:
             return
         split = self._split
         place = (
@@ -151,6 +158,7 @@ class Collector:
                 partition=split.partition,
                 offset=message.offset() or 0,
                 timestamp_ms=timestamp_of(message),
+                file=file,
             ),
         )
         is_input = split.side is Side.SOURCE
@@ -180,13 +188,16 @@ def letter_origin(headers: Headers) -> str | None:
     return None
 
 
-def deletion_gap(side: Side, topic: str, partition: int, start: int | None, end: int) -> Gap:
+def deletion_gap(
+    side: Side, topic: str, partition: int, start: int | None, end: int, *, is_of_files: bool = False
+) -> Gap:
     """`start` None: it is not known how much was deleted."""
+    what = "references to files" if is_of_files else "records"
     where = partition_name(topic, partition)
     if start is None:
-        sentence = f"The records of {where} before offset {end} are deleted; some may belong to what is audited."
+        sentence = f"The {what} of {where} before offset {end} are deleted; some may belong to what is audited."
     else:
-        sentence = f"The records of {where} from offset {start} to {end - 1} were deleted while they were to be read."
+        sentence = f"The {what} of {where} from offset {start} to {end - 1} were deleted while they were to be read."
     return Gap(
         side=side,
         topic=topic,

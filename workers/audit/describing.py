@@ -14,11 +14,13 @@ from app.domain.pipelines.pipeline import FailurePolicy
 from workers.audit.collecting import timestamp_of
 from workers.audit.comparing import Deviation
 from workers.audit.expecting import Expectations
+from workers.audit.file_describing import FileText
 from workers.audit.ids import id_of, shown
 from workers.audit.judging import places
 from workers.audit.reading import AuditReadError, Reader, committed_records
 from workers.audit.rows import hash_of
 from workers.audit.splits import Split
+from workers.audit.stores import FileStores
 
 
 def describe(
@@ -27,19 +29,27 @@ def describe(
     deviations: Sequence[Deviation],
     *,
     open_reader: Callable[[], AbstractContextManager[Reader]],
+    stores: FileStores,
 ) -> Iterator[Example]:
     """Each deviation as an example. A record that is gone meanwhile leaves its place without a timestamp."""
     if not deviations:
         return
     expectations = Expectations(specification)
+    in_files = FileText(specification, stores)
     with open_reader() as consumer:
         for deviation in deviations:
             topic = specification.sink_topics[deviation.sink]
             inputs = [_read(consumer, place, specification) for place in places(deviation.inputs, ranges)]
             outputs = [_read(consumer, place, specification) for place in places(deviation.outputs, ranges)]
+            digest = deviation.key[:14]
+            if specification.files is not None and topic == specification.sink_topic:
+                outputs = [in_files.named(place, message) for place, message in outputs]
+                text = _text_of_inputs(expectations, digest, inputs) or in_files.text(digest, outputs)
+            else:
+                text = _text(specification, expectations, topic, digest, inputs, outputs)
             yield Example(
                 finding=deviation.finding,
-                id=_text(specification, expectations, topic, deviation.key[:14], inputs, outputs),
+                id=text,
                 topic=topic,
                 expected=deviation.expected,
                 found=deviation.found,
@@ -86,6 +96,12 @@ def _text(
             found = find(message.value(), message.key(), message.headers())  # pyright: ignore[reportArgumentType]
             if found is not None and hash_of(found) == digest:
                 return shown(found)
+    return _text_of_inputs(expectations, digest, inputs)
+
+
+def _text_of_inputs(
+    expectations: Expectations, digest: bytes, inputs: Sequence[tuple[Place, Message | None]]
+) -> str | None:
     for _, message in inputs:
         if message is not None:
             for _, found in expectations.of(message).ids:

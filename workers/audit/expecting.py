@@ -9,6 +9,7 @@ from confluent_kafka import Message
 
 from app.domain.audits.specification import AuditSpecification
 from app.domain.pipelines.pipeline import FailurePolicy
+from workers.audit.accepting import FileAcceptance
 from workers.audit.ids import IdOf, id_of
 from workers.transforms import Output, Transform
 from workers.transforms.build import build
@@ -40,7 +41,8 @@ class Expectations:
     """Applies the transform to one record at a time, since each output must be told from which input it is.
 
     So what a function does for a batch is asked of it for a batch of one. A transform that gives another answer the
-    second time it is asked cannot be audited by what it drops or makes.
+    second time it is asked cannot be audited by what it drops or makes. What a file cannot have fails as if the
+    transform had.
     """
 
     def __init__(self, specification: AuditSpecification) -> None:
@@ -50,21 +52,23 @@ class Expectations:
         self._sink_topic = specification.sink_topic
         self._policy = specification.errors.policy
         self._dead_letter_topic = specification.errors.dead_letter_topic
+        self._accepts = None if specification.files is None else FileAcceptance(specification.files)
         self._id_of: IdOf = id_of(specification.id)
         self._source_id_of: IdOf = id_of(specification.source_id or specification.id)
 
     @property
     def is_identity(self) -> bool:
-        return self._transform.is_identity
+        return self._transform.is_identity and self._accepts is None
 
     def of(self, message: Message) -> Expected:
         processed = self._transform.process([message])
-        if processed.failures:
+        if processed.failures or not (self._accepts is None or self._accepts.takes(processed.outputs, message)):
             return self._failed(message)
         ids: list[tuple[int, bytes | None]] = []
         elsewhere = untimed = 0
         for output in processed.outputs:
-            untimed += output.timestamp_ms is None
+            # A file's time is that of its reference, whatever its records have.
+            untimed += self._accepts is None and output.timestamp_ms is None
             number = self._numbers.get(output.topic or self._sink_topic)
             if number is None:
                 elsewhere += 1

@@ -21,7 +21,7 @@ _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def id_of(place: IdPlace) -> IdOf:
-    """The function that finds ids at `place`. Raises FieldPathError for a path that is none."""
+    """The function that finds ids at `place` of a Kafka record. Raises FieldPathError for a path that is none."""
     match place:
         case RecordKey():
             return lambda _value, key, _headers: key
@@ -29,6 +29,19 @@ def id_of(place: IdPlace) -> IdOf:
             return _header(name)
         case JsonField(path=path):
             return _field(field_path.parse(path))
+
+
+def id_in_file(place: IdPlace) -> Callable[[dict[str, Any]], bytes | None]:
+    """The function that finds ids in records of files.
+
+    Raises FieldPathError for a path that is none, and for places that these records do not have.
+    """
+    if not isinstance(place, JsonField):
+        raise field_path.FieldPathError(
+            "records in files have neither a key nor headers; audit them by a field of the value"
+        )
+    get = field_path.getter(field_path.parse(place.path))
+    return lambda record: _text_of(get(record))
 
 
 def shown(id_: bytes) -> str:
@@ -63,9 +76,14 @@ def _field(names: tuple[str, ...]) -> IdOf:
 
 
 def _text_of(value: Any) -> bytes | None:
-    """A text as it is, a number as JSON writes it (so 5 and "5" are one id); null and a missing field are none."""
+    """A text as it is, a number as JSON writes it (so 5 and "5" are one id); null and a missing field are none.
+
+    A whole number is one however it is written: a file with other doubles at its place has 5 as 5.0.
+    """
     if type(value) is str:
         return value.encode("utf-8", "surrogatepass")
     if value is None or value is MISSING:
         return None
+    if type(value) is float and value.is_integer():
+        value = int(value)
     return msgspec.json.encode(value, order="sorted")

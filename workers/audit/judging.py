@@ -2,41 +2,32 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
 from app.domain.audits.result import (
-    AuditCounts,
     AuditResult,
     AuditVersions,
     Example,
-    Finding,
     Gap,
     GapReason,
-    PartitionTally,
     Place,
     RangeRead,
     Side,
-    Tally,
 )
-from app.domain.audits.specification import AuditSpecification, Everything
+from app.domain.audits.specification import AuditSpecification
+from app.domain.pipelines.pipeline import FailurePolicy, SchemaConflict
 from workers.audit.collecting import SplitReport
-from workers.audit.comparing import BucketReport, Deviation, first_place
-from workers.audit.expecting import Fate
+from workers.audit.comparing import BucketReport, Deviation
+from workers.audit.concluding import concluded
+from workers.audit.references import partition_name
 from workers.audit.rows import place_of
-from workers.audit.splits import Plan, partition_name
+from workers.audit.splits import Plan
+from workers.audit.sums import Found, Read
 
 Describe = Callable[[Sequence[Deviation]], Sequence[Example]]
 """Reads the records of a few deviations again, for what the comparison did not keep of them: ids and timestamps."""
-
-_R = GapReason
-_TAKES_FROM_SINK = frozenset({_R.DELETED, _R.COMPACTED, _R.OPEN_TRANSACTION, _R.NOT_ADMITTED, _R.TIME_OF_WRITING})
-_TAKES_FROM_SOURCE = frozenset({_R.DELETED, _R.COMPACTED, _R.NOT_ADMITTED, _R.TIME_OF_WRITING, _R.BEGINS, _R.MADE_ANEW})
-"""What is open in the source, or not processed, has no outputs that it could explain."""
-_NOT_PROCESSED_MAYBE = frozenset({_R.NOT_BEGUN, _R.MADE_ANEW})
-"""What lies below the group's offset in the source, and may not have been processed all the same."""
 
 
 def judge(
@@ -51,23 +42,23 @@ def judge(
     versions: AuditVersions,
 ) -> AuditResult:
     """The result. `buckets` and `splits` are summed as they come; of the deviations only the bounded first are kept."""
-    read = _Read(specification, plan)
+    read = Read(specification, plan)
     for split in splits:
         read.add(split)
-    found = _Found(specification.bounds.examples)
+    found = Found(specification.bounds.examples)
     for bucket in buckets:
         found.add(bucket)
     certain = (*specification.doubts, *plan.gaps, *read.gaps, *read.not_processed())
-    suspicions = (*plan.suspicions, *read.untimed(), *_all_lost(plan, read, found))
+    suspicions = (*plan.suspicions, *read.untimed(), *_all_lost(plan, read, found), *_refused(specification))
     gaps = (*certain, *found.explained_by(suspicions, beside=certain))
-    names = _concluded(gaps, repeated=found.repeated)
+    names = concluded(gaps, repeated=found.repeated)
     tallies = found.tallies(names)
     examples = [*describe(found.first()), *read.examples()]
     return AuditResult(
         audit_id=specification.audit_id,
         counts=msgspec.structs.replace(read.counts(found), **tallies),
         examples=tuple(msgspec.structs.replace(one, finding=names.get(one.finding, one.finding)) for one in examples),
-        partitions=tuple(found.by_partition(plan.ranges, names)),
+        partitions=(*found.by_partition(plan.ranges, names), *read.dangling()),
         ranges=tuple(read.ranges()),
         gaps=gaps,
         started_at_ms=started_at_ms,
@@ -76,32 +67,7 @@ def judge(
     )
 
 
-def _concluded(gaps: Iterable[Gap], *, repeated: int) -> dict[Finding, Finding]:
-    """What a finding is called where part of the other side could not be read: it proves nothing then.
-
-    One output too many is still one where every id is asked for once; if ids come again, the input of an earlier time
-    may be what is gone. Where another revision may have asked for other outputs, no finding proves anything.
-    """
-    reasons = {(gap.side, gap.reason) for gap in gaps}
-    if any(reason is GapReason.REVISION_CHANGED for _, reason in reasons):
-        return {
-            Finding.LOST: Finding.MISSING,
-            Finding.DUPLICATED: Finding.UNEXPLAINED,
-            Finding.UNEXPECTED: Finding.UNEXPLAINED,
-        }
-    names: dict[Finding, Finding] = {}
-    if any(
-        (side is Side.SINK and reason in _TAKES_FROM_SINK) or reason in _NOT_PROCESSED_MAYBE for side, reason in reasons
-    ):
-        names[Finding.LOST] = Finding.MISSING
-    if any(side is Side.SOURCE and reason in _TAKES_FROM_SOURCE for side, reason in reasons):
-        names[Finding.UNEXPECTED] = Finding.UNEXPLAINED
-        if repeated:
-            names[Finding.DUPLICATED] = Finding.UNEXPLAINED
-    return names
-
-
-def _all_lost(plan: Plan, read: _Read, found: _Found) -> Iterable[Gap]:
+def _all_lost(plan: Plan, read: Read, found: Found) -> Iterable[Gap]:
     """Partitions of a topic that begins in what was read and of which nothing is there: they may be another log's."""
     begun = {gap.topic for gap in plan.suspicions if gap.reason is GapReason.BEGINS}
     for number, one in enumerate(plan.ranges):
@@ -118,171 +84,23 @@ def _all_lost(plan: Plan, read: _Read, found: _Found) -> Iterable[Gap]:
             )
 
 
-class _Read:
-    """The sum of what splits held."""
-
-    def __init__(self, specification: AuditSpecification, plan: Plan) -> None:
-        self._plan = plan
-        self._sink_topic = specification.sink_topic
-        self._is_by_time = not isinstance(specification.window, Everything)
-        self._most = specification.bounds.examples
-        self._reports: defaultdict[int, SplitReport] = defaultdict(lambda: SplitReport(number=-1))
-        self._fates: Counter[str] = Counter()
-        self._examples: list[Example] = []
-        self.gaps: list[Gap] = []
-
-    def add(self, report: SplitReport) -> None:
-        total = self._reports[report.number]
-        total.records += report.records
-        total.window_records += report.window_records
-        total.pending += report.pending
-        total.expected += report.expected
-        total.elsewhere += report.elsewhere
-        total.untimed += report.untimed
-        total.unreadable += report.unreadable
-        self._fates.update(report.fates)
-        self._examples += report.examples
-        self.gaps += report.gaps
-
-    def examples(self) -> list[Example]:
-        def place(example: Example) -> tuple[str, int, int]:
-            (one,) = example.inputs or example.outputs
-            return one.topic, one.partition, one.offset
-
-        kept: list[Example] = []
-        for finding in (Finding.UNREADABLE_INPUT, Finding.UNREADABLE_OUTPUT):
-            of_kind = [example for example in self._examples if example.finding is finding]
-            kept += sorted(of_kind, key=place)[: self._most]
-        return kept
-
-    def ranges(self) -> Iterable[RangeRead]:
-        for number, one in enumerate(self._plan.ranges):
-            yield msgspec.structs.replace(one, records=self._reports[number].records)
-
-    def not_processed(self) -> Iterable[Gap]:
-        """Input of the window that the pipeline has not committed; behind it there may be control records alone."""
-        if not self._plan.tells_pending:
-            return
-        for number, one in enumerate(self._plan.ranges):
-            pending = self._reports[number].pending
-            if one.side is not Side.SOURCE or not pending:
-                continue
-            name = partition_name(one.topic, one.partition)
-            committed = max(one.start, self._plan.committed.get(name, 0))
-            yield Gap(
-                side=Side.SOURCE,
-                topic=one.topic,
-                partition=one.partition,
-                reason=GapReason.NOT_PROCESSED,
-                start=committed,
-                end=one.end,
-                sentence=f"The pipeline has committed {name} up to offset {committed}; {pending} later records of "
-                "the window were not judged.",
-            )
-
-    def expected(self, number: int) -> int:
-        """How many outputs the window of this partition asks for."""
-        return self._reports[number].expected
-
-    def untimed(self) -> Iterable[Gap]:
-        """What is open where the transform gives outputs no timestamp: no time bounds then where they lie."""
-        if not self._is_by_time or not any(report.untimed for report in self._reports.values()):
-            return
-        for side, what in (
-            (Side.SINK, "outputs lie outside of what was read"),
-            (Side.SOURCE, "outputs in the window are of inputs from before what was read"),
-        ):
-            yield Gap(
-                side=side,
-                topic=self._sink_topic,
-                partition=None,
-                reason=GapReason.TIME_OF_WRITING,
-                sentence="The transform makes outputs without a timestamp, which then carry the time of writing: where "
-                f"the pipeline was further behind than the padding, {what}. Audit with more padding.",
-            )
-
-    def counts(self, found: _Found) -> AuditCounts:
-        source = [self._reports[n] for n, one in enumerate(self._plan.ranges) if one.side is Side.SOURCE]
-        sink = [self._reports[n] for n, one in enumerate(self._plan.ranges) if one.side is Side.SINK]
-        return AuditCounts(
-            inputs=sum(one.window_records for one in source),
-            pending=sum(one.pending for one in source),
-            dropped=self._fates[Fate.DROPPED.value],
-            skipped=self._fates[Fate.SKIPPED.value],
-            dead_lettered=self._fates[Fate.DEAD_LETTERED.value],
-            stopping=self._fates[Fate.STOPPING.value],
-            undelivered=found.undelivered,
-            expected=sum(one.expected for one in source),
-            elsewhere=sum(one.elsewhere for one in source),
-            outputs=sum(one.window_records for one in sink),
-            repeated=found.repeated,
-            unreadable_input=sum(one.unreadable for one in source),
-            unreadable_output=sum(one.unreadable for one in sink),
+def _refused(specification: AuditSpecification) -> Iterable[Gap]:
+    """What a file refuses for its types is not to be told from what is lost, where nobody puts it aside."""
+    files = specification.files
+    if (
+        files is not None
+        and files.schema is None
+        and files.conflict is SchemaConflict.BAD_RECORD
+        and specification.errors.policy is FailurePolicy.SKIP
+    ):
+        yield Gap(
+            side=Side.SINK,
+            topic=specification.sink_topic,
+            partition=None,
+            reason=GapReason.TYPES_REFUSED,
+            sentence="The pipeline skips records whose types conflict with those before them in their file, and which "
+            "that were is not kept: what is missing may be those. Put them aside as dead letters to know.",
         )
-
-
-class _Found:
-    """The sum of what buckets held."""
-
-    def __init__(self, examples: int) -> None:
-        self._most = examples
-        self._ids: Counter[str] = Counter()
-        self._records: Counter[str] = Counter()
-        self._partitions: defaultdict[str, Counter[int]] = defaultdict(Counter)
-        self._deviations: defaultdict[Finding, list[Deviation]] = defaultdict(list)
-        self.repeated = 0
-        self.undelivered = 0
-
-    def add(self, report: BucketReport) -> None:
-        self.repeated += report.repeated
-        self.undelivered += report.undelivered
-        self._ids.update(report.ids)
-        self._records.update(report.records)
-        for finding, numbers in report.partitions.items():
-            self._partitions[finding].update(numbers)
-        for deviation in report.deviations:
-            self._deviations[deviation.finding].append(deviation)
-        for several in self._deviations.values():
-            several.sort(key=first_place)
-            del several[self._most :]
-
-    def explained_by(self, suspicions: Iterable[Gap], *, beside: Sequence[Gap]) -> Iterable[Gap]:
-        """Those that take the proof from something that was found; where nothing was, nothing is in doubt."""
-        proven = _concluded(beside, repeated=self.repeated)
-        for gap in suspicions:
-            names = _concluded((*beside, gap), repeated=self.repeated)
-            if any(self._ids[finding] and proven.get(finding) is not name for finding, name in names.items()):
-                yield gap
-
-    def lost_at(self, number: int) -> int:
-        """How many outputs are lost of the inputs of this partition."""
-        return self._partitions[Finding.LOST][number]
-
-    def first(self) -> list[Deviation]:
-        return [deviation for finding in Finding for deviation in self._deviations.get(finding, ())]
-
-    def tallies(self, names: dict[Finding, Finding]) -> dict[str, Tally]:
-        tallies: dict[str, Tally] = {}
-        for finding in Finding:
-            if not self._ids[finding]:
-                continue
-            name = names.get(finding, finding).value
-            before = tallies.get(name, Tally())
-            tallies[name] = Tally(ids=before.ids + self._ids[finding], records=before.records + self._records[finding])
-        return tallies
-
-    def by_partition(self, ranges: Sequence[RangeRead], names: dict[Finding, Finding]) -> Iterable[PartitionTally]:
-        summed: Counter[tuple[Finding, int]] = Counter()
-        for finding, numbers in self._partitions.items():
-            name = names.get(Finding(finding), Finding(finding))
-            for number, records in numbers.items():
-                summed[name, number] += records
-        order = list(Finding)
-        for finding, number in sorted(summed, key=lambda at: (order.index(at[0]), at[1])):
-            one, records = ranges[number], summed[finding, number]
-            yield PartitionTally(
-                side=one.side, topic=one.topic, partition=one.partition, finding=finding, records=records
-            )
 
 
 def places(words: Iterable[int], ranges: Sequence[RangeRead]) -> tuple[Place, ...]:

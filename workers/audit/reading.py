@@ -9,7 +9,8 @@ from typing import Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from workers.audit.splits import Split, partition_name
+from workers.audit.references import partition_name
+from workers.audit.splits import Split
 
 _BATCH = 2_000
 _POLL_S = 0.1

@@ -4,59 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
 
 from app.domain.audits.result import Gap, GapReason, RangeRead, Side
-from app.domain.audits.specification import AuditSpecification, Everything, OffsetWindow, TimeWindow
-from workers.audit.collecting import deletion_gap
-from workers.audit.splits import Plan, partition_name
+from app.domain.audits.specification import AuditSpecification, Everything
+from workers.audit.bounds import Bounds, begins
+from workers.audit.cluster import Brokers, Partition, TopicSettings, UnresolvableError
+from workers.audit.references import partition_name
+from workers.audit.splits import Plan
 
-Partition = tuple[str, int]
 _LOOK_EVERY_S = 0.2
-
-
-class UnresolvableError(Exception):
-    """The window cannot become offsets: a topic or a partition is not there. The message names it."""
-
-
-class TopicSettings(NamedTuple):
-    """is_compacted: records go once a later one has their key. has_append_time: they carry the time of writing."""
-
-    is_compacted: bool = False
-    has_append_time: bool = False
-
-
 _USUAL = TopicSettings()
-
-
-class Brokers(Protocol):
-    """What is asked of the cluster. Every call may raise AuditReadError."""
-
-    def partitions(self, topic: str) -> Sequence[int]:
-        """Those of the topic; none: it does not exist."""
-        ...
-
-    def settings(self, topic: str) -> TopicSettings | None:
-        """None: they may not be asked."""
-        ...
-
-    def committed(self, group_id: str, partitions: Iterable[Partition]) -> Mapping[Partition, int | None]:
-        """Offsets that the group has committed, without what a transaction has not decided yet."""
-        ...
-
-    def beginnings(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]: ...
-
-    def last_stable(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]: ...
-
-    def high_watermarks(self, partitions: Iterable[Partition]) -> Mapping[Partition, int]: ...
-
-    def at_time(self, partitions: Iterable[Partition], at_ms: int) -> Mapping[Partition, int | None]:
-        """The first offset of a record that is not older; None: there is none yet."""
-        ...
-
-    def time_at(self, partition: Partition, offset: int) -> int | None:
-        """When the first record at or after this offset was written; None: there is none yet."""
-        ...
 
 
 def resolve(
@@ -75,6 +32,8 @@ def resolve(
     4. the source's ends              last, so that whatever was found in a sink has its input in what is read
 
     Waiting is bounded; where readers still wait then, the range ends at the last stable offset, with a gap.
+    Of files it is the references that are resolved; what these ask for beside them is known once they are read
+    (workers/audit/listing.py).
 
     Raises:
         UnresolvableError: a topic does not exist, or the window names a partition that does not.
@@ -90,180 +49,24 @@ def resolve(
     else:
         source_ends, source_gaps = _settled(Side.SOURCE, source, brokers, specification, clock=clock, sleep=sleep)
     settings = {topic: brokers.settings(topic) for topic in (*specification.source_topics, *specification.sink_topics)}
-    appended = frozenset(topic for topic in specification.sink_topics if (settings[topic] or _USUAL).has_append_time)
-    bounds = _Bounds(brokers, specification, source, sink, source_ends, sink_ends, appended)
+    referring = None if specification.files is None else specification.sink_topic
+    appended = frozenset(
+        topic
+        for topic in specification.sink_topics
+        if topic != referring and (settings[topic] or _USUAL).has_append_time
+    )
+    bounds = Bounds(brokers, specification, source, sink, source_ends, sink_ends, appended, referring)
     ranges, gaps = bounds.ranges()
     held_back = [gap for gap in (*source_gaps, *sink_gaps) if _matters(gap, ranges)]
     return Plan(
         ranges=tuple(ranges),
         gaps=(*gaps, *held_back, *_unlike(committed or {}, source_ends), *_settings_gaps(specification, settings)),
-        suspicions=() if is_everything else (*bounds.begins(ranges), *bounds.written_later(ranges)),
+        suspicions=() if is_everything else (*begins(ranges), *bounds.written_later(ranges)),
         # A partition without a committed offset: nothing of it has been processed.
         committed={partition_name(*at): offset or 0 for at, offset in (committed or {}).items()},
         tells_pending=not is_everything,
+        files=bounds.files(ranges),
     )
-
-
-class _Bounds:
-    """Where each partition's window and padding begin and end. `*_ends`: where reading ends at the latest.
-
-    appended: the sinks whose records carry the time of writing. Of these what was written until long after the window
-    is read, since the pipeline may have been behind, and of the source what such outputs may be of.
-    """
-
-    def __init__(
-        self,
-        brokers: Brokers,
-        specification: AuditSpecification,
-        source: Sequence[Partition],
-        sink: Sequence[Partition],
-        source_ends: Mapping[Partition, int],
-        sink_ends: Mapping[Partition, int],
-        appended: frozenset[str],
-    ) -> None:
-        self._brokers = brokers
-        self._specification = specification
-        self._source = source
-        self._sink = sink
-        self._ends = {**source_ends, **sink_ends}
-        self._appended = appended
-        self._beginnings = brokers.beginnings([*source, *sink])
-
-    def ranges(self) -> tuple[list[RangeRead], list[Gap]]:
-        match self._specification.window:
-            case Everything():
-                begun = {at: self._beginnings[at] for at in self._ends}
-                ranges = [self._range(at, begun[at], begun[at], self._ends[at], self._ends[at]) for at in begun]
-                return ranges, self._deleted(ranges)
-            case TimeWindow(start_ms=start_ms, end_ms=end_ms):
-                return self._by_time(start_ms, end_ms, {})
-            case OffsetWindow() as window:
-                return self._by_offsets(window)
-
-    def _by_time(
-        self, start_ms: int, end_ms: int, named: Mapping[Partition, tuple[int, int]]
-    ) -> tuple[list[RangeRead], list[Gap]]:
-        padding_ms = self._specification.padding_ms
-        behind_ms = max(padding_ms, _MOST_BEHIND_MS)
-        after_ms = 2 * padding_ms if not self._appended else padding_ms + behind_ms
-        timely = [at for at in self._sink if at[0] not in self._appended]
-        appended = [at for at in self._sink if at[0] in self._appended]
-        before_ms = start_ms - padding_ms
-        source = (before_ms - padding_ms, start_ms, end_ms, end_ms + after_ms)
-        ranges = [
-            *self._timed(self._source, source, named, is_named=bool(named)),
-            *self._timed(timely, (before_ms, start_ms, end_ms, end_ms + padding_ms), {}, is_named=False),
-            *self._timed(appended, (before_ms, start_ms, end_ms, end_ms + behind_ms), {}, is_named=False),
-        ]
-        return ranges, self._deleted(ranges)
-
-    def begins(self, ranges: Iterable[RangeRead]) -> list[Gap]:
-        """Source topics of which all partitions begin in what is read: what was before them may have outputs."""
-        begun = {topic: True for topic, _ in self._source}
-        for one in ranges:
-            if one.side is Side.SOURCE:
-                begun[one.topic] &= one.read_start == 0
-        return [
-            Gap(
-                side=Side.SOURCE,
-                topic=topic,
-                partition=None,
-                reason=GapReason.BEGINS,
-                sentence=f"{topic} begins in what was read: if it was deleted and made anew there, outputs of what was "
-                "in it before have no input any more.",
-            )
-            for topic, has_begun in begun.items()
-            if has_begun
-        ]
-
-    def written_later(self, ranges: Iterable[RangeRead]) -> list[Gap]:
-        """What the time of writing leaves open: inputs from before, and outputs from behind what is read."""
-        gaps: dict[str, list[Gap]] = {topic: [] for topic in self._specification.sink_topics if topic in self._appended}
-        for topic, of_topic in gaps.items():
-            sentence = (
-                f"Records of {topic} carry the time of writing: where the pipeline was further behind than the padding "
-                "when the window began, outputs in it are of inputs from before what was read. Audit with more padding."
-            )
-            of_topic.append(_time_gap(Side.SOURCE, topic, sentence))
-            if any(one.topic == topic and one.read_end < self._ends[topic, one.partition] for one in ranges):
-                sentence = (
-                    f"Records of {topic} carry the time of writing, and what was written more than a day after the "
-                    "window was not read. Audit with more padding."
-                )
-                of_topic.append(_time_gap(Side.SINK, topic, sentence))
-        return [gap for of_topic in gaps.values() for gap in of_topic]
-
-    def _timed(
-        self,
-        partitions: Sequence[Partition],
-        times: tuple[int, int, int, int],
-        named: Mapping[Partition, tuple[int, int]],
-        *,
-        is_named: bool,
-    ) -> list[RangeRead]:
-        """times: from when on it is read, the window's begin and end, and until when it is read."""
-        found = [self._brokers.at_time(partitions, max(0, at_ms)) for at_ms in times]
-        ranges: list[RangeRead] = []
-        for at in partitions:
-            read_start, start, end, read_end = (self._within(at, offsets[at]) for offsets in found)
-            if is_named:
-                start, end = named.get(at, (read_start, read_start))
-            end = max(start, end)
-            ranges.append(self._range(at, min(read_start, start), start, end, max(read_end, end)))
-        return ranges
-
-    def _by_offsets(self, window: OffsetWindow) -> tuple[list[RangeRead], list[Gap]]:
-        named: dict[Partition, tuple[int, int]] = {}
-        gaps: list[Gap] = []
-        times: list[int] = []
-        for one in window.ranges:
-            at = one.topic, one.partition
-            if at not in self._source:
-                raise UnresolvableError(
-                    f"{partition_name(*at)} is no partition of the pipeline's source; name one that it reads"
-                )
-            start, end = self._within(at, one.start), self._within(at, one.end)
-            named[at] = start, end
-            if one.start < self._beginnings[at]:
-                gaps.append(deletion_gap(Side.SOURCE, *at, None, self._beginnings[at]))
-            times += [time for time in (self._brokers.time_at(at, start),) if time is not None and start < end]
-            until = self._brokers.time_at(at, end)
-            times += [_NEVER if until is None else until] if start < end else []
-        if not times:
-            ranges = [self._range(at, *([named.get(at, (0, 0))[0]] * 4)) for at in (*self._source, *self._sink)]
-            return ranges, gaps
-        ranges, deleted = self._by_time(min(times), max(times), named)
-        # Of the source's padding, too: outputs of what is deleted there lie in the window, and have no input any more.
-        return ranges, list(dict.fromkeys((*gaps, *deleted)))
-
-    def _within(self, at: Partition, offset: int | None) -> int:
-        end = self._ends[at]
-        return end if offset is None else max(min(offset, end), min(self._beginnings[at], end))
-
-    def _range(self, at: Partition, read_start: int, start: int, end: int, read_end: int) -> RangeRead:
-        return RangeRead(
-            side=Side.SOURCE if at in self._source else Side.SINK,
-            topic=at[0],
-            partition=at[1],
-            read_start=read_start,
-            start=start,
-            end=end,
-            read_end=read_end,
-        )
-
-    def _deleted(self, ranges: Iterable[RangeRead]) -> list[Gap]:
-        """What begins where the log begins, while that is not its first offset, may have begun before."""
-        return [
-            deletion_gap(one.side, one.topic, one.partition, None, one.read_start)
-            for one in ranges
-            if 0 < one.read_start <= self._beginnings[one.topic, one.partition]
-        ]
-
-
-_MOST_BEHIND_MS = 24 * 3_600_000
-"""So long after the window is read what carries the time of writing; by then most pipelines have caught up."""
-_NEVER = 1 << 45
-"""Later than any record; well within what the brokers take for a time."""
 
 
 def _partitions(brokers: Brokers, topics: Iterable[str]) -> list[Partition]:
@@ -351,6 +154,9 @@ def _settings_gaps(specification: AuditSpecification, settings: Mapping[str, Top
             found = settings[topic]
             if found is not None and not found.is_compacted:
                 continue
+            if specification.files is not None and side is Side.SINK and topic == specification.sink_topic:
+                # Each reference has a key of its own, so compaction takes none away.
+                continue
             reason, sentence = (
                 (GapReason.NOT_ADMITTED, f"Whether {topic} is compacted may not be asked, so records may be gone.")
                 if found is None
@@ -358,7 +164,3 @@ def _settings_gaps(specification: AuditSpecification, settings: Mapping[str, Top
             )
             gaps.append(Gap(side=side, topic=topic, partition=None, reason=reason, sentence=sentence))
     return gaps
-
-
-def _time_gap(side: Side, topic: str, sentence: str) -> Gap:
-    return Gap(side=side, topic=topic, partition=None, reason=GapReason.TIME_OF_WRITING, sentence=sentence)

@@ -7,8 +7,25 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from app.domain.audits.result import Gap, RangeRead, Side
+from workers.audit.references import ReferenceScope, partition_name
 
 NOT_LIMITED = 1 << 62
+
+
+class FileWork(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of the files that an audit reads; the first three fields before their references are looked at.
+
+    numbers: of the partitions that hold references, among all that are read. scope: which of these are read.
+    limits: of each source partition, by name: from where and up to where there is anything.
+    pieces: the references that one task reads the files of: the partition's number, offsets from and up to.
+    records: how many the files hold, all together.
+    """
+
+    numbers: frozenset[int]
+    scope: ReferenceScope
+    limits: dict[str, tuple[int, int]]
+    pieces: tuple[tuple[int, int, int], ...] = ()
+    records: int = 0
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -17,6 +34,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     suspicions: what may explain something that is found; where nothing is, they are no gaps.
     committed: up to where the pipeline has processed each source partition, by topic and partition.
     tells_pending: whether input that is not processed yet belongs to the window all the same.
+    files: None: outputs are records of topics.
     """
 
     ranges: tuple[RangeRead, ...]
@@ -24,20 +42,20 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     suspicions: tuple[Gap, ...] = ()
     committed: dict[str, int] = {}
     tells_pending: bool = True
+    files: FileWork | None = None
 
     @property
     def offsets(self) -> int:
-        return sum(one.read_end - one.read_start for one in self.ranges)
-
-
-def partition_name(topic: str, partition: int) -> str:
-    return f"{topic}-{partition}"
+        """How many there are to read; of files their records."""
+        of_topics = sum(one.read_end - one.read_start for one in self.ranges)
+        return of_topics + (0 if self.files is None else self.files.records)
 
 
 class Split(msgspec.Struct, frozen=True, kw_only=True):
     """Offsets from `start` up to `end` of one partition, the window being from `window_start` to `window_end`.
 
     number: of the partition, among all that are read. committed: inputs from here on are not processed yet.
+    is_of_files: what lies there are references.
     """
 
     number: int
@@ -49,25 +67,50 @@ class Split(msgspec.Struct, frozen=True, kw_only=True):
     window_start: int
     window_end: int
     committed: int = NOT_LIMITED
+    is_of_files: bool = False
 
 
 def splits_of(plan: Plan, *, offsets_per_task: int) -> Iterator[Split]:
-    """Every offset of the plan in one split. A partition's splits are as large as can be, and of about one size."""
+    """Every offset of the plan in one split. A partition's splits are as large as can be, and of about one size.
+
+    Of references they are the pieces that were made of them (workers/audit/listing.py).
+    """
+    numbers: frozenset[int] = frozenset() if plan.files is None else plan.files.numbers
     for number, one in enumerate(plan.ranges):
-        for start, end in _cut(one.read_start, one.read_end, offsets_per_task):
-            yield Split(
-                number=number,
-                side=one.side,
-                topic=one.topic,
-                partition=one.partition,
-                start=start,
-                end=end,
-                window_start=one.start,
-                window_end=one.end,
-                committed=plan.committed.get(partition_name(one.topic, one.partition), NOT_LIMITED)
-                if one.side is Side.SOURCE
-                else NOT_LIMITED,
-            )
+        if number not in numbers:
+            for start, end in _cut(one.read_start, one.read_end, offsets_per_task):
+                yield _split(plan, number, start, end)
+    if plan.files is not None:
+        for number, start, end in plan.files.pieces:
+            yield _split(plan, number, start, end)
+
+
+def splits_of_references(plan: Plan, *, references_per_task: int) -> Iterator[Split]:
+    """What is looked at before files are read, to know which there are."""
+    if plan.files is None:
+        return
+    for number in sorted(plan.files.numbers):
+        one = plan.ranges[number]
+        for start, end in _cut(one.read_start, one.read_end, references_per_task):
+            yield _split(plan, number, start, end)
+
+
+def _split(plan: Plan, number: int, start: int, end: int) -> Split:
+    one = plan.ranges[number]
+    return Split(
+        number=number,
+        side=one.side,
+        topic=one.topic,
+        partition=one.partition,
+        start=start,
+        end=end,
+        window_start=one.start,
+        window_end=one.end,
+        committed=plan.committed.get(partition_name(one.topic, one.partition), NOT_LIMITED)
+        if one.side is Side.SOURCE
+        else NOT_LIMITED,
+        is_of_files=plan.files is not None and number in plan.files.numbers,
+    )
 
 
 def _cut(start: int, end: int, most: int) -> Iterable[tuple[int, int]]:

@@ -133,9 +133,9 @@ def job(order: AuditOrder, course: Course) -> Callable[[SparkContext], list[byte
         started_at_ms, began = time.time_ns() // 1_000_000, time.monotonic()
         specification = order.specification
         brokers = ClusterBrokers(audit_job.resolved(order.client_config), audit_id=specification.audit_id)
-        plan = resolve(specification, brokers)
+        plan = audit_job.with_files(context, order, resolve(specification, brokers))
         course.offsets, course.stage = plan.offsets, AuditStage.READING
-        log.info("%d offsets of %d partitions are read", plan.offsets, len(plan.ranges))
+        log.info("%d offsets of %d partitions are read, records of files among them", plan.offsets, len(plan.ranges))
         splits, buckets = audit_job.run(context, order, plan)
         course.stage = AuditStage.DESCRIBING
         own = versions.of_this_process()

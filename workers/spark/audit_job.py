@@ -1,5 +1,6 @@
-"""The audit as Spark runs it: three steps, of which only the last brings anything back, and that bounded.
+"""The audit as Spark runs it: steps that bring back only what is bounded by their number of tasks.
 
+    list      only with files: a task for 50,000 references ─▶ who reads which files, and how many records these have
     read      a task for each split         records ─▶ rows of 24 bytes, in pieces by bucket
     shuffle   Spark                          all rows of an id meet in one bucket
     compare   a task for each bucket        rows ─▶ counts, and the first few ids of each finding
@@ -8,6 +9,9 @@
 A hundred million ids are two hundred million rows: at a million offsets a task 200 tasks that keep 24 MB each, 4.8 GB
 of shuffle on disk, and 250 buckets, of which a task keeps one: 400,000 ids, about 100 MB of Python. Nothing grows with
 the number of ids but the number of tasks, and the disk.
+
+Files are read by tasks of a million of their records, or a thousand files: what a task keeps is as bounded, plus the
+few files that it fetches before it reads them (4 MB of each in memory, the rest on the disk).
 """
 
 from __future__ import annotations
@@ -25,11 +29,16 @@ from app.domain.clusters import secret_reference
 from app.domain.pipelines.pipeline import FailurePolicy
 from app.wire.audit import AuditOrder
 from workers import versions
+from workers.audit import listing
 from workers.audit.collecting import Collector, SplitReport
 from workers.audit.comparing import BucketReport, Deviation, compare
 from workers.audit.describing import describe
+from workers.audit.file_collecting import FileCollector
+from workers.audit.listing import FilesListed, list_files
 from workers.audit.reading import committed_records, reader
-from workers.audit.splits import Plan, Split, splits_of
+from workers.audit.references import ReferenceScope
+from workers.audit.splits import Plan, Split, splits_of, splits_of_references
+from workers.audit.stores import FileStores
 from workers.spark.tasks import read_secret
 from workers.versions import Versions
 
@@ -41,6 +50,7 @@ class AuditLuggage(msgspec.Struct, frozen=True, kw_only=True):
 
     versions: Versions
     order: AuditOrder
+    scope: ReferenceScope | None = None
 
 
 def resolved(client_config: dict[str, str]) -> dict[str, str]:
@@ -53,6 +63,22 @@ def buckets_of(plan: Plan, specification: AuditSpecification) -> int:
     return max(specification.cores, -(-plan.offsets // (2 * specification.bounds.ids_per_task)))
 
 
+def with_files(context: SparkContext, order: AuditOrder, plan: Plan) -> Plan:
+    """The plan with what its references ask for; as it is where there are none. Raises what Spark raises."""
+    if plan.files is None:
+        return plan
+    splits = splits_of_references(plan, references_per_task=order.specification.bounds.references_per_task)
+    packed = [msgspec.json.encode(split) for split in splits]
+    if not packed:
+        return plan
+    listed: RDD[bytes] = context.parallelize(packed, len(packed)).mapPartitions(
+        partial(_list, _pack(order, plan.files.scope))
+    )
+    return listing.with_files(
+        plan, plan.files, [msgspec.json.decode(data, type=FilesListed) for data in listed.collect()]
+    )
+
+
 def run(context: SparkContext, order: AuditOrder, plan: Plan) -> tuple[list[SplitReport], list[BucketReport]]:
     """Read and compare; what is returned is a small report of each task. Raises what Spark raises."""
     specification = order.specification
@@ -60,7 +86,7 @@ def run(context: SparkContext, order: AuditOrder, plan: Plan) -> tuple[list[Spli
     if not splits:
         return [], []
     buckets = buckets_of(plan, specification)
-    luggage = _pack(order)
+    luggage = _pack(order, None if plan.files is None else plan.files.scope)
     packed = [msgspec.json.encode(split) for split in splits]
     reports: list[tuple[bool, bytes]] = (
         context.parallelize(packed, len(packed))
@@ -91,29 +117,49 @@ def describe_on(
     return on
 
 
-def _pack(order: AuditOrder) -> bytes:
+def _pack(order: AuditOrder, scope: ReferenceScope | None = None) -> bytes:
     # What only the driver needs stays with it.
     own = msgspec.structs.replace(order, token="", server_urls=())
-    return msgspec.json.encode(AuditLuggage(versions=versions.of_this_process(), order=own))
+    return msgspec.json.encode(AuditLuggage(versions=versions.of_this_process(), order=own, scope=scope))
 
 
-def _unpack(data: bytes) -> AuditOrder:
+def _unpack(data: bytes) -> AuditLuggage:
     """Raises VersionMismatchError where driver and task differ."""
     versions.check_same(msgspec.json.decode(data, type=_Header).versions, versions.of_this_process())
-    return msgspec.json.decode(data, type=AuditLuggage).order
+    return msgspec.json.decode(data, type=AuditLuggage)
 
 
 class _Header(msgspec.Struct):
     versions: Versions
 
 
-def _read(luggage: bytes, buckets: int, packed: Iterable[bytes]) -> Iterator[Keyed]:
-    order = _unpack(luggage)
-    specification = order.specification
-    config = resolved(order.client_config)
+def _list(luggage: bytes, packed: Iterable[bytes]) -> Iterator[bytes]:
+    unpacked = _unpack(luggage)
+    specification, scope = unpacked.order.specification, unpacked.scope
+    config = resolved(unpacked.order.client_config)
     for data in packed:
         split = msgspec.json.decode(data, type=Split)
-        collector = Collector(specification, split, buckets=buckets)
+        with reader(config, audit_id=specification.audit_id) as consumer:
+            # What is deleted meanwhile is told by those who read the files.
+            batches = committed_records(
+                consumer, split, stall_s=specification.bounds.stall_ms / 1000, deleted=lambda _start, _end: None
+            )
+            yield msgspec.json.encode(list_files(specification, _known(scope), split, batches))
+
+
+def _read(luggage: bytes, buckets: int, packed: Iterable[bytes]) -> Iterator[Keyed]:
+    unpacked = _unpack(luggage)
+    order, scope = unpacked.order, unpacked.scope
+    specification = order.specification
+    config = resolved(order.client_config)
+    stores = _stores(specification)
+    for data in packed:
+        split = msgspec.json.decode(data, type=Split)
+        collector = (
+            FileCollector(specification, split, buckets=buckets, scope=_known(scope), stores=stores)
+            if split.is_of_files
+            else Collector(specification, split, buckets=buckets)
+        )
         with reader(config, audit_id=specification.audit_id) as consumer:
             collector.collect(
                 committed_records(
@@ -124,10 +170,16 @@ def _read(luggage: bytes, buckets: int, packed: Iterable[bytes]) -> Iterator[Key
         yield buckets, msgspec.json.encode(collector.report)
 
 
+def _known(scope: ReferenceScope | None) -> ReferenceScope:
+    if scope is None:
+        raise ValueError("a split of references came without their scope; this is a bug in the audit")
+    return scope
+
+
 def _compare(luggage: bytes, buckets: int, bucket: int, pieces: Iterable[Keyed]) -> Iterator[tuple[bool, bytes]]:
     if bucket == buckets:
         return ((True, data) for _, data in pieces)
-    specification = _unpack(luggage).specification
+    specification = _unpack(luggage).order.specification
     report = compare(
         (data for _, data in pieces),
         letters=_letters(specification),
@@ -135,6 +187,10 @@ def _compare(luggage: bytes, buckets: int, bucket: int, pieces: Iterable[Keyed])
         places=specification.bounds.places,
     )
     return iter([(False, msgspec.json.encode(report))])
+
+
+def _stores(specification: AuditSpecification) -> FileStores:
+    return FileStores(specification.file_roots, stall_s=specification.bounds.stall_ms / 1000)
 
 
 def _letters(specification: AuditSpecification) -> int | None:
@@ -145,7 +201,7 @@ def _letters(specification: AuditSpecification) -> int | None:
 
 
 def _describe(luggage: bytes, packed: Iterable[bytes]) -> Iterator[bytes]:
-    order = _unpack(luggage)
+    order = _unpack(luggage).order
     config = resolved(order.client_config)
     specification = order.specification
     for data in packed:
@@ -155,5 +211,6 @@ def _describe(luggage: bytes, packed: Iterable[bytes]) -> Iterator[bytes]:
             ranges,
             deviations,
             open_reader=partial(reader, config, audit_id=specification.audit_id),
+            stores=_stores(specification),
         ):
             yield msgspec.json.encode(example)

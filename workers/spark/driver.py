@@ -19,6 +19,7 @@ from pathlib import Path
 
 import msgspec
 
+from app.domain.pipelines.pipeline import PipelineDefinition
 from app.domain.storable import storable
 from app.wire.heartbeat import Claim, DesiredTaskState, OutcomeKind
 from app.wire.specification import InstanceSpecification
@@ -88,6 +89,14 @@ def run(specification: InstanceSpecification, *, specification_file: Path | None
     return ending
 
 
+def for_files(bounds: Bounds, definition: PipelineDefinition) -> Bounds:
+    """Long enough for the uploads of a last checkpoint. What they do not get is lost time, and no record."""
+    if definition.files is None:
+        return bounds
+    needed_s = (definition.files.upload_timeout_ms + 2 * definition.transaction_timeout_ms) / 1000
+    return msgspec.structs.replace(bounds, drain_s=max(bounds.drain_s, needed_s))
+
+
 def _name(specification: InstanceSpecification) -> str:
     place = f"instance {specification.ordinal}, lease {specification.lease}"
     return f"{specification.run_id} ({specification.pipeline}, {place})"
@@ -129,7 +138,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         log.critical("%s", error)
         return ExitCode.NO_SPECIFICATION
     try:
-        ending = run(specification, specification_file=arguments.specification, bounds=bounds)
+        ending = run(
+            specification,
+            specification_file=arguments.specification,
+            bounds=for_files(bounds, specification.definition),
+        )
     except NotGrantedError as error:
         log.critical("this application may not run %s: %s", _name(specification), error)
         # No outcome is written: the lease may be another application's, whose end this is not.

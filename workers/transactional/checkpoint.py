@@ -49,7 +49,8 @@ class Checkpoint:
 
     commit:
       1. flush the producer            nothing may be in doubt when offsets follow, and offsets that are sent beside
-                                       outputs still on their way cost 100 ms instead of 1 ms
+                                       outputs still on their way cost 100 ms instead of 1 ms. The files of a file
+                                       pipeline are uploaded in here, and only then its transaction begins
       2. send the input offsets        only if every partition has the ownership number it was polled under; the group
                                        metadata is read here, now, on the polling thread
       3. commit the transaction        from here on the outputs are visible and the input is consumed
@@ -72,6 +73,15 @@ class Checkpoint:
         self._positions: dict[Partition, int] = {}
         self._for_others: dict[Partition, int] = {}
         producer.begin()
+
+    @property
+    def transaction_opened_at(self) -> float | None:
+        """Since when it is open at the brokers; None: it is not yet (see FileProducer)."""
+        return self._producer.transaction_since(self.opened_at)
+
+    def is_full(self, *, most: int) -> bool:
+        """Whether it should end before its time. `most`: how many records may be in a transaction."""
+        return self._producer.is_full(self.records, most=most)
 
     @property
     def state(self) -> CheckpointState:
@@ -126,12 +136,7 @@ class Checkpoint:
         self._move(CheckpointState.COMMITTING)
         deadline = self._clock() + patience.bound_s
         self._producer.flush(patience=patience)
-        changed = self._ownership.changed_among(self._numbers)
-        if changed:
-            raise OwnershipChangedError(
-                "not committed, since these partitions were taken away after their records were polled: "
-                + ", ".join(f"{topic}-{number}" for topic, number in changed)
-            )
+        self._require_ownership()
         texts = metadata or {}
         offsets = [
             TopicPartition(topic, number, position, metadata=texts.get((topic, number), ""))
@@ -148,6 +153,11 @@ class Checkpoint:
             raise
         self._move(CheckpointState.COMMITTED)
 
+    def require_ownership(self) -> None:
+        """Raises OwnershipChangedError when it is open and can never be committed; it need not be kept until then."""
+        if self._state is CheckpointState.OPEN:
+            self._require_ownership()
+
     def abort(self, *, patience: Patience) -> None:
         """End it without a trace. It counts as ended even if this raises; the producer must be discarded then."""
         self._move(CheckpointState.ABORTED)
@@ -157,6 +167,14 @@ class Checkpoint:
     def is_open(self) -> bool:
         """True until its end was decided, or given up as unknown."""
         return self._state in (CheckpointState.OPEN, CheckpointState.COMMITTING)
+
+    def _require_ownership(self) -> None:
+        changed = self._ownership.changed_among(self._numbers)
+        if changed:
+            raise OwnershipChangedError(
+                "not committed, since these partitions were taken away after their records were polled: "
+                + ", ".join(f"{topic}-{number}" for topic, number in changed)
+            )
 
     def _require(self, state: CheckpointState) -> None:
         if self._state is not state:

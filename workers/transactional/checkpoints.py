@@ -39,13 +39,19 @@ class Bounds:
     third of what is left until `max.poll.interval.ms`, after which the group would go on without this member.
 
     Args:
-        abort_s: how long an abort may take; None: as long as everything else.
+        before_s: how long what comes before the transaction may take: the uploads of a file pipeline.
+        abort_s: how long an abort may take; None: a transaction timeout.
     """
 
     def __init__(
-        self, *, transaction_timeout_s: float, max_poll_interval_s: float, abort_s: float | None = None
+        self,
+        *,
+        transaction_timeout_s: float,
+        max_poll_interval_s: float,
+        before_s: float = 0.0,
+        abort_s: float | None = None,
     ) -> None:
-        self.usual_s = transaction_timeout_s
+        self.usual_s = before_s + transaction_timeout_s
         self.abort_s = transaction_timeout_s if abort_s is None else abort_s
         self._max_poll_interval_s = max_poll_interval_s
 
@@ -103,9 +109,9 @@ class Checkpoints:
         return self._current
 
     @property
-    def opened_at(self) -> float | None:
-        """Since when a checkpoint is open; None: none is."""
-        return self._current.opened_at if self._current else None
+    def transaction_opened_at(self) -> float | None:
+        """Since when the brokers have a transaction of it open; None: none is, or not yet."""
+        return self._current.transaction_opened_at if self._current else None
 
     @property
     def live_producer(self) -> TaskProducer:
@@ -255,7 +261,7 @@ class Checkpoints:
         """Say how things are, if it has not been said for a while. Touches nothing that could run a callback."""
         now = self._clock()
         if self._progress.is_due(now):
-            self._progress.publish(now=now, opened_at=self.opened_at)
+            self._progress.publish(now=now, opened_at=self.transaction_opened_at)
 
     def identified(self, identity: ProducerIdentity | None) -> None:
         """The producer of the moment has said who it is; that is told, whatever becomes of it."""

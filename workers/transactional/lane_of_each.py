@@ -338,7 +338,7 @@ class LaneOfEach:
     def _publish_if_due(self) -> None:
         now = self._clock()
         if self._progress.is_due(now):
-            opened = [lane.checkpoints.opened_at for lane in self.each]
+            opened = [lane.checkpoints.transaction_opened_at for lane in self.each]
             self._progress.publish(now=now, opened_at=min((at for at in opened if at is not None), default=None))
 
 

@@ -23,6 +23,7 @@ from workers.transactional.lane_of_each import LaneOfEach
 from workers.transactional.lanes import Lane, Lanes, OneLane
 from workers.transactional.producing.idempotent_producer import IdempotentProducer
 from workers.transactional.producing.producers import SendsFor
+from workers.transactional.producing.task_files import TaskFiles
 from workers.transactional.producing.transactional_producer import TransactionalProducer
 from workers.transactional.records.batching import BatchSize
 from workers.transactional.records.failures import BadRecords, Window
@@ -43,6 +44,7 @@ def lanes_of(
     batch_size: BatchSize,
     tally: Tally,
     progress: Progress,
+    files: TaskFiles | None,
     max_poll_interval_s: float,
 ) -> Lanes:
     """The lanes of an attempt: one in all, or one for each partition that will be assigned."""
@@ -53,6 +55,7 @@ def lanes_of(
     bounds = Bounds(
         transaction_timeout_s=definition.transaction_timeout_ms / 1000,
         max_poll_interval_s=max_poll_interval_s,
+        before_s=0.0 if files is None else files.upload_timeout_s,
         # Whoever's abort is not answered gets a successor, whose init ends the transaction; with many it is not long
         # waited for each.
         abort_s=2 * SLICE_S if of_each else None,
@@ -76,9 +79,10 @@ def lanes_of(
             sends_for=sends_for,
         )
         name = specification.transactional_id if partition is None else ids.of(partition)
+        make = producer_maker(specification, name, commits)
         settling = Settling(
             membership,
-            producer_maker(specification, name, commits),
+            make if files is None else files.into_files(make, transactional_id=name),
             inquiry_of(specification, name, control, word=word),
             announce=control.event,
             learn=progress.learned,

@@ -55,9 +55,16 @@ class TaskLoop:
         commit_interval_s: float,
         drain_bound_s: float,
         progress: Progress,
+        after_commits: Callable[[Callable[[], None]], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        """
+        Args:
+            after_commits: called outside of callbacks when something may have been committed, with what it shall call
+                while it takes long.
+        """
+        self._after_commits = after_commits
         self._membership = membership
         self._lanes = lanes
         self._starting = starting
@@ -111,8 +118,13 @@ class TaskLoop:
             self._subscribe(topics)
         while not self._is_drain_wanted():
             self._lanes.guarded(self._turn)
-        self._progress.enter(TaskState.DRAINING, now=self._clock(), opened_at=self._opened_at())
+        self._progress.enter(TaskState.DRAINING, now=self._clock(), opened_at=self._transaction_opened_at())
         self._drain()
+        self._look_after_commits()
+
+    def _look_after_commits(self) -> None:
+        if self._after_commits is not None:
+            self._after_commits(self._publish_if_due)
 
     def _subscribe(self, topics: Sequence[str]) -> None:
         try:
@@ -148,13 +160,14 @@ class TaskLoop:
         if not was_blocked and (self._lanes.are_many or not messages) and self._idle_look.is_due():
             self._look_idly()
         self._commit_what_is_due()
+        self._look_after_commits()
         self._lanes.begin_again()
         if self._starting.is_due and self._startable():
             self._start()
         if self._progress.is_due(self._clock()):
             self._lanes.identify()
             self._progress.look(self._membership)
-            self._progress.publish(now=self._clock(), opened_at=self._opened_at())
+            self._progress.publish(now=self._clock(), opened_at=self._transaction_opened_at())
 
     def _heed_desired(self) -> None:
         if self._lanes.is_blocked:
@@ -189,6 +202,11 @@ class TaskLoop:
         """Since when the oldest open checkpoint is open; None: none is."""
         opened = [lane.checkpoints.current.opened_at for lane in self._lanes.each if lane.checkpoints.current]
         return min(opened, default=None)
+
+    def _transaction_opened_at(self) -> float | None:
+        """Since when the oldest transaction is open at the brokers; None: none is."""
+        opened = (lane.checkpoints.transaction_opened_at for lane in self._lanes.each)
+        return min((at for at in opened if at is not None), default=None)
 
     def _commit_what_is_due(self) -> None:
         """All that is open together, when the oldest is due; one that is full by itself."""
@@ -228,6 +246,10 @@ class TaskLoop:
         self._numbers = {partition: ownership.number(partition) for partition in ownership.owned}
         for lane in self._lanes.each:
             lane.suspicion.forget(gone)
+            checkpoint = lane.checkpoints.current
+            if checkpoint is not None:
+                # Nothing of it may survive the loss of one of its partitions, however long it would stay open.
+                lane.recovery.guarded(checkpoint.require_ownership)
         self._progress.forget(gone)
         self._processing.look_up_again()
 
@@ -314,7 +336,7 @@ class TaskLoop:
     def _publish_if_due(self) -> None:
         now = self._clock()
         if self._progress.is_due(now):
-            self._progress.publish(now=now, opened_at=self._opened_at())
+            self._progress.publish(now=now, opened_at=self._transaction_opened_at())
 
     def _drain(self) -> None:
         """Commit what is open; what cannot be committed within the bound is aborted, and read again by the next one.
@@ -342,7 +364,7 @@ class TaskLoop:
 
 
 def _is_full(lane: Lane, checkpoint: Checkpoint) -> bool:
-    return lane.suspicion.is_tried(checkpoint.positions) or checkpoint.records >= MAX_CHECKPOINT_RECORDS
+    return lane.suspicion.is_tried(checkpoint.positions) or checkpoint.is_full(most=MAX_CHECKPOINT_RECORDS)
 
 
 def _partition_of(message: Message) -> Partition:

@@ -19,7 +19,9 @@ from workers.transactional.group.starting import Starting
 from workers.transactional.lane_parts import lanes_of
 from workers.transactional.lanes import Lanes
 from workers.transactional.loop import TaskLoop
+from workers.transactional.producing.task_files import TaskFiles
 from workers.transactional.records.batching import BatchSize
+from workers.transactional.records.filing import Filing
 from workers.transactional.records.processing import Processing
 from workers.transactional.telling.offset_recorder import OffsetRecorder
 from workers.transactional.telling.progress import Progress
@@ -27,6 +29,7 @@ from workers.transactional.telling.tally import Tally
 from workers.transforms import Transform
 
 _DEFAULT_MAX_POLL_INTERVAL_MS = 300_000
+_LONGEST_BATCH_S = 1.0
 
 
 def run_task(specification: TaskSpecification, control: Control, *, transform: Transform) -> TaskResult:
@@ -54,6 +57,8 @@ def run_task(specification: TaskSpecification, control: Control, *, transform: T
             progress.enter(TaskState.FAILED, now=time.monotonic())
         attempt.source_topics.close()
         has_left = attempt.commits.close()
+        if attempt.files is not None:
+            attempt.files.close()
         progress.leave()
         if is_superseded:
             end, message, state = TaskEnd.SUPERSEDED, str(error), TaskState.SUPERSEDED
@@ -93,8 +98,9 @@ class Attempt:
         definition = specification.definition
         is_exactly_once = definition.processing_guarantee is not ProcessingGuarantee.AT_LEAST_ONCE
         consuming = consumer_config(specification)
-        commit_interval_s = definition.commit_interval_ms / 1000
-        batch_size = BatchSize(target_s=commit_interval_s)
+        self.files = None if definition.files is None else TaskFiles(specification, definition.files)
+        commit_interval_s = (definition.commit_interval_ms if self.files is None else self.files.rotate_ms) / 1000
+        batch_size = BatchSize(target_s=min(commit_interval_s, _LONGEST_BATCH_S))
         ownership = Ownership()
         recorder = OffsetRecorder(ownership, is_on=is_exactly_once)
         if recorder.is_on:
@@ -118,6 +124,7 @@ class Attempt:
             batch_size=batch_size,
             tally=tally,
             progress=progress,
+            files=self.files,
             max_poll_interval_s=int(consuming.get("max.poll.interval.ms", _DEFAULT_MAX_POLL_INTERVAL_MS)) / 1000,
         )
         topic_client = TopicClient(admin_config(specification))
@@ -139,10 +146,14 @@ class Attempt:
                 announce=control.event,
             ),
             source_topics=self.source_topics,
-            processing=Processing(transform, source_topics=definition.source_topics, sink_topic=definition.sink_topic),
+            processing=(Processing if self.files is None else Filing)(
+                transform, source_topics=definition.source_topics, sink_topic=definition.sink_topic
+            ),
             batch_size=batch_size,
             control=control,
             commit_interval_s=commit_interval_s,
-            drain_bound_s=2 * definition.transaction_timeout_ms / 1000,
+            after_commits=None if self.files is None else self.files.verify,
+            drain_bound_s=2 * definition.transaction_timeout_ms / 1000
+            + (0 if self.files is None else self.files.upload_timeout_s),
             progress=progress,
         )

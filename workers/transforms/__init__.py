@@ -29,10 +29,14 @@ class Failure(NamedTuple):
 
 
 class Processed(NamedTuple):
-    """`outputs` in input order; `failures` by rising index."""
+    """`outputs` in input order; `failures` by rising index.
+
+    inputs: for each output the index of the record that it came of; None: there is one for each record, in order.
+    """
 
     outputs: list[Output]
     failures: list[Failure]
+    inputs: list[int] | None = None
 
 
 class Transform(Protocol):

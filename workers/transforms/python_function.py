@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
@@ -46,7 +46,7 @@ class PythonTransform:
         self._sources.update(message.topic() or "" for message in messages)
         if self._is_batch:
             try:
-                return Processed([output for outputs in self._call_batch(records) for output in outputs], [])
+                return _processed(enumerate(self._call_batch(records)), [])
             except UserFunctionError as error:
                 if len(records) == 1:
                     return Processed([], [Failure(0, error)])
@@ -55,14 +55,14 @@ class PythonTransform:
         return self._one_by_one(records, self._call_record)
 
     def _one_by_one(self, records: list[Record], call: Callable[[Record], list[Output]]) -> Processed:
-        outputs: list[Output] = []
+        found: list[tuple[int, list[Output]]] = []
         failures: list[Failure] = []
         for index, record in enumerate(records):
             try:
-                outputs += call(record)
+                found.append((index, call(record)))
             except UserFunctionError as error:
                 failures.append(Failure(index, error))
-        return Processed(outputs, failures)
+        return _processed(found, failures)
 
     def _call_record(self, record: Record) -> list[Output]:
         returned = self._run(record)
@@ -135,6 +135,16 @@ class PythonTransform:
 
     def _wrong(self, what: str) -> UserFunctionError:
         return UserFunctionError(f"`{self._name}` in {self._file_name} {what}")
+
+
+def _processed(found: Iterable[tuple[int, list[Output]]], failures: list[Failure]) -> Processed:
+    """Of the outputs of each record, by its index."""
+    outputs: list[Output] = []
+    inputs: list[int] = []
+    for index, its in found:
+        outputs += its
+        inputs += [index] * len(its)
+    return Processed(outputs, failures, inputs)
 
 
 def _record(message: Message) -> Record:

@@ -42,7 +42,8 @@ class StepsTransform:
     def process(self, messages: list[Message]) -> Processed:
         outputs: list[Output] = []
         failures: list[Failure] = []
-        apply, add = self._apply, outputs.append
+        inputs: list[int] = []
+        apply, add, came_of = self._apply, outputs.append, inputs.append
         for index, message in enumerate(messages):
             value = message.value()
             topic: str | None = None
@@ -68,4 +69,5 @@ class StepsTransform:
             kind, timestamp_ms = message.timestamp()
             headers: Any = message.headers()
             add(Output(value, message.key(), headers, None if kind == TIMESTAMP_NOT_AVAILABLE else timestamp_ms, topic))
-        return Processed(outputs, failures)
+            came_of(index)
+        return Processed(outputs, failures, inputs)

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 import sqlalchemy as sa
 
 from app.db.connection import Connection
+from app.db.repositories.file_retention import expire_files
 from app.db.tables.access import idempotency_keys, one_time_links, sessions
 from app.db.tables.audits import audits
 from app.db.tables.drills import drills
@@ -126,7 +127,7 @@ class SqlRetention:
         removed["id_counts"] += thinned.rowcount
         attempts = await self._db.execute(_EXPIRE_ATTEMPTS, {"before": now - ATTEMPTS_FOR})
         removed["task_attempts"] = attempts.scalar_one()
-        return removed
+        return removed | await expire_files(self._db, now=now)
 
 
 def _beyond_the_newest(events: sa.Table) -> sa.ColumnElement[bool]:

@@ -109,7 +109,7 @@ def failed_alert(run: Run, *, reason: str, now: datetime) -> Alert:
 
 def audit_alert(audit: Audit, result: AuditResult, *, kafka_cluster_id: str, now: datetime) -> Alert:
     """Of an audit that has proven something wrong."""
-    proof = (Finding.LOST, Finding.DUPLICATED, Finding.UNEXPECTED)
+    proof = (Finding.LOST, Finding.DUPLICATED, Finding.UNEXPECTED, Finding.DANGLING)
     places = dict.fromkeys(f"{one.topic}-{one.partition}" for one in result.partitions if one.finding in proof)
     return Alert(
         kind=AlertKind.AUDIT,

@@ -22,6 +22,8 @@ class AllowedOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the administrator's settings add to the built-in lists.
 
     spark_masters: masters as they are written, or patterns with `*` such as `spark://spark-*.example.org:7077`.
+    file_roots: patterns of the roots that files may be written under; none: any. Executors write with rights of their
+        own, so this is the administrator's to narrow.
     python_transforms: whether authors may upload Python code at all.
     """
 
@@ -29,6 +31,7 @@ class AllowedOptions(msgspec.Struct, frozen=True, kw_only=True):
     producer: frozenset[str] = frozenset()
     spark_conf: frozenset[str] = frozenset()
     spark_masters: frozenset[str] = frozenset()
+    file_roots: frozenset[str] = frozenset()
     python_transforms: bool = False
 
 

@@ -137,7 +137,7 @@ def moved(audit: Audit, to: AuditState, *, now: datetime, reason: str | None = N
 
 COUNTED = (
     *(f"audits_{end}" for end in (*Verdict, *sorted(ENDED - {_S.DONE}))),
-    *(f"outputs_{finding}" for finding in ("expected", "lost", "duplicated", "unexpected", "late")),
+    *(f"outputs_{finding}" for finding in ("expected", "lost", "duplicated", "unexpected", "late", "dangling")),
 )
 """The names of a pipeline's counters: its audits by verdict or end, and outputs by finding."""
 
@@ -153,5 +153,6 @@ def counted(audit: Audit) -> dict[str, int]:
             "outputs_duplicated": found.duplicated.records,
             "outputs_unexpected": found.unexpected.records,
             "outputs_late": found.late.records,
+            "outputs_dangling": found.dangling.records,
         }
     return counts

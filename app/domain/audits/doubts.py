@@ -13,7 +13,7 @@ import msgspec
 
 from app.domain.audits.result import Gap, GapReason, Side
 from app.domain.audits.specification import Everything, TimeWindow, Window
-from app.domain.pipelines.pipeline import StartPosition
+from app.domain.pipelines.pipeline import FileSink, StartPosition
 from app.domain.pipelines.pipeline_record import Revision
 from app.domain.storable import moment_of_ms
 
@@ -88,4 +88,10 @@ def _expects(revision: Revision) -> tuple[object, ...]:
         revision.transform_source_sha256,
         definition.errors.policy,
         definition.errors.dead_letter_topic,
+        None if definition.files is None else _asks_of_records(definition.files),
     )
+
+
+def _asks_of_records(files: FileSink) -> tuple[object, ...]:
+    """All of a file sink that decides which records can be in its files; where these are does not."""
+    return files.partition_by, files.event_time, files.schema, files.conflict

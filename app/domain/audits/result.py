@@ -14,7 +14,9 @@ class Finding(StrEnum):
     LATE: all outputs are there, some of them only outside of the window, within its padding.
     MISSING: as LOST, but not all of the output could be read, so it may be there. UNEXPLAINED: as UNEXPECTED, but not
     all of the input could be read. These two prove nothing.
-    UNREADABLE_INPUT, UNREADABLE_OUTPUT: a record without an id; each counts for itself.
+    UNREADABLE_INPUT, UNREADABLE_OUTPUT: a record without an id; each counts for itself. What is no reference, where
+    references are, is the latter.
+    DANGLING: a committed reference to a file that is not there, or is another one; each counts for itself.
     """
 
     LOST = "lost"
@@ -25,6 +27,7 @@ class Finding(StrEnum):
     UNEXPLAINED = "unexplained"
     UNREADABLE_INPUT = "unreadable_input"
     UNREADABLE_OUTPUT = "unreadable_output"
+    DANGLING = "dangling"
 
 
 class Side(StrEnum):
@@ -45,11 +48,14 @@ class AuditCounts(msgspec.Struct, frozen=True, kw_only=True):
     inputs: records that the pipeline has processed. pending: those that it has not committed yet: nothing is expected
     of them. dropped: inputs of which the transform kept nothing, on purpose. skipped: inputs that the transform failed
     for, where the pipeline's policy is to leave them out; dead_lettered: it is to put them aside; stopping: to stop.
-    undelivered: outputs that are expected in a sink and lie among the dead letters: the brokers refused them.
+    undelivered: outputs that are expected in a sink and lie among the dead letters: the brokers refused them, or they
+    had other types than the records before them in their file.
     expected: outputs that there must be. elsewhere: outputs that belong to a topic that was not read.
     outputs: records found. repeated: ids that the input asks for more than once; for these what happens at the edges of
     the window is told with less certainty, never wrongly.
     unreadable_input: expected outputs without an id. unreadable_output: outputs without one.
+    files: that were verified and read; None: outputs are records of the sink topics. dangling: how many references have
+    no such file, and how many records these should hold. What is in none is lost, and counts there too.
     """
 
     inputs: int = 0
@@ -71,15 +77,21 @@ class AuditCounts(msgspec.Struct, frozen=True, kw_only=True):
     late: Tally = Tally()
     missing: Tally = Tally()
     unexplained: Tally = Tally()
+    files: int | None = None
+    dangling: Tally = Tally()
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """A record. `timestamp_ms` None: it has none, or was gone when it was asked for."""
+    """A record; for an output in a file, the reference to it.
+
+    timestamp_ms: None: it has none, or was gone when it was asked for. file: the path below its root.
+    """
 
     topic: str
     partition: int
     offset: int
     timestamp_ms: int | None = None
+    file: str | None = None
 
 
 class Example(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +99,7 @@ class Example(msgspec.Struct, frozen=True, kw_only=True):
 
     id: its text, cut if long; None where there is none, or its record was gone. topic: the sink that it is about.
     expected, found: outputs, padding included. inputs, outputs: the first of their records by partition and offset.
+    why: of a dangling reference, what its file is.
     """
 
     finding: Finding
@@ -96,6 +109,7 @@ class Example(msgspec.Struct, frozen=True, kw_only=True):
     found: int
     inputs: tuple[Place, ...] = ()
     outputs: tuple[Place, ...] = ()
+    why: str | None = None
 
 
 class PartitionTally(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,7 +149,8 @@ class GapReason(StrEnum):
     NOT_ADMITTED: whether there is a gap could not be asked; REVISION_CHANGED: revisions that expect different outputs
     were in force; NOT_BEGUN: the pipeline began at the end of its topics, and what came in before is none of its;
     MADE_ANEW: the group's offset is another log's; BEGINS: a source topic begins in what was read, and may have been
-    made anew there; TIME_OF_WRITING: an output's timestamp says nothing of when its input came.
+    made anew there; TIME_OF_WRITING: an output's timestamp says nothing of when its input came; TYPES_REFUSED: a file
+    refused records for the types of those before them, and nothing is kept of them.
     """
 
     DELETED = "deleted"
@@ -148,6 +163,7 @@ class GapReason(StrEnum):
     MADE_ANEW = "made_anew"
     BEGINS = "begins"
     TIME_OF_WRITING = "time_of_writing"
+    TYPES_REFUSED = "types_refused"
 
 
 class Gap(msgspec.Struct, frozen=True, kw_only=True):
@@ -187,7 +203,8 @@ class AuditResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verdict(StrEnum):
-    """BROKEN: an id is proven lost, duplicated or unexpected. NOT_SHOWN: none is, but not all could be read.
+    """BROKEN: an id is proven lost, duplicated or unexpected, or a committed reference dangles. NOT_SHOWN: nothing is,
+    but not all could be read.
 
     EMPTY: there was nothing in the window. CLEAN: every id is where it should be, once.
     """
@@ -201,7 +218,7 @@ class Verdict(StrEnum):
 def verdict(result: AuditResult) -> Verdict:
     """What may be said of the pipeline, and no more than that."""
     counts = result.counts
-    if counts.lost.ids or counts.duplicated.ids or counts.unexpected.ids:
+    if counts.lost.ids or counts.duplicated.ids or counts.unexpected.ids or counts.dangling.ids:
         return Verdict.BROKEN
     unclear = counts.unreadable_input + counts.unreadable_output + counts.elsewhere + counts.stopping
     if result.gaps or unclear:

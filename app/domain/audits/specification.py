@@ -8,6 +8,7 @@ from app.domain.audits.result import Gap
 from app.domain.pipelines.pipeline import (
     ErrorHandling,
     FailurePolicy,
+    FileSink,
     Identity,
     PipelineDefinition,
     Route,
@@ -76,7 +77,9 @@ class AuditBounds(msgspec.Struct, frozen=True, kw_only=True):
     settle_ms: how long it waits for transactions that were open when it began; their outputs may be what it looks for.
     stall_ms: how long a partition may give nothing before the audit fails.
     examples: how many ids of each kind are kept. places: how many records of each side of an example.
-    offsets_per_task: how much one task reads. ids_per_task: about how many are compared in a task's memory.
+    offsets_per_task: how much one task reads, of topics and files alike. files_per_task: how many it opens for it at
+        most; references_per_task: how many references one task looks at before that.
+    ids_per_task: about how many are compared in a task's memory.
     """
 
     settle_ms: int = 30_000
@@ -84,6 +87,8 @@ class AuditBounds(msgspec.Struct, frozen=True, kw_only=True):
     examples: int = 20
     places: int = 5
     offsets_per_task: int = 1_000_000
+    files_per_task: int = 1_000
+    references_per_task: int = 50_000
     ids_per_task: int = 400_000
 
 
@@ -94,7 +99,9 @@ class AuditSpecification(msgspec.Struct, frozen=True, kw_only=True):
     sink_topics: all topics that outputs may be in; `sink_topics_of` says which. An output that the transform sends
         anywhere else is counted and not looked for.
     id: where an output has its id. source_id: where inputs have it, and with them dead letters; None: there, too.
-    transform, errors: as the pipeline has them. Both are applied to the input, and so say which outputs there must be.
+    transform, errors, files: as the pipeline has them. They are applied to the input, and so say which outputs there
+        must be. With files, what is read of the sink topic are references, and outputs are the records of their files.
+    file_roots: the only ones that files are read from: all that the pipeline ever wrote to.
     padding_ms: how far from its input, in time, an output may lie; what lies outside of the window and within it is
         late, not lost. The source is read for twice as long on both sides.
     cores: how many tasks at once.
@@ -115,6 +122,8 @@ class AuditSpecification(msgspec.Struct, frozen=True, kw_only=True):
     transform: Transform = msgspec.field(default_factory=Identity)
     transform_source: str | None = None
     errors: ErrorHandling = msgspec.field(default_factory=ErrorHandling)
+    files: FileSink | None = None
+    file_roots: tuple[str, ...] = ()
     spark: SparkSettings = msgspec.field(default_factory=SparkSettings)
     cores: int = 2
     bounds: AuditBounds = msgspec.field(default_factory=AuditBounds)
@@ -124,10 +133,10 @@ class AuditSpecification(msgspec.Struct, frozen=True, kw_only=True):
 def sink_topics_of(definition: PipelineDefinition) -> tuple[str, ...]:
     """Every topic that the definition names as a place for outputs, the sink topic first, each once.
 
-    An uploaded function may name others when it runs.
+    An uploaded function may name others when it runs. What is for another topic has no place in a file, and is bad.
     """
     topics = [definition.sink_topic]
-    if isinstance(definition.transform, Steps):
+    if definition.files is None and isinstance(definition.transform, Steps):
         topics += [step.topic for step in definition.transform.steps if isinstance(step, Route)]
     if definition.errors.policy is FailurePolicy.DEAD_LETTER and definition.errors.dead_letter_topic is not None:
         topics.append(definition.errors.dead_letter_topic)
@@ -144,11 +153,12 @@ def specification_of(
     id: IdPlace,  # noqa: A002 - the field's name
     source_id: IdPlace | None = None,
     transform_source: str | None = None,
+    file_roots: tuple[str, ...] = (),
     padding_ms: int = 300_000,
     cores: int = 2,
     doubts: tuple[Gap, ...] = (),
 ) -> AuditSpecification:
-    """The audit of a pipeline as it is defined."""
+    """The audit of a pipeline as it is defined. file_roots: of its other revisions."""
     return AuditSpecification(
         audit_id=audit_id,
         pipeline=pipeline,
@@ -164,6 +174,8 @@ def specification_of(
         transform=definition.transform,
         transform_source=transform_source,
         errors=definition.errors,
+        files=definition.files,
+        file_roots=() if definition.files is None else tuple(dict.fromkeys((definition.files.root, *file_roots))),
         spark=definition.spark,
         cores=cores,
         doubts=doubts,

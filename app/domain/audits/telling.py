@@ -19,7 +19,8 @@ def verdict_sentence(result: AuditResult) -> str:
             return f"Nothing was {'processed' if pending else 'read'} or written in the window{pending}."
         case Verdict.CLEAN:
             late = f", {counts.late.records:,} of them late" if counts.late.records else ""
-            return f"Every output is there, once: {counts.expected:,} expected and found{late}, {_read(counts)}."
+            where = "" if counts.files is None else ", in files that are as their references say"
+            return f"Every output is there, once{where}: {counts.expected:,} expected and found{late}, {_read(counts)}."
 
 
 def audit_sentence(audit: Audit) -> str:
@@ -62,7 +63,16 @@ def _wrong(counts: AuditCounts) -> str:
         for tally, noun in ((counts.lost, "lost"), (counts.duplicated, "duplicated"), (counts.unexpected, "unexpected"))
         if tally.ids
     ]
+    if counts.dangling.ids:
+        found.append(dangling_words(counts.dangling))
     return f"{_joined(found)}, of {counts.expected:,} expected"
+
+
+def dangling_words(dangling: Tally) -> str:
+    """`2 references to files that are missing or other ones (of 40 records)`."""
+    files = "a file that is missing or another one" if dangling.ids == 1 else "files that are missing or other ones"
+    records = f"{dangling.records:,} record{_s(dangling.records)}"
+    return f"{dangling.ids:,} reference{_s(dangling.ids)} to {files} (of {records})"
 
 
 def _not_all(result: AuditResult) -> str:
@@ -90,7 +100,8 @@ def _why_not(result: AuditResult) -> str:
     if counts.unreadable_input:
         reasons.append(f"{counts.unreadable_input:,} expected output{_s(counts.unreadable_input)} without an id")
     if counts.unreadable_output:
-        reasons.append(f"{counts.unreadable_output:,} output{_s(counts.unreadable_output)} without an id")
+        no_reference = "" if counts.files is None else ", or of the sink topic and no reference"
+        reasons.append(f"{counts.unreadable_output:,} output{_s(counts.unreadable_output)} without an id{no_reference}")
     if counts.elsewhere:
         reasons.append(f"{counts.elsewhere:,} output{_s(counts.elsewhere)} in topics that were not read")
     if counts.stopping:
@@ -103,7 +114,8 @@ def _why_not(result: AuditResult) -> str:
 def _read(counts: AuditCounts) -> str:
     dropped = f", {counts.dropped:,} dropped on purpose" if counts.dropped else ""
     pending = f", {counts.pending:,} more not processed yet" if counts.pending else ""
-    return f"{counts.inputs:,} record{_s(counts.inputs)} in, {counts.outputs:,} out{dropped}{pending}"
+    files = "" if counts.files is None else f" in {counts.files:,} file{_s(counts.files)}"
+    return f"{counts.inputs:,} record{_s(counts.inputs)} in, {counts.outputs:,} out{files}{dropped}{pending}"
 
 
 def _joined(parts: list[str]) -> str:

@@ -26,11 +26,18 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TopicFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """One topic as the brokers describe it; `min_insync_replicas` None: its configuration may not be read."""
+    """One topic as the brokers describe it. None always means: its configuration may not be read, or was not asked for.
+
+    retention_ms, retention_bytes: after which it loses its oldest records, if it `deletes` at all; -1: never.
+    deletes: whether its `cleanup.policy` has `delete`.
+    """
 
     partitions: int
     replication_factor: int
     min_insync_replicas: int | None = None
+    retention_ms: int | None = None
+    retention_bytes: int | None = None
+    deletes: bool | None = None
 
 
 class GroupMember(msgspec.Struct, frozen=True, kw_only=True):

@@ -164,7 +164,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 class AuditFigures(msgspec.Struct, frozen=True, kw_only=True):
     """What an audit of the drill's time has counted, in ids; `read` and `expected` in records.
 
-    unexpected: outputs without an input. incomplete: why it could not see everything; else empty.
+    unexpected: outputs without an input. dangling: committed references to files that are missing or other ones.
+    incomplete: why it could not see everything; else empty.
     """
 
     audit_id: str
@@ -173,6 +174,7 @@ class AuditFigures(msgspec.Struct, frozen=True, kw_only=True):
     lost: int
     duplicated: int
     unexpected: int = 0
+    dangling: int = 0
     incomplete: str = ""
 
 

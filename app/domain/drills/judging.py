@@ -91,10 +91,11 @@ def conclude(drill: Drill, audit: AuditFigures | None, *, no_audit: str, now: da
     drill = replace(drill, audit=audit, no_audit=no_audit)
     if drill.recovered_at is None:
         return _ended(drill, DrillVerdict.NOT_SURVIVED, "the pipeline did not flow again", now=now)
-    if audit is not None and (audit.lost or audit.duplicated or audit.unexpected):
+    if audit is not None and (audit.lost or audit.duplicated or audit.unexpected or audit.dangling):
+        dangling = f"dangling references: {audit.dangling:,}, " if audit.dangling else ""
         counted = (
             f"ids lost: {audit.lost:,}, duplicated: {audit.duplicated:,}, without an input: {audit.unexpected:,}, "
-            f"of {audit.expected:,} expected records"
+            f"{dangling}of {audit.expected:,} expected records"
         )
         return _ended(drill, DrillVerdict.NOT_SURVIVED, counted, now=now)
     if audit is None or drill.no_audit:

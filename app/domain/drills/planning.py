@@ -54,14 +54,17 @@ def plan_of(
         cluster=cluster,
         tasks=own + others,
         stands_still_s=bound_s,
-        commits_every_s=definition.commit_interval_ms / 1000,
+        commits_every_s=definition.commits_every_ms / 1000,
         expected=tuple(_expected(definition, kind, for_s=for_s, others=others, bound_s=bound_s, times=times)),
     )
 
 
 def _margin_s(definition: PipelineDefinition) -> float:
-    """A commit may have been due just when it began, and the next one comes an interval after all is well again."""
-    return MARGIN_S + max(0.0, 2 * definition.commit_interval_ms / 1000 - _COMMITS_IN_MARGIN_S)
+    """A commit may have been due just when it began, and the next one comes an interval after all is well again, with
+    files once they are uploaded."""
+    uploads_ms = 0 if definition.files is None else definition.files.upload_timeout_ms
+    commits_s = (2 * definition.commits_every_ms + uploads_ms) / 1000
+    return MARGIN_S + max(0.0, commits_s - _COMMITS_IN_MARGIN_S)
 
 
 def _session_s(definition: PipelineDefinition, times: BrokerTimes) -> float | None:

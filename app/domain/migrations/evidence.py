@@ -172,8 +172,9 @@ def audited(_: Migration, look: Look) -> Finding:
         return unknown(audit.problem)
     if not audit.is_through:
         return unknown(f"audit {audit.audit_id} has not ended yet")
-    if audit.lost or audit.duplicated:
-        return closed(f"audit {audit.audit_id}: lost {audit.lost:,}, duplicated {audit.duplicated:,}")
+    if audit.lost or audit.duplicated or audit.dangling:
+        dangling = f", dangling references {audit.dangling:,}" if audit.dangling else ""
+        return closed(f"audit {audit.audit_id}: lost {audit.lost:,}, duplicated {audit.duplicated:,}{dangling}")
     if audit.problem or not audit.expected:
         return unknown(f"audit {audit.audit_id}: {audit.problem or 'no output was due in its time'}")
     return open_(f"audit {audit.audit_id}: lost 0, duplicated 0 of {audit.expected:,} expected records")

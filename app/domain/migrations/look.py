@@ -143,6 +143,7 @@ class Stray(msgspec.Struct, frozen=True, kw_only=True):
 class AuditNow(msgspec.Struct, frozen=True, kw_only=True):
     """The audit of the migration's time; `audit_id` is empty where there is none.
 
+    dangling: references to files that are missing or other ones.
     problem: why there is none, or why it could not count everything; else empty.
     """
 
@@ -150,6 +151,7 @@ class AuditNow(msgspec.Struct, frozen=True, kw_only=True):
     is_through: bool
     lost: int = 0
     duplicated: int = 0
+    dangling: int = 0
     expected: int = 0
     problem: str = ""
 

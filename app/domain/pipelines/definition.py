@@ -50,7 +50,7 @@ def _decode(kind: Any, value: object, path: str, strict: bool, problems: list[Pr
     if origin is tuple:
         return _decode_tuple(arguments[0], value, path, strict, problems)
     if origin is dict:
-        return _decode_options(value, path, problems)
+        return (_decode_object if arguments[1] is Any else _decode_options)(value, path, problems)
     if NoneType in arguments:
         rest = [argument for argument in arguments if argument is not NoneType]
         return None if value is None else _decode(rest[0], value, path, strict, problems)
@@ -130,6 +130,14 @@ def _decode_options(value: object, path: str, problems: list[Problem]) -> dict[s
         if (reason := _unfit(name)) is not None:
             problems.append(Problem(field=path, message=f"A name under `{path}` {reason}"))
     return options
+
+
+def _decode_object(value: object, path: str, problems: list[Problem]) -> dict[str, object] | None:
+    """Any JSON object."""
+    given = _object(value, path, problems)
+    if given is not None:
+        _decode_json(given, path, problems)
+    return given
 
 
 def _decode_text(value: object, path: str, problems: list[Problem]) -> str | None:

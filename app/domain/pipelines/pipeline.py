@@ -137,6 +137,63 @@ class ErrorHandling(msgspec.Struct, frozen=True, kw_only=True):
     window_records: int = 100_000
 
 
+class PartitionColumn(msgspec.Struct, frozen=True, kw_only=True, tag_field="of"):
+    """One part of what a file's records have in common; `name` stands in its path."""
+
+    name: str
+
+
+class ByField(PartitionColumn, frozen=True, kw_only=True, tag="field"):
+    """The text of a field of the record; `field` is a path such as `user.id`."""
+
+    field: str
+
+
+class ByDate(PartitionColumn, frozen=True, kw_only=True, tag="date"):
+    """The day of the event time, in UTC: 2013-01-31."""
+
+
+class ByHour(PartitionColumn, frozen=True, kw_only=True, tag="hour"):
+    """The hour of the event time, in UTC: 00 to 23."""
+
+
+class AvroCodec(StrEnum):
+    ZSTANDARD = "zstandard"
+    DEFLATE = "deflate"
+    NULL = "null"
+
+
+class SchemaConflict(StrEnum):
+    """Of a record whose type at a place is another than before: a union of both, or a bad record."""
+
+    UNION = "union"
+    BAD_RECORD = "bad_record"
+
+
+class FileSink(msgspec.Struct, frozen=True, kw_only=True):
+    """Outputs go into Avro files under `root`, and references to them to the sink topic, with the offsets.
+
+    root: `file:///…`, or what fsspec opens, such as `s3://bucket/prefix`.
+    event_time: a field with milliseconds since 1970 or an ISO 8601 text; None: the timestamp of the Kafka record.
+    rotate_ms: how long records wait for their checkpoint; it stands in for the commit interval.
+    upload_timeout_ms: how long all uploads of a checkpoint may take together; after that it is aborted, and read again.
+    schema: an Avro record schema that every record must fit; None: the schema is inferred.
+    verifies: after each commit its files are read again and compared with the ids that came in (`id_field`).
+    """
+
+    root: str
+    partition_by: tuple[ByField | ByDate | ByHour, ...] = ()
+    event_time: str | None = None
+    codec: AvroCodec = AvroCodec.ZSTANDARD
+    rotate_ms: int = 30_000
+    max_file_mb: int = 128
+    upload_timeout_ms: int = 60_000
+    conflict: SchemaConflict = SchemaConflict.UNION
+    schema: dict[str, Any] | None = None
+    id_field: str | None = None
+    verifies: bool = False
+
+
 class SparkSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Where the instances run. `conf` holds allow-listed keys only (app/domain/allow_lists/options.py)."""
 
@@ -148,6 +205,8 @@ class SparkSettings(msgspec.Struct, frozen=True, kw_only=True):
 class PipelineDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that a revision fixes. Immutable; a change is a new revision.
 
+    files: None: outputs are records of the sink topic.
+    commit_interval_ms: without effect on a pipeline with files; see `commits_every_ms`.
     allows_drills: whether its instances may be frozen and killed on purpose (app/domain/drills).
     """
 
@@ -160,6 +219,7 @@ class PipelineDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     transactional_id_prefix: str = "fl"
     transform: Transform = msgspec.field(default_factory=Identity)
     errors: ErrorHandling = msgspec.field(default_factory=ErrorHandling)
+    files: FileSink | None = None
     processing_guarantee: ProcessingGuarantee = ProcessingGuarantee.EXACTLY_ONCE_V2
     offset_fencing: OffsetFencing = OffsetFencing.GENERATION
     commit_interval_ms: int = 100
@@ -171,6 +231,11 @@ class PipelineDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     consumer_overrides: dict[str, str] = {}
     producer_overrides: dict[str, str] = {}
     allows_drills: bool = False
+
+    @property
+    def commits_every_ms(self) -> int:
+        """How long a checkpoint is open before it ends by itself; that of files may end earlier, by their size."""
+        return self.commit_interval_ms if self.files is None else self.files.rotate_ms
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):

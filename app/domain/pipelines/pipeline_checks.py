@@ -12,7 +12,7 @@ from app.domain.allow_lists.options import AllowedOptions
 from app.domain.allow_lists.spark_master import SparkMasterError
 from app.domain.clusters import cluster_checks
 from app.domain.clusters.cluster import ClusterFacts
-from app.domain.pipelines import timing_checks
+from app.domain.pipelines import file_checks, timing_checks
 from app.domain.pipelines.pipeline import (
     FailurePolicy,
     GroupProtocol,
@@ -77,6 +77,7 @@ def check(
     problems += _check_topics(definition)
     problems += _check_guarantee(definition)
     problems += timing_checks.check(definition)
+    problems += file_checks.check(definition, name=name, facts=facts, allowed=allowed)
     problems += _check_errors(definition)
     problems += _check_transform(definition, allowed)
     problems += _check_shape(definition)

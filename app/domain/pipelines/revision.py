@@ -9,7 +9,8 @@ from typing import Any, cast
 
 import msgspec
 
-from app.domain.pipelines.pipeline import PipelineDefinition, Step, Steps, Transform
+from app.domain.pipelines.file_text import Column, describe_columns
+from app.domain.pipelines.pipeline import FileSink, PipelineDefinition, Step, Steps, Transform
 from app.domain.transforms.step_text import describe_step
 
 
@@ -76,6 +77,14 @@ _LABELS = {
     "errors.dead_letter_topic": "dead letter topic",
     "errors.max_bad": "limit of bad records",
     "errors.window_records": "window for bad records",
+    "files.root": "root of the files",
+    "files.event_time": "field of the event time",
+    "files.codec": "codec of the files",
+    "files.rotate_ms": "time until files are rotated",
+    "files.max_file_mb": "largest file",
+    "files.upload_timeout_ms": "bound of uploads",
+    "files.conflict": "policy for conflicts of types",
+    "files.id_field": "field of the id",
     "spark.master": "Spark master",
     "spark.executor_memory_mb": "executor memory",
     "transform.function": "function",
@@ -88,11 +97,16 @@ _CONSEQUENCES = {
     "cluster": "The other cluster's topics and offsets are others: it starts there as its group has it, or anew.",
     "group_id": "The new group has its own offsets; without any it begins at the start position, so that records which "
     "the old group has processed may be processed again, or some may be left out.",
+    "files.root": "Files that are written stay where they are, and references that are written name them there.",
     "transactional_id_prefix": "The next start does not end a transaction that the old ids left open; it ends by its "
     "timeout, and readers wait for it until then.",
     "processing_guarantee": "With at_least_once a failure can write records twice; with exactly_once_v2 records that "
     "were written twice before stay so.",
 }
+_OTHER_SINK_CONSEQUENCE = (
+    "The sink topic then has records from one time and references to files from another: its readers must tell them "
+    "apart, or give it another sink topic."
+)
 _TRANSFORM_CONSEQUENCE = "Records that are processed already stay as they are."
 
 
@@ -112,6 +126,53 @@ def _diff_drills(field: str, before: bool, after: bool) -> Iterator[Change]:
     sentence = "Drills are allowed now." if after else "Drills are not allowed any more."
     consequence = "Operators may freeze and kill its instances on purpose." if after else None
     yield Change(field=field, before=before, after=after, sentence=sentence, consequence=consequence)
+
+
+def _diff_files(field: str, before: FileSink | None, after: FileSink | None) -> Iterator[Change]:
+    if before is not None and after is not None:
+        yield from _diff_struct(field, before, after)
+        return
+    sentence = (
+        f"Outputs go into files under {after.root}, partitioned by {describe_columns(after.partition_by)}, and "
+        "references to them to the sink topic."
+        if after is not None
+        else "Outputs are records of the sink topic, and no files any more."
+    )
+    yield Change(
+        field=field,
+        before=msgspec.to_builtins(before),
+        after=msgspec.to_builtins(after),
+        sentence=sentence,
+        consequence=_OTHER_SINK_CONSEQUENCE,
+    )
+
+
+def _diff_columns(field: str, before: tuple[Column, ...], after: tuple[Column, ...]) -> Iterator[Change]:
+    yield Change(
+        field=field,
+        before=msgspec.to_builtins(before),
+        after=msgspec.to_builtins(after),
+        sentence=f"Files are partitioned by {describe_columns(after)}, not by {describe_columns(before)} any more.",
+        consequence="Files that are written stay as they are: readers find both ways.",
+    )
+
+
+def _diff_schema(field: str, before: dict[str, Any] | None, after: dict[str, Any] | None) -> Iterator[Change]:
+    if after is None:
+        sentence = "The schema is inferred from the records, and no longer given."
+    elif before is None:
+        sentence = "The schema is given, and no longer inferred from the records."
+    else:
+        sentence = "Another schema is given."
+    consequence = None if after is None else "A record that does not fit it is a bad record from then on."
+    yield Change(field=field, before=before, after=after, sentence=sentence, consequence=consequence)
+
+
+def _diff_verifies(field: str, before: bool, after: bool) -> Iterator[Change]:
+    sentence = (
+        "The files of each commit are read again and compared." if after else "Files are not read again any more."
+    )
+    yield Change(field=field, before=before, after=after, sentence=sentence)
 
 
 def _diff_sources(field: str, before: tuple[str, ...], after: tuple[str, ...]) -> Iterator[Change]:
@@ -218,6 +279,10 @@ _DIFFS: dict[str, Callable[[str, Any, Any], Iterator[Change]]] = {
     "source_topics": _diff_sources,
     "transform": _diff_transform,
     "errors": _diff_struct,
+    "files": _diff_files,
+    "files.partition_by": _diff_columns,
+    "files.schema": _diff_schema,
+    "files.verifies": _diff_verifies,
     "spark": _diff_struct,
     "spark.conf": _diff_options,
     "consumer_overrides": _diff_options,

@@ -1,7 +1,7 @@
 """Whether the times in a definition fit together: those that librdkafka and the brokers insist on, and what is wise.
 
 message.timeout.ms ≤ transaction timeout (≤ the broker's transaction.max.timeout.ms, see `cluster_checks`);
-commit interval < transaction timeout; session timeout ≤ max.poll.interval.ms.
+commit interval < transaction timeout; session timeout ≤ max.poll.interval.ms. The times of a file sink: `file_checks`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from collections.abc import Iterator, Mapping
 from app.domain.allow_lists.options import canonical
 from app.domain.pipelines.pipeline import GroupProtocol, PipelineDefinition, Problem, ProcessingGuarantee
 
-DEFAULT_SESSION_TIMEOUT_MS = PipelineDefinition(
-    cluster="", source_topics=(), group_id="", sink_topic=""
-).session_timeout_ms
+_DEFAULTS = PipelineDefinition(cluster="", source_topics=(), group_id="", sink_topic="")
+DEFAULT_SESSION_TIMEOUT_MS = _DEFAULTS.session_timeout_ms
 DEFAULT_MAX_POLL_INTERVAL_MS = 300_000
 DEFAULT_RECONNECT_BACKOFF_MS = 100
 DEFAULT_RECONNECT_BACKOFF_MAX_MS = 10_000
@@ -26,6 +25,7 @@ _NUMBER = re.compile(r"[0-9]{1,19}(?:\.[0-9]{1,19})?", re.ASCII)
 def check(definition: PipelineDefinition) -> Iterator[Problem]:
     """The problems that need nobody's word but the definition's."""
     yield from _check_bounds(definition)
+    yield from _check_commit_interval(definition)
     yield from _check_transaction(definition)
     yield from _check_linger(definition)
     yield from _check_group(definition)
@@ -42,6 +42,11 @@ def number(overrides: Mapping[str, str], name: str) -> float | None:
     return float(value) if _NUMBER.fullmatch(value) else None
 
 
+def max_poll_interval_ms(definition: PipelineDefinition) -> float:
+    """How long a task may stay away from its consumer before the group goes on without it."""
+    return number(canonical(definition.consumer_overrides), "max.poll.interval.ms") or DEFAULT_MAX_POLL_INTERVAL_MS
+
+
 def _check_bounds(definition: PipelineDefinition) -> Iterator[Problem]:
     for field, value, least, most in (
         ("commit_interval_ms", definition.commit_interval_ms, 1, 3_600_000),
@@ -53,10 +58,25 @@ def _check_bounds(definition: PipelineDefinition) -> Iterator[Problem]:
             yield Problem(field=field, message=message)
 
 
-def _check_transaction(definition: PipelineDefinition) -> Iterator[Problem]:
+def _check_commit_interval(definition: PipelineDefinition) -> Iterator[Problem]:
+    interval_ms, timeout_ms = definition.commit_interval_ms, definition.transaction_timeout_ms
+    if definition.files is not None:
+        if interval_ms != _DEFAULTS.commit_interval_ms:
+            message = (
+                f"commit_interval_ms has no effect with files: input is committed together with its files, every "
+                f"files.rotate_ms, {definition.files.rotate_ms}"
+            )
+            yield Problem(field="commit_interval_ms", message=message, is_warning=True)
+        return
+    max_poll_ms = max_poll_interval_ms(definition)
+    if interval_ms >= max_poll_ms:
+        message = (
+            f"With {interval_ms} ms between commits a task would miss max.poll.interval.ms, {max_poll_ms:.0f}, and be "
+            "put out of its group; commit more often"
+        )
+        yield Problem(field="commit_interval_ms", message=message)
     if definition.processing_guarantee is ProcessingGuarantee.AT_LEAST_ONCE:
         return
-    timeout_ms, interval_ms = definition.transaction_timeout_ms, definition.commit_interval_ms
     if interval_ms >= timeout_ms:
         message = (
             f"With {interval_ms} ms between commits every transaction would run into its timeout of {timeout_ms} ms "
@@ -69,6 +89,12 @@ def _check_transaction(definition: PipelineDefinition) -> Iterator[Problem]:
             "for the commit itself: a slow broker would abort it"
         )
         yield Problem(field="commit_interval_ms", message=message, is_warning=True)
+
+
+def _check_transaction(definition: PipelineDefinition) -> Iterator[Problem]:
+    if definition.processing_guarantee is ProcessingGuarantee.AT_LEAST_ONCE:
+        return
+    timeout_ms = definition.transaction_timeout_ms
     overrides = canonical(definition.producer_overrides)
     message_ms = number(overrides, "message.timeout.ms")
     if message_ms is not None and message_ms > timeout_ms:
@@ -95,13 +121,7 @@ def _check_linger(definition: PipelineDefinition) -> Iterator[Problem]:
 
 def _check_group(definition: PipelineDefinition) -> Iterator[Problem]:
     overrides = canonical(definition.consumer_overrides)
-    max_poll_ms = number(overrides, "max.poll.interval.ms") or DEFAULT_MAX_POLL_INTERVAL_MS
-    if definition.commit_interval_ms >= max_poll_ms:
-        message = (
-            f"With {definition.commit_interval_ms} ms between commits a task would miss max.poll.interval.ms, "
-            f"{max_poll_ms:.0f}, and be put out of its group; commit more often"
-        )
-        yield Problem(field="commit_interval_ms", message=message)
+    max_poll_ms = max_poll_interval_ms(definition)
     if definition.group_protocol is GroupProtocol.CONSUMER:
         if definition.session_timeout_ms != DEFAULT_SESSION_TIMEOUT_MS:
             message = (

@@ -33,6 +33,7 @@ class Explained(StrEnum):
 
     OFFSETS = "offsets"
     AUDITS = "audits"
+    FILES = "files"
 
 
 class Need(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,6 +92,19 @@ def contradiction_need(pipeline: str, contradictions: int) -> Need:
         "records were skipped or processed twice",
         next_step="see which in its offset log, and audit that time",
         explained=Explained.OFFSETS,
+    )
+
+
+def repeated_file_need(pipeline: str, references: int) -> Need:
+    """That files are named by more than one committed reference each."""
+    many = "a committed reference names" if references == 1 else f"{references:,} committed references name"
+    return Need(
+        pipeline=pipeline,
+        run_id=None,
+        severity=Severity.WRONG,
+        sentence=f"{many} a file that another one had named before: whoever reads by reference sees its records twice",
+        next_step="see which on the page of its files, and whether two pipelines or a copy write to its sink topic",
+        explained=Explained.FILES,
     )
 
 

@@ -48,7 +48,11 @@ class Flight:
         return self.carrier.encode("ascii")
 
     def value(self, *, lap: int = 1) -> bytes:
-        """The record's value as JSON. A field that the airline never reported is absent."""
+        """The record's value as JSON."""
+        return orjson.dumps(self.fields(lap=lap))
+
+    def fields(self, *, lap: int = 1) -> dict[str, str | int]:
+        """The fields of the record. One that the airline never reported is absent."""
         fields: dict[str, str | int | None] = {
             "flight_id": self.id_in(lap),
             "carrier": self.carrier,
@@ -62,7 +66,7 @@ class Flight:
             "air_time_min": self.air_time_min,
             "distance_miles": self.distance_miles,
         }
-        return orjson.dumps({name: value for name, value in fields.items() if value is not None})
+        return {name: value for name, value in fields.items() if value is not None}
 
     def id_in(self, lap: int) -> str:
         """The flight's id when the year is replayed for the `lap`-th time; unique over all laps."""

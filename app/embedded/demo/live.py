@@ -7,14 +7,17 @@ from collections.abc import Callable
 from rich.console import Console
 
 from app.domain.runs.run import RunState
-from app.embedded.demo import pipeline
-from app.embedded.demo.ending import complaints, refuse_failed, wait_until_read
+from app.embedded.demo import file_pipeline, pipeline
+from app.embedded.demo.ending import complaints, is_at_work, refuse_failed, wait_until_read
 from app.embedded.demo.feed import Feed, laps
+from app.embedded.demo.file_proof import FileProof
 from app.embedded.demo.flights import read_flights
-from app.embedded.demo.once import progress_bar, start_pipeline, wait_for_partitions
+from app.embedded.demo.once import progress_bar
+from app.embedded.demo.outputs import LateFlights
 from app.embedded.demo.proof import Proof, Verdict
 from app.embedded.demo.server import Run
 from app.embedded.demo.stage import Stage, open_stage
+from app.embedded.demo.starting import CORES, TOPICS, create_file_pipeline, start_pipeline, wait_for_partitions
 from app.embedded.errors import EmbeddedError
 
 FULL_SPEED_FLIGHTS = 250_000
@@ -29,16 +32,20 @@ _LOOK_EVERY_S = 0.25
 def play_live(console: Console) -> None:
     """Start everything, print the dashboard's address, and stay until Ctrl-C; then drain and prove it a last time.
 
+    The second pipeline is left to whoever looks on to start: three applications that start at once on two cores would
+    make the first minute slower, in which people wait. From then on it is proven like the first.
+
     Raises:
-        EmbeddedError: something did not come up, the run failed, not all that was fed was read, or the last proof did
+        EmbeddedError: something did not come up, a run failed, not all that was fed was read, or the last proof did
             not hold.
     """
     with console.status("Reading the flights"):
         flights = read_flights()
     console.print(f"{len(flights):,} flights of 2013", highlight=False, soft_wrap=True)
-    with open_stage(console, cores=pipeline.CORES) as stage:
-        stage.create_topics((pipeline.SOURCE_TOPIC, pipeline.SINK_TOPIC), partitions=pipeline.PARTITIONS)
+    with open_stage(console, cores=CORES) as stage:
+        stage.create_topics(TOPICS, partitions=pipeline.PARTITIONS)
         run = start_pipeline(stage)
+        create_file_pipeline(stage)
         _say_address(console, stage)
         feed = Feed(
             bootstrap_servers=stage.bootstrap_servers, topic=pipeline.SOURCE_TOPIC, partitions=pipeline.PARTITIONS
@@ -55,7 +62,9 @@ def play_live(console: Console) -> None:
             group=pipeline.NAME,
             feed=feed,
             sink_topic=pipeline.SINK_TOPIC,
+            outputs=LateFlights(),
         )
+        files = FileProof.of(stage, feed)
         stop = threading.Event()
         feeding = threading.Thread(
             target=feed.send_steadily,
@@ -74,7 +83,7 @@ def play_live(console: Console) -> None:
             _invite(console, stage)
             stay(
                 get_run=lambda: stage.server.get_run(run.id),
-                prove=lambda: _prove(console, time.strftime("%H:%M:%S"), proof),
+                prove=lambda: _prove_all(console, stage, proof, files),
                 feeding=feeding,
             )
         except KeyboardInterrupt:
@@ -83,20 +92,38 @@ def play_live(console: Console) -> None:
             stop.set()
             if feeding.is_alive():
                 feeding.join(30)
-        wait_until_read(
-            feed.sent,
-            count_read=lambda: sum(proof.committed()),
-            get_run=lambda: stage.server.get_run(run.id),
-            within_s=_READ_WITHIN_S,
-        )
-        before = stage.server.get_run(run.id)
-        after = stage.server.end_run(run.id, "drain", timeout_s=_DRAINED_WITHIN_S)
-        verdict = _prove(console, "After the drain", proof)
-        proof.close()
-        console.print(f"{verdict.fed:,} fed, {verdict.records_in:,} read", highlight=False, soft_wrap=True)
-    found = complaints(verdict, before=before, after=after)
+        found = _end(console, stage, run, feed, proof, files)
     if found:
         raise EmbeddedError("; ".join(found))
+
+
+def _end(console: Console, stage: Stage, run: Run, feed: Feed, proof: Proof, files: FileProof) -> list[str]:
+    """Wait until all is read, drain what runs, and prove it a last time. Says what was not as it must be."""
+    files_run = stage.server.latest_run(file_pipeline.NAME)
+    _wait_until_read(stage, run, feed, lambda: sum(proof.committed()))
+    if files_run is not None and is_at_work(files_run):
+        _wait_until_read(stage, files_run, feed, files.count_read)
+    runs = [run] if files_run is None else [run, files_run]
+    before = [stage.server.get_run(one.id) for one in runs]
+    after = stage.server.end_runs([one.id for one in runs], "drain", timeout_s=_DRAINED_WITHIN_S)
+    verdict = _prove(console, "After the drain", proof)
+    console.print(f"{verdict.fed:,} fed, {verdict.records_in:,} read", highlight=False, soft_wrap=True)
+    found = [*complaints(verdict, before=before[0], after=after[0])]
+    if files_run is not None:
+        in_files = _prove_files(console, "After the drain", files)
+        found += [
+            f"{file_pipeline.NAME}: {one}"
+            for one in complaints(in_files, before=before[1], after=after[1], may_end_early=True)
+        ]
+    proof.close()
+    files.proof.close()
+    return found
+
+
+def _wait_until_read(stage: Stage, run: Run, feed: Feed, count_read: Callable[[], int]) -> None:
+    wait_until_read(
+        feed.sent, count_read=count_read, get_run=lambda: stage.server.get_run(run.id), within_s=_READ_WITHIN_S
+    )
 
 
 def _say_address(console: Console, stage: Stage) -> None:
@@ -113,6 +140,15 @@ def _invite(console: Console, stage: Stage) -> None:
     console.print("[bold]Try it:[/] freeze or kill an instance, or take the server away, and watch it being survived:")
     console.print(f"  {stage.server.users_url}/pipelines/{pipeline.NAME}/drills", soft_wrap=True, highlight=False)
     console.print("In the end an audit on Spark counts what was lost or doubled meanwhile.", soft_wrap=True)
+    console.print("[bold]Files:[/] start the second pipeline, and watch every flight come into Avro files:")
+    console.print(f"  {stage.server.users_url}/pipelines/{file_pipeline.NAME}", soft_wrap=True, highlight=False)
+    console.print(f"They lie in {stage.files_root} until the demo ends. To read what references name:", soft_wrap=True)
+    console.print(
+        f"  .venv/bin/fenceline files read {file_pipeline.NAME} --bootstrap-server {stage.bootstrap_servers} "
+        f"--topic {file_pipeline.SINK_TOPIC}",
+        soft_wrap=True,
+        highlight=False,
+    )
     console.print()
 
 
@@ -160,8 +196,25 @@ def _refuse_ended(stage: Stage, run: Run) -> None:
         raise EmbeddedError(f"the run has {now.state}: {now.end_reason or 'no reason was given'}")
 
 
+def _prove_all(console: Console, stage: Stage, proof: Proof, files: FileProof) -> None:
+    when = time.strftime("%H:%M:%S")
+    _prove(console, when, proof)
+    if stage.server.latest_run(file_pipeline.NAME) is not None:
+        _prove_files(console, when, files)
+
+
 def _prove(console: Console, when: str, proof: Proof) -> Verdict:
     verdict = proof.look()
-    mark = "[green]✔[/]" if verdict.is_exactly_once else "[bold red]✘[/]"
-    console.print(f"{mark} {when}: {verdict.sentence()}", highlight=False, soft_wrap=True)
+    _say(console, when, verdict, verdict.sentence())
     return verdict
+
+
+def _prove_files(console: Console, when: str, files: FileProof) -> Verdict:
+    verdict = files.proof.look()
+    _say(console, when, verdict, files.sentence(verdict))
+    return verdict
+
+
+def _say(console: Console, when: str, verdict: Verdict, sentence: str) -> None:
+    mark = "[green]✔[/]" if verdict.is_exactly_once else "[bold red]✘[/]"
+    console.print(f"{mark} {when}: {sentence}", highlight=False, soft_wrap=True)

@@ -3,21 +3,30 @@
 import itertools
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from app.domain.runs.task import TaskReport, TaskState
 from app.domain.transactions.transaction_counts import count_transactions
-from app.embedded.demo import pipeline
+from app.embedded.demo import ending, file_pipeline, pipeline
 from app.embedded.demo.feed import Feed
+from app.embedded.demo.file_proof import FileProof
 from app.embedded.demo.flights import read_flights
 from app.embedded.demo.kill import JournalTail, Kill, aftermath, kill_inside_a_transaction
+from app.embedded.demo.outputs import LateFlights
 from app.embedded.demo.proof import Proof, Verdict
 from app.embedded.demo.server import Run
-from app.embedded.demo.stage import CLUSTER, Stage, open_stage
+from app.embedded.demo.stage import Stage, open_stage
+from app.embedded.demo.starting import (
+    CORES,
+    TOPICS,
+    create_file_pipeline,
+    start_pipeline,
+    wait_for_file_partitions,
+    wait_for_partitions,
+)
 from app.embedded.errors import EmbeddedError
 from app.kafka.transaction_journal import read_transaction_journal
 
@@ -27,15 +36,26 @@ FEED_S = 17.0
 KILL_FROM, KILL_UNTIL = 0.30, 0.60
 # A little inside the window: what is being committed while we look counts too.
 _AIM_FROM = 0.33
-_UP_WITHIN_S = 180.0
 _DONE_WITHIN_S = 90.0
 _DRAINED_WITHIN_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class FilesResult:
+    """Of the second pipeline: how many files its references name, and what is in them."""
+
+    written: int
+    expected: int
+    found: int
+    lost: int
+    duplicated: int
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
     """The line that the demo ends with.
 
+    files: of the second pipeline; everything else is of the first.
     killed_at_record: how many flights the group had committed when the worker was killed; None if it was not.
     records_per_second: from the first flight fed to the last one committed, the kill's pause included.
     seconds: of the whole demo, from its start.
@@ -52,8 +72,9 @@ class Result:
     transactions_aborted: int
     records_per_second: int
     seconds: float
+    files: FilesResult
 
-    def as_dict(self) -> dict[str, int | float | None]:
+    def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
 
@@ -66,17 +87,22 @@ class Outcome:
 
 
 def play_once(console: Console) -> Outcome:
-    """Start everything, run the pipeline over the input with one kill, and judge. Leaves nothing running.
+    """Start everything, run both pipelines over the input with one kill, and judge. Leaves nothing running.
+
+    Both are up before the feed begins: an application that starts takes the cores from who comes back after the kill.
 
     Raises:
         EmbeddedError: something did not come up or did not get anywhere in time; the message says what.
     """
     began = time.monotonic()
     flights = read_flights(limit=FLIGHTS)
-    with open_stage(console, cores=pipeline.CORES) as stage:
-        stage.create_topics((pipeline.SOURCE_TOPIC, pipeline.SINK_TOPIC), partitions=pipeline.PARTITIONS)
+    with open_stage(console, cores=CORES) as stage:
+        stage.create_topics(TOPICS, partitions=pipeline.PARTITIONS)
         run = start_pipeline(stage)
+        create_file_pipeline(stage)
+        files_run = stage.server.start_run(file_pipeline.NAME)
         wait_for_partitions(stage, run, console)
+        wait_for_file_partitions(stage, files_run, console)
         feed = Feed(
             bootstrap_servers=stage.bootstrap_servers, topic=pipeline.SOURCE_TOPIC, partitions=pipeline.PARTITIONS
         )
@@ -85,7 +111,9 @@ def play_once(console: Console) -> Outcome:
             group=pipeline.NAME,
             feed=feed,
             sink_topic=pipeline.SINK_TOPIC,
+            outputs=LateFlights(),
         )
+        files = FileProof.of(stage, feed)
         fed = threading.Event()
         failures: list[Exception] = []
         stop = threading.Event()
@@ -105,24 +133,37 @@ def play_once(console: Console) -> Outcome:
         feeding.start()
         try:
             kill, killed_at, last_committed = _process(stage, run, proof, console, failures)
+            ending.wait_until_read(
+                FLIGHTS,
+                count_read=files.count_read,
+                get_run=lambda: stage.server.get_run(files_run.id),
+                within_s=_DONE_WITHIN_S,
+            )
         finally:
             stop.set()
             feeding.join(30)
-        stage.server.end_run(run.id, "drain", timeout_s=_DRAINED_WITHIN_S)
-        verdict = proof.look()
+        files_before = stage.server.get_run(files_run.id)
+        _, files_after = stage.server.end_runs([run.id, files_run.id], "drain", timeout_s=_DRAINED_WITHIN_S)
+        verdict, files_verdict = proof.look(), files.proof.look()
         proof.close()
+        files.proof.close()
         journal = list(
             read_transaction_journal({"bootstrap.servers": stage.bootstrap_servers}, prefixes=(pipeline.ID_PREFIX,))
         )
         counts = count_transactions(journal, prefixes=(pipeline.ID_PREFIX,))
         complaints = _complaints(verdict, flights_late=sum(flight.is_late for flight in flights), killed_at=killed_at)
+        complaints += [
+            f"{file_pipeline.NAME}: {found}"
+            for found in ending.complaints(files_verdict, before=files_before, after=files_after)
+        ]
         if kill is not None:
             after = aftermath(journal, kill)
             if not after.was_aborted:
                 complaints.append("the killed worker's transaction was not aborted: the kill did not hit one")
             if not after.committed_again:
                 complaints.append(f"instance {kill.ordinal}, whose worker was killed, never committed again")
-        console.print(verdict.sentence(), highlight=False, soft_wrap=True)
+        for sentence in (verdict.sentence(), files.sentence(files_verdict)):
+            console.print(sentence, highlight=False, soft_wrap=True)
         console.print(
             f"{counts.committed:,} transactions committed, {counts.aborted:,} aborted, {counts.fencings:,} fenced",
             highlight=False,
@@ -141,56 +182,15 @@ def play_once(console: Console) -> Outcome:
         transactions_aborted=counts.aborted,
         records_per_second=round(verdict.records_in / took_s),
         seconds=round(time.monotonic() - began, 1),
+        files=FilesResult(
+            written=files.outputs.files,
+            expected=files_verdict.expected,
+            found=files_verdict.found,
+            lost=files_verdict.lost,
+            duplicated=files_verdict.duplicated,
+        ),
     )
     return Outcome(result, tuple(complaints))
-
-
-def start_pipeline(stage: Stage) -> Run:
-    """Create the pipeline over REST, as any client would, and start it."""
-    stage.server.create_pipeline(
-        pipeline.NAME, pipeline.definition(cluster=CLUSTER, spark_master=stage.spark.master_url)
-    )
-    stage.server.plan_audits(pipeline.NAME, pipeline.AUDIT_PLAN)
-    return stage.server.start_run(pipeline.NAME)
-
-
-def wait_for_partitions(stage: Stage, run: Run, console: Console) -> None:
-    """Wait until the tasks hold all partitions between them, and each instance some."""
-    with console.status("Spark brings up two applications"):
-        started = time.monotonic()
-
-        def is_up(reports: list[TaskReport]) -> bool:
-            working = [report for report in reports if report.state is TaskState.RUNNING and report.partitions]
-            held = {(part.topic, part.partition) for report in working for part in report.partitions}
-            ordinals = {report.ordinal for report in working}
-            return len(held) == pipeline.PARTITIONS and len(ordinals) == pipeline.INSTANCES
-
-        wait_for_tasks(stage, run, is_up, timeout_s=_UP_WITHIN_S, what="both instances holding partitions")
-    console.print(
-        f"Both instances hold partitions ({time.monotonic() - started:.1f} s)", highlight=False, soft_wrap=True
-    )
-
-
-def wait_for_tasks(
-    stage: Stage, run: Run, condition: Callable[[list[TaskReport]], bool], *, timeout_s: float, what: str
-) -> None:
-    """Wait until the last words of all tasks fulfil the condition; says what was heard last when they do not."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        reports = [status.last for status in stage.server.tasks(run.id)]
-        if condition(reports):
-            return
-        now = stage.server.get_run(run.id)
-        if now.end_reason is not None or time.monotonic() > deadline:
-            heard = "; ".join(
-                f"task {r.ordinal}.{r.task} {r.state}, {len(r.partitions)} partitions, {r.last_error or 'no error'}"
-                for r in reports
-            )
-            raise EmbeddedError(
-                f"{timeout_s:.0f} s without {what}: the run is {now.state} ({now.end_reason or 'no end'}); "
-                f"{heard or 'no task was heard of'}\n{stage.server.process.log_tail()}"
-            )
-        time.sleep(0.2)
 
 
 def _process(

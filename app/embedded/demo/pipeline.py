@@ -3,7 +3,7 @@
 from typing import Any
 
 from app.embedded.demo.flights import LATE_MINUTES
-from app.embedded.demo.proof import PROJECTED
+from app.embedded.demo.outputs import PROJECTED
 
 NAME = "delayed-flights"
 SOURCE_TOPIC = "flights"

@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,10 @@ class Run(msgspec.Struct, frozen=True):
 
 class _Tasks(msgspec.Struct, frozen=True):
     items: list[TaskStatus]
+
+
+class _Runs(msgspec.Struct, frozen=True):
+    items: list[Run]
 
 
 class _Announcement(msgspec.Struct, frozen=True):
@@ -106,22 +110,33 @@ class DemoServer:
     def get_run(self, run_id: str) -> Run:
         return self._run(self._ask("GET", f"/runs/{run_id}"))
 
+    def latest_run(self, pipeline: str) -> Run | None:
+        """The run that was started last, live or ended; None: it was never started."""
+        listed = msgspec.json.decode(self._ask("GET", f"/runs?pipeline={pipeline}&limit=1"), type=_Runs)
+        return listed.items[0] if listed.items else None
+
     def tasks(self, run_id: str) -> list[TaskStatus]:
         """The last word of each task, by ordinal and task."""
         return msgspec.json.decode(self._ask("GET", f"/runs/{run_id}/tasks"), type=_Tasks, strict=False).items
 
     def end_run(self, run_id: str, how: str, *, timeout_s: float) -> Run:
         """`drain` or `kill` the run and wait until it has ended. Raises EmbeddedError when it does not."""
-        run = self.get_run(run_id)
-        if run.state not in _ENDED:
-            run = self._run(self._ask("POST", f"/runs/{run_id}/{how}", {"why": "the demo ends"}))
+        return self.end_runs([run_id], how, timeout_s=timeout_s)[0]
+
+    def end_runs(self, run_ids: Sequence[str], how: str, *, timeout_s: float) -> list[Run]:
+        """As `end_run`, all at once: each takes seconds, of which most are waiting."""
         deadline = time.monotonic() + timeout_s
-        while run.state not in _ENDED:
-            if time.monotonic() > deadline:
-                raise EmbeddedError(f"the run is still {run.state} {timeout_s:.0f} s after its {how}")
-            time.sleep(0.2)
-            run = self.get_run(run_id)
-        return run
+        for run_id in run_ids:
+            if self.get_run(run_id).state not in _ENDED:
+                self._ask("POST", f"/runs/{run_id}/{how}", {"why": "the demo ends"})
+        ended: list[Run] = []
+        for run_id in run_ids:
+            while (run := self.get_run(run_id)).state not in _ENDED:
+                if time.monotonic() > deadline:
+                    raise EmbeddedError(f"the run is still {run.state} {timeout_s:.0f} s after its {how}")
+                time.sleep(0.2)
+            ended.append(run)
+        return ended
 
     def stop(self) -> None:
         """End the server, and only it: a run that lives would go on."""

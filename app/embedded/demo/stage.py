@@ -40,11 +40,15 @@ _ANSWER_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The running services."""
+    """The running services.
+
+    files_root: a folder for files, which goes with the rest.
+    """
 
     kafka: KafkaCluster
     spark: SparkCluster
     server: DemoServer
+    files_root: Path
 
     @property
     def bootstrap_servers(self) -> str:
@@ -113,7 +117,7 @@ def open_stage(console: Console, *, cores: int) -> Generator[Stage]:
         server.register_cluster(CLUSTER, kafka.bootstrap_servers)
         console.print(f"Fenceline at {server.users_url}", highlight=False, soft_wrap=True)
         stack.callback(_ignore_interrupts)
-        yield Stage(kafka, spark, server)
+        yield Stage(kafka, spark, server, files_root=folder / "files")
 
 
 class _Stoppable(Protocol):

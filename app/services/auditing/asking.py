@@ -57,7 +57,7 @@ async def ask_audit(
     problems = [
         *window_problems(wish.window, now=now),
         *plan_problems(padding_s=padding_s, every_s=None, tolerance_s=tolerance_s),
-        *id_problems(id_place, source_id_place),
+        *id_problems(id_place, source_id_place, writes_files=record.definition.files is not None),
     ]
     if problems:
         raise InvalidError(f"{pipeline} cannot be audited so: {problems[0].message}", problems=problems)
@@ -165,9 +165,12 @@ async def list_audits(
     return await uow.audits.list(pipeline=pipeline, after=after, limit=checked_limit(limit))
 
 
-def id_problems(id_place: IdPlace, source_id_place: IdPlace | None) -> list[Problem]:
+def id_problems(id_place: IdPlace, source_id_place: IdPlace | None, *, writes_files: bool) -> list[Problem]:
     """What is wrong with the places of ids, each at its own field."""
     problems: list[Problem] = []
+    if writes_files and not isinstance(id_place, JsonField):
+        message = "records in files have neither a key nor headers: name a field of the value, such as json:order.id"
+        problems.append(Problem(field="id_place", message=message))
     for field, place in (("id_place", id_place), ("source_id_place", source_id_place)):
         if isinstance(place, JsonField):
             try:

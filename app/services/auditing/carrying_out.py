@@ -68,6 +68,7 @@ async def begin_submission(
             id=audit.id_place,
             source_id=audit.source_id_place,
             transform_source=source,
+            file_roots=await _roots_of(uow, audit.pipeline),
             padding_ms=audit.padding_s * 1000,
             cores=cores,
             doubts=await doubts_about(uow, audit, now=now),
@@ -76,6 +77,12 @@ async def begin_submission(
         server_urls=tuple(server_urls),
         token=secret,
     )
+
+
+async def _roots_of(uow: UnitOfWork, pipeline: str) -> tuple[str, ...]:
+    """All that any revision wrote files to: references of an earlier one may lie in the padding."""
+    revisions = await uow.pipelines.list_revisions(pipeline)
+    return tuple(one.definition.files.root for one in revisions if one.definition.files is not None)
 
 
 async def record_submission(uow: UnitOfWork, audit_id: str, submitted: Submitted, *, now: datetime) -> None:

@@ -35,10 +35,10 @@ async def change_plan(
     Another length of window begins anew at the last round moment of it: what lies before is not caught up with.
     """
     require(by, Verb.CHANGE_AUDIT_PLAN)
-    await uow.pipelines.get(pipeline)
+    record = await uow.pipelines.get(pipeline)
     problems = [
         *plan_problems(padding_s=padding_s, every_s=every_s, tolerance_s=tolerance_s),
-        *id_problems(id_place, source_id_place),
+        *id_problems(id_place, source_id_place, writes_files=record.definition.files is not None),
     ]
     if problems:
         raise InvalidError(f"{pipeline} cannot be audited so: {problems[0].message}", problems=problems)

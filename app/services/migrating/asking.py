@@ -18,7 +18,7 @@ from app.domain.migrations.migration import TRANSITIONS, Migration, MigrationSta
 from app.domain.migrations.mode import Mode, in_mode, mode_of
 from app.domain.migrations.record import Evidence
 from app.domain.page import Page, checked_limit
-from app.domain.pipelines.pipeline import GroupProtocol
+from app.domain.pipelines.pipeline import GroupProtocol, PipelineDefinition
 from app.domain.runs.run import DesiredRunState
 from app.ports.brokers import Brokers
 from app.ports.unit_of_work import UnitOfWork
@@ -82,8 +82,7 @@ async def migration_to(
         raise ConflictError(
             f"pipeline {pipeline} is {record.definition.processing_guarantee}: there is nothing to migrate"
         )
-    if goal is Mode.GROUP_ONLY and record.definition.group_protocol is GroupProtocol.CONSUMER:
-        raise InvalidError("a group of the protocol `consumer` has no members without an epoch", field="goal")
+    _check_goal(record.definition, goal, field="goal")
     if (drill := await blocking(uow, pipeline)) is not None:
         raise ConflictError(f"a drill is {drill.state}: nobody could tell what came of which. Wait for its end")
     before = await uow.migrations.list(pipeline=pipeline, after=None, limit=1)
@@ -106,6 +105,20 @@ async def migration_to(
         fenced=tuple(replace(fence, step=0) for one in before.items for fence in one.fenced),
         offsets={f"{at.topic}-{at.partition}": offset for at, offset in sorted(committed.items())},
     )
+
+
+def _check_goal(definition: PipelineDefinition, goal: Mode, *, field: str) -> None:
+    """Raise InvalidError where the definition cannot be run in that mode."""
+    if goal is not Mode.GROUP_ONLY:
+        return
+    if definition.group_protocol is GroupProtocol.CONSUMER:
+        raise InvalidError("a group of the protocol `consumer` has no members without an epoch", field=field)
+    if definition.files is not None:
+        raise InvalidError(
+            "the pipeline writes files: with group_only a task that was frozen could publish references to files that "
+            "were collected meanwhile",
+            field=field,
+        )
 
 
 async def pause_migration(
@@ -148,8 +161,7 @@ async def roll_back(
     if migration.stage is Stage.PREFLIGHT:
         raise ConflictError("the preflight has moved nothing, and is not proven yet: abort this migration instead")
     definition = (await uow.pipelines.get(migration.pipeline)).definition
-    if to is Mode.GROUP_ONLY and definition.group_protocol is GroupProtocol.CONSUMER:
-        raise InvalidError("a group of the protocol `consumer` has no members without an epoch", field="to")
+    _check_goal(definition, to, field="to")
     number = await revision_in(uow, migration, Mode.GENERATION, by=by, now=now)
     migration = replace(migration, revisions={**migration.revisions, Mode.GENERATION: number})
     await set_targets(uow, migration, settled_targets(look))

@@ -140,6 +140,7 @@ class BrokerQuestions:
                 is_through=word.is_through,
                 lost=0 if figures is None else figures.lost,
                 duplicated=0 if figures is None else figures.duplicated,
+                dangling=0 if figures is None else figures.dangling,
                 expected=0 if figures is None else figures.expected,
                 problem=word.no_audit if figures is None else figures.incomplete,
             )

@@ -32,6 +32,7 @@ _TAGS = {
     "fencing": "Who or what ended a producer, a membership or a transaction, how sure that is, and what proves it.",
     "pipelines": "Definitions and their immutable revisions.",
     "mappings": "Which partition is read under which transactional id and by whom, now and at any moment that is kept.",
+    "files": "What pipelines with a file sink wrote, as the committed references in their sink topics name it.",
     "runs": "One start of a pipeline: its instances (Spark applications), their tasks, and what happened in them.",
     "drills": "Failures on purpose, on pipelines that allow them: what was expected, what happened, what came of it.",
     "migrations": "From one guarantee to another while a pipeline runs, stage by stage, each proven before the next.",

@@ -46,7 +46,7 @@ class Once:
         if self._key is None:
             answer = await act()
             await self._uow.commit()
-            return _json(answer.model_dump_json().encode(), status)
+            return _json(answer.model_dump_json(by_alias=True).encode(), status)
         known = await idempotency.recall(
             self._uow,
             key=self._key,
@@ -58,7 +58,7 @@ class Once:
             response = _json(msgspec.json.encode(known.body), known.status)
             response.headers["Idempotency-Replayed"] = "true"
             return response
-        body = (await act()).model_dump_json().encode()
+        body = (await act()).model_dump_json(by_alias=True).encode()
         await idempotency.remember(
             self._uow,
             key=self._key,

@@ -12,7 +12,6 @@ from starlette.datastructures import FormData, UploadFile
 
 from app.domain.access import Principal, Verb
 from app.domain.errors import FencelineError
-from app.domain.pipelines.definition import decode_definition
 from app.domain.pipelines.pipeline import (
     FailurePolicy,
     GroupProtocol,
@@ -28,15 +27,17 @@ from app.ports.unit_of_work import UnitOfWork
 from app.services.defining import clusters, pipelines
 from app.services.defining.pipeline_validation import validate_pipeline
 from app.web.dependencies import Uow, Wiring, WiringDep, may
+from app.web.pages import file_sink_form
+from app.web.pages.form_rows import without_row
 from app.web.pages.frame import screen
 from app.web.pages.frame.errors import PageRoute
 from app.web.pages.frame.form_errors import problems_of
 from app.web.pages.frame.screen import Screen
-from app.web.pages.pipeline_form import STEP_FIELDS, definition_data, form_of, steps_of, values_of, with_steps
+from app.web.pages.pipeline_form import STEP_FIELDS, definition_of, form_of, steps_of, values_of, with_steps
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
-_CHOICES: Mapping[str, Sequence[tuple[str, str]]] = {
+FORM_CHOICES: Mapping[str, Sequence[tuple[str, str]]] = {
     "start_position": [(StartPosition.EARLIEST, "the earliest record"), (StartPosition.LATEST, "new records only")],
     "group_protocol": [
         (GroupProtocol.CLASSIC, "classic (cooperative-sticky)"),
@@ -56,6 +57,7 @@ _CHOICES: Mapping[str, Sequence[tuple[str, str]]] = {
         (FailurePolicy.SKIP, "skip it and count it"),
         (FailurePolicy.DEAD_LETTER, "dead letter, in the same transaction"),
     ],
+    **file_sink_form.CHOICES,
     "allows_drills": [("false", "not allowed"), ("true", "allowed: its instances may be frozen and killed")],
     "transform.scope": [(PythonScope.RECORD, "one record at a time"), (PythonScope.BATCH, "a batch at a time")],
     "step.op": [
@@ -78,6 +80,7 @@ _CHOICES: Mapping[str, Sequence[tuple[str, str]]] = {
         (StepOperator.MISSING, "is missing"),
     ],
 }
+"""What can be chosen at each field, besides what depends on the server."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,10 +131,12 @@ async def edit(
 
 
 async def _edit(request: Request, wiring: Wiring, by: Principal, editing: _Editing) -> Response:
-    """One way for every button: change the steps, check, or save. `live` is the check while somebody types."""
+    """One way for every button: change steps or columns, check, or save. `live` is the check while somebody types."""
     given = await request.form()
     do = _text(given, "do") or "live"
-    values = {name: value for name, value in given.multi_items() if isinstance(value, str)}
+    typed = {name: value for name, value in given.multi_items() if isinstance(value, str)}
+    # Fields that were not on the page yet, as those of files before files are chosen, begin at their defaults.
+    values = {**file_sink_form.DEFAULTS, **typed}
     if (name := editing.name) is not None:
         revision = _text(given, "expected_revision")
         editing = _Editing(name=name, expected_revision=int(revision) if revision.isdecimal() else None)
@@ -141,9 +146,12 @@ async def _edit(request: Request, wiring: Wiring, by: Principal, editing: _Editi
     if do == "add-step":
         values = with_steps(values, [*steps_of(values), {"op": "filter", "operator": StepOperator.EQ}])
     elif do.startswith("remove-step:"):
-        gone = do.partition(":")[2]
-        steps = steps_of(values)
-        values = with_steps(values, [step for index, step in enumerate(steps) if str(index) != gone])
+        values = with_steps(values, without_row(steps_of(values), do.partition(":")[2]))
+    elif do == "add-column":
+        values = file_sink_form.with_columns(values, [*file_sink_form.columns_of(values), {"of": "field"}])
+    elif do.startswith("remove-column:"):
+        left = without_row(file_sink_form.columns_of(values), do.partition(":")[2])
+        values = file_sink_form.with_columns(values, left)
     problems: Sequence[Problem] = ()
     if do in ("check", "live"):
         problems, values = await _problems(wiring, by, values, given)
@@ -165,7 +173,7 @@ async def _problems(
         values = await _with_source(wiring, by, values, given)
     except FencelineError as error:
         return [Problem(field="transform.file", message=error.message)], values
-    decoded = decode_definition(definition_data(values), strict=False)
+    decoded = definition_of(values)
     if not isinstance(decoded, PipelineDefinition):
         return decoded, values
     try:
@@ -190,7 +198,7 @@ async def _save(
     note, why = values.get("note", "").strip() or None, values.get("why", "").strip() or None
     try:
         values = await _with_source(wiring, by, values, given)
-        decoded = decode_definition(definition_data(values), strict=False)
+        decoded = definition_of(values)
         if isinstance(decoded, PipelineDefinition):
             async with wiring.unit_of_work() as uow:
                 if editing.name is None:
@@ -271,8 +279,9 @@ async def _screen(
         "editing": editing.name,
         "expected_revision": editing.expected_revision,
         "form": form_of(values, problems, is_checked=is_checked),
-        "choices": {**_CHOICES, "cluster": known, "transform.kind": kinds},
+        "choices": {**FORM_CHOICES, "cluster": known, "transform.kind": kinds},
         "step_fields": STEP_FIELDS,
+        "column_fields": file_sink_form.COLUMN_FIELDS,
         "action": screen.url_of("new-pipeline")
         if editing.name is None
         else screen.url_of("pipelines", editing.name, "edit"),

@@ -14,7 +14,10 @@ from typing import Any, cast
 
 import msgspec
 
+from app.domain.pipelines.definition import decode_definition
 from app.domain.pipelines.pipeline import PipelineDefinition, Problem, PythonFunction, Steps
+from app.web.pages import file_sink_form
+from app.web.pages.form_rows import rows_of, with_rows
 
 _NUMBERS = (
     "commit_interval_ms",
@@ -42,7 +45,7 @@ _PLAIN = (
     "errors.dead_letter_topic",
     "allows_drills",
 )
-_STEP_PART = re.compile(r"transform\.steps\.(\d+)\.(\w+)")
+_STEPS = "transform.steps"
 
 STEP_FIELDS: dict[str, tuple[str, ...]] = {
     "filter": ("field", "operator", "value"),
@@ -62,6 +65,7 @@ class Form:
 
     values: Mapping[str, str]
     steps: Sequence[Mapping[str, str]]
+    columns: Sequence[Mapping[str, str]]
     problems: Mapping[str, Sequence[Problem]]
     general: Sequence[Problem] = ()
     is_checked: bool = False
@@ -82,7 +86,7 @@ class Form:
 def values_of(name: str, definition: PipelineDefinition) -> dict[str, str]:
     """The form's fields for a definition that is there."""
     data = cast("dict[str, Any]", msgspec.to_builtins(definition))
-    values = {"name": name}
+    values = {"name": name, **file_sink_form.values_of(definition.files)}
     for field in (*_PLAIN, *_NUMBERS):
         values[field] = _text(_at(data, field))
     for field in _LISTS:
@@ -94,7 +98,7 @@ def values_of(name: str, definition: PipelineDefinition) -> dict[str, str]:
         case Steps(steps=steps):
             for index, step in enumerate(steps):
                 for part, value in cast("dict[str, Any]", msgspec.to_builtins(step)).items():
-                    values[f"transform.steps.{index}.{part}"] = _step_text(part, value)
+                    values[f"{_STEPS}.{index}.{part}"] = _step_text(part, value)
         case PythonFunction() as function:
             for part, value in cast("dict[str, Any]", msgspec.to_builtins(function)).items():
                 values[f"transform.{part}"] = _text(value)
@@ -117,9 +121,16 @@ def definition_data(values: Mapping[str, str]) -> dict[str, Any]:
     for field in _OPTIONS:
         _put(data, field, _options(values.get(field, "")))
     data["transform"] = _transform(values)
+    data["files"] = file_sink_form.data_of(values)
     if "group_id" not in data and values.get("name"):
         data["group_id"] = values["name"].strip()
     return data
+
+
+def definition_of(values: Mapping[str, str]) -> PipelineDefinition | list[Problem]:
+    """The definition that the form spells out, or everything in it that spells none."""
+    decoded = decode_definition(definition_data(values), strict=False)
+    return file_sink_form.in_words(decoded, values) if isinstance(decoded, list) else decoded
 
 
 def _transform(values: Mapping[str, str]) -> dict[str, Any]:
@@ -135,20 +146,13 @@ def _transform(values: Mapping[str, str]) -> dict[str, Any]:
 
 
 def steps_of(values: Mapping[str, str]) -> list[dict[str, str]]:
-    """The steps' fields, in order; gaps in the numbering, as a removed step leaves them, are closed."""
-    found: dict[int, dict[str, str]] = {}
-    for name, value in values.items():
-        if match := _STEP_PART.fullmatch(name):
-            found.setdefault(int(match[1]), {})[match[2]] = value
-    return [found[index] for index in sorted(found)]
+    """The steps' fields, in order."""
+    return rows_of(values, _STEPS)
 
 
 def with_steps(values: Mapping[str, str], steps: Iterable[Mapping[str, str]]) -> dict[str, str]:
     """`values` with these steps instead of its own."""
-    kept = {name: value for name, value in values.items() if not _STEP_PART.fullmatch(name)}
-    for index, step in enumerate(steps):
-        kept |= {f"transform.steps.{index}.{part}": value for part, value in step.items()}
-    return kept
+    return with_rows(values, _STEPS, steps)
 
 
 def _step(step: Mapping[str, str]) -> dict[str, Any]:
@@ -176,39 +180,45 @@ def json_or_text(text: str) -> Any:
 
 def form_of(values: Mapping[str, str], problems: Sequence[Problem] = (), *, is_checked: bool = False) -> Form:
     """The form with each problem at the nearest field: `spark.conf.spark.ui.port` belongs to the field `spark.conf`."""
-    values = with_steps(values, steps_of(values))
+    steps, columns = steps_of(values), file_sink_form.columns_of(values)
+    values = file_sink_form.with_columns(with_steps(values, steps), columns)
     known = {
         *_PLAIN,
         *_NUMBERS,
         *_LISTS,
         *_OPTIONS,
         "name",
+        "note",
         "transform.kind",
         "transform.file",
         "transform.function",
+        "transform.scope",
+        *file_sink_form.known_fields(values),
     }
-    known |= {name for name in values if _STEP_PART.fullmatch(name)} | {"note", "transform.scope"}
-    for index, step in enumerate(steps_of(values)):
-        known |= {f"transform.steps.{index}.{part}" for part in STEP_FIELDS.get(step.get("op", ""), ())}
-        known.add(f"transform.steps.{index}.op")
+    for index, step in enumerate(steps):
+        base = f"{_STEPS}.{index}"
+        known |= {f"{base}.op", *(f"{base}.{part}" for part in (*step, *STEP_FIELDS.get(step.get("op", ""), ())))}
     by_field: dict[str, list[Problem]] = {}
     general: list[Problem] = []
     for problem in problems:
         field = _nearest(problem.field, known)
         (general if field is None else by_field.setdefault(field, [])).append(problem)
-    return Form(values=values, steps=steps_of(values), problems=by_field, general=general, is_checked=is_checked)
+    return Form(values=values, steps=steps, columns=columns, problems=by_field, general=general, is_checked=is_checked)
 
 
 def _nearest(path: str, known: set[str]) -> str | None:
     if path in ("transform.sha256", "transform.file_name"):
         return "transform.file"
-    if path in ("transform", "transform.steps"):
+    if path in ("transform", _STEPS):
         return "transform.kind"
+    if path == "files":
+        return file_sink_form.SINK
     while path:
         if path in known:
             return path
-        if f"{path}.op" in known:
-            return f"{path}.op"
+        for kind in (f"{path}.op", f"{path}.of"):
+            if kind in known:
+                return kind
         path = path.rpartition(".")[0]
     return None
 

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Form, Query, Request, Response
 from app.domain.access import Principal, Verb
 from app.domain.errors import FencelineError
 from app.domain.observing.snapshot import Phase, Snapshot
+from app.domain.pipelines.file_text import describe_columns
 from app.domain.pipelines.pipeline import Steps
 from app.domain.transforms.step_text import describe_step
 from app.ports.brokers import TopicPartition
@@ -60,6 +61,7 @@ def looking_at(wiring: Wiring, name: str) -> Look:
             "is_live": view.line.run is not None and view.line.run.ended_at is None,
             "chart": chart_of(view.series),
             "steps": [describe_step(step) for step in transform.steps] if isinstance(transform, Steps) else [],
+            "columns": "" if definition.files is None else describe_columns(definition.files.partition_by),
             "beside": beside(wiring, view),
             "timeline": timeline_beside(snapshot, view, now=now),
             "unreached": unreached(snapshot),

@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.domain.audits.doubts import InForce, doubts_of, revision_to_judge_by, span_in_force
 from app.domain.audits.plan import time_window
 from app.domain.audits.result import GapReason
 from app.domain.audits.specification import Everything, OffsetRange, OffsetWindow, Window
 from app.domain.pipelines.pipeline import (
+    ByField,
     ErrorHandling,
     FailurePolicy,
+    FileSink,
     Identity,
     PipelineDefinition,
     PythonFunction,
@@ -52,10 +55,19 @@ def reasons(window: Window, in_force: InForce, judged_by: Revision, *others: Rev
         revision(1, source_topics=("in", "more")),
         revision(1, errors=ErrorHandling(policy=FailurePolicy.SKIP)),
         revision(1, source_sha256="other"),
+        revision(1, files=FileSink(root="file:///data")),
     ],
 )
 def test_a_change_of_what_is_expected_is_a_doubt(other: Revision) -> None:
     assert reasons(LAST_HOUR, InForce(revisions=(2, 1)), revision(2), other) == [REASON]
+
+
+def test_of_files_what_records_they_take_is_expected_and_not_where_they_are() -> None:
+    files = FileSink(root="file:///data")
+    judged, moved = revision(2, files=files), revision(1, files=replace(files, root="s3://bucket", rotate_ms=1_000))
+    stricter = revision(1, files=replace(files, partition_by=(ByField(name="user", field="user"),)))
+    assert reasons(LAST_HOUR, InForce(revisions=(2, 1)), judged, moved) == []
+    assert reasons(LAST_HOUR, InForce(revisions=(2, 1)), judged, stricter) == [REASON]
 
 
 def test_the_doubt_names_both_revisions_and_a_way_out() -> None:

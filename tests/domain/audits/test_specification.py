@@ -23,6 +23,7 @@ from app.domain.audits.specification import (
 from app.domain.pipelines.pipeline import (
     ErrorHandling,
     FailurePolicy,
+    FileSink,
     PipelineDefinition,
     Route,
     SetField,
@@ -69,6 +70,24 @@ def test_routes_and_dead_letters_are_sinks_each_once() -> None:
 def test_a_dead_letter_topic_that_the_policy_does_not_use_is_no_sink() -> None:
     unused = ErrorHandling(policy=FailurePolicy.SKIP, dead_letter_topic="letters")
     assert "letters" not in sink_topics_of(a_definition(unused))
+
+
+def test_of_files_references_and_dead_letters_are_read_and_all_roots_that_there_were() -> None:
+    letters = ErrorHandling(policy=FailurePolicy.DEAD_LETTER, dead_letter_topic="letters")
+    definition = msgspec.structs.replace(a_definition(letters), files=FileSink(root="file:///now"))
+    assert sink_topics_of(definition) == ("sink", "letters"), "what is routed elsewhere is bad, and in no topic"
+    said = specification_of(
+        definition,
+        audit_id="an audit",
+        pipeline="pipeline",
+        revision=3,
+        window=Everything(),
+        id=JsonField(path="id"),
+        file_roots=("s3://before", "file:///now"),
+    )
+    assert said.files == definition.files
+    assert said.file_roots == ("file:///now", "s3://before")
+    assert msgspec.json.decode(msgspec.json.encode(said), type=AuditSpecification) == said
 
 
 @given(id=IDS, source_id=st.none() | IDS, window=WINDOWS, padding_ms=st.integers(0, 10**9))

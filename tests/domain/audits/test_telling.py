@@ -7,7 +7,7 @@ import pytest
 from app.domain.audits.audit import AuditState
 from app.domain.audits.result import AuditCounts, Gap, GapReason, Side, Tally
 from app.domain.audits.telling import audit_sentence, figure, verdict_sentence
-from tests.support.audit_samples import audit, broken_result, result
+from tests.support.audit_samples import audit, broken_result, dangling_result, result
 
 DELETED = Gap(
     side=Side.SOURCE, topic="in", partition=0, reason=GapReason.DELETED, start=0, end=9, sentence="in-0 begins at 9."
@@ -43,9 +43,28 @@ def test_what_is_proven_is_said_beside_what_could_not_be_read() -> None:
     )
 
 
+def test_of_files_it_is_said_that_they_are_files() -> None:
+    clean = result(counts=AuditCounts(inputs=10, expected=8, outputs=8, dropped=2, files=3))
+    assert verdict_sentence(clean) == (
+        "Every output is there, once, in files that are as their references say: 8 expected and found, 10 records in, "
+        "8 out in 3 files, 2 dropped on purpose."
+    )
+    assert verdict_sentence(dangling_result()) == (
+        "4 outputs lost and 1 reference to a file that is missing or another one (of 4 records), of 8 expected."
+    )
+    alone = result(counts=AuditCounts(inputs=1, expected=1, outputs=1, files=1, dangling=Tally(ids=2, records=9)))
+    assert verdict_sentence(alone) == (
+        "2 references to files that are missing or other ones (of 9 records), of 1 expected."
+    )
+
+
 @pytest.mark.parametrize(
     ("counts", "why"),
     [
+        (
+            AuditCounts(inputs=2, files=1, unreadable_output=1),
+            "1 output without an id, or of the sink topic and no reference",
+        ),
         (AuditCounts(inputs=2, unreadable_input=1), "1 expected output without an id"),
         (AuditCounts(inputs=2, unreadable_output=3), "3 outputs without an id"),
         (AuditCounts(inputs=2, elsewhere=2), "2 outputs in topics that were not read"),

@@ -55,6 +55,11 @@ def test_a_freeze_that_is_survived_is_told_from_its_beginning_to_its_end() -> No
         ),
         (replace(CLEAN, duplicated=3), DrillVerdict.NOT_SURVIVED, "ids lost: 0, duplicated: 3,"),
         (replace(CLEAN, unexpected=1), DrillVerdict.NOT_SURVIVED, "ids lost: 0, duplicated: 0, without an input: 1,"),
+        (
+            replace(CLEAN, dangling=1),
+            DrillVerdict.NOT_SURVIVED,
+            "ids lost: 0, duplicated: 0, without an input: 0, dangling references: 1, of 400 expected",
+        ),
         (replace(CLEAN, incomplete="a leader was away"), DrillVerdict.NOT_AUDITED, "not audited: a leader was away"),
         (replace(CLEAN, expected=0), DrillVerdict.NOT_AUDITED, "not audited: no output was due in its time"),
         (None, DrillVerdict.NOT_AUDITED, "not audited: nobody audits here"),

@@ -6,11 +6,12 @@ import pytest
 
 from app.domain.drills.drill import DrillKind, Plan
 from app.domain.drills.planning import UNKNOWN, BrokerTimes, plan_of
-from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
+from app.domain.pipelines.pipeline import FileSink, GroupProtocol, ProcessingGuarantee
 from tests.support.definitions import a_definition
 
 FREEZE, KILL, SERVER = DrillKind.FREEZE_INSTANCE, DrillKind.KILL_INSTANCE, DrillKind.FREEZE_SERVER
 V1 = ProcessingGuarantee.EXACTLY_ONCE
+FILES = FileSink(root="file:///data", rotate_ms=5_000, upload_timeout_ms=20_000)
 
 
 def plan(
@@ -35,6 +36,9 @@ def plan(
         # A commit that was due when it began, and the one after it.
         (plan(KILL, commit_interval_ms=2_000), 12.0),
         (plan(SERVER, commit_interval_ms=2_000), 6.0),
+        # Files are rotated instead, and uploaded before they are committed.
+        (plan(KILL, commit_interval_ms=60_000, files=FILES), 38.0),
+        (plan(SERVER, files=FILES), 32.0),
         (plan(FREEZE, for_s=60.0, group_protocol=GroupProtocol.CONSUMER), None),
         (plan(KILL, group_protocol=GroupProtocol.CONSUMER, times=BrokerTimes(session_s=45.0)), 48.0),
         # The definition's own has no effect there, and the brokers' none with the classic protocol.
@@ -45,6 +49,11 @@ def plan(
 def test_how_long_records_may_stand_still(made: Plan, bound_s: float | None) -> None:
     assert made.stands_still_s == bound_s
     assert any(one.within_s == bound_s for one in made.expected)
+
+
+def test_records_flow_no_more_often_than_they_are_committed() -> None:
+    assert plan(KILL, commit_interval_ms=2_000).commits_every_s == 2.0
+    assert plan(KILL, commit_interval_ms=2_000, files=FILES).commits_every_s == 5.0
 
 
 @pytest.mark.parametrize(

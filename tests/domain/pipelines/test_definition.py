@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.pipelines.definition import decode_definition
-from app.domain.pipelines.pipeline import Identity, PipelineDefinition, Problem
+from app.domain.pipelines.pipeline import ByDate, ByField, ByHour, FileSink, Identity, PipelineDefinition, Problem
 from tests.support.definitions import a_definition, definitions
 
 SMALLEST: dict[str, Any] = {"cluster": "demo", "source_topics": ["flights"], "group_id": "g", "sink_topic": "s"}
@@ -106,6 +106,78 @@ def test_numbers_and_truth_values_among_options_become_text() -> None:
     assert decoded.consumer_overrides == {"fetch.min.bytes": "5", "check.crcs": "true", "client.rack": "a"}
 
 
+FILES: dict[str, Any] = {"root": "file:///data"}
+
+
+def test_a_definition_from_before_there_were_files_is_one_of_records() -> None:
+    data = cast("dict[str, Any]", msgspec.to_builtins(a_definition(instances=3)))
+    del data["files"]
+    assert decode_definition(data) == a_definition(instances=3)
+    # As the database and a specification have it.
+    assert msgspec.convert(data, PipelineDefinition) == a_definition(instances=3)
+    assert a_definition(instances=3).files is None
+
+
+def test_a_sink_of_files_has_defaults_and_columns_of_three_kinds() -> None:
+    columns = [{"of": "field", "name": "user", "field": "user.id"}, {"of": "date", "name": "d"}]
+    decoded = decode_definition(
+        {**SMALLEST, "files": {**FILES, "partition_by": [*columns, {"of": "hour", "name": "h"}]}}
+    )
+    files = FileSink(
+        root="file:///data",
+        partition_by=(ByField(name="user", field="user.id"), ByDate(name="d"), ByHour(name="h")),
+    )
+    assert decoded == a_definition(group_id="g", sink_topic="s", files=files)
+    assert decode_definition({**SMALLEST, "files": None}) == a_definition(group_id="g", sink_topic="s")
+
+
+def test_a_schema_stays_as_it_was_written() -> None:
+    schema = {
+        "type": "record",
+        "name": "r",
+        "fields": [{"name": "a", "type": ["null", "long"], "default": None}],
+        "n": 1,
+    }
+    decoded = decode_definition({**SMALLEST, "files": {**FILES, "schema": schema}})
+    assert isinstance(decoded, PipelineDefinition)
+    assert decoded.files is not None
+    assert decoded.files.schema == schema
+
+
+def test_every_mistake_in_a_sink_of_files_is_told_at_its_field() -> None:
+    found = problems(
+        {
+            **SMALLEST,
+            "files": {
+                "partition_by": [{"of": "field", "name": "user"}, {"of": "day", "name": "d"}, {"name": "x"}, 5],
+                "codec": "snappy",
+                "rotate_ms": "soon",
+                "schema": [],
+                "verifies": 1,
+                "rot": 1,
+            },
+        }
+    )
+    assert found == {
+        "files.rot": "`files.rot` is not a field of a pipeline; did you mean `root`?",
+        "files.root": "`files.root` is missing",
+        "files.partition_by.0.field": "`files.partition_by.0.field` is missing",
+        "files.partition_by.1.of": "`files.partition_by.1.of` must be `field`, `date` or `hour`, not `day`",
+        "files.partition_by.2.of": "`files.partition_by.2.of` is missing: `field`, `date` or `hour`",
+        "files.partition_by.3": "`files.partition_by.3` must be an object, not a number",
+        "files.codec": "`files.codec` must be `zstandard`, `deflate` or `null`, not `snappy`",
+        "files.rotate_ms": "`files.rotate_ms` must be a whole number, not the text `soon`",
+        "files.schema": "`files.schema` must be an object, not a list",
+        "files.verifies": "`files.verifies` must be `true` or `false`, not `1`",
+    }
+
+
+def test_a_schema_that_cannot_be_stored_is_refused() -> None:
+    schema = {"doc": "a\x00b"}
+    found = problems({**SMALLEST, "files": {**FILES, "schema": schema}})
+    assert "a character that cannot be stored" in found["files.schema"]
+
+
 def test_a_form_sends_its_numbers_as_text() -> None:
     decoded = decode_definition({**SMALLEST, "instances": " 3 ", "commit_interval_ms": "250"}, strict=False)
     assert decoded == a_definition(group_id="g", sink_topic="s", instances=3, commit_interval_ms=250)
@@ -180,7 +252,12 @@ anything = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(["transform", "kind", "steps", "op", "field", "value", "spark", "conf", "errors", "x"])
+            st.sampled_from(
+                [
+                    *("transform", "kind", "steps", "op", "field", "value", "spark", "conf", "errors", "x"),
+                    *("root", "partition_by", "of", "name", "schema"),
+                ]
+            )
             | st.integers(),
             inner,
             max_size=4,

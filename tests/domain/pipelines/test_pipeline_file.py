@@ -11,7 +11,17 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.pipelines.pipeline import Filter, PipelineDefinition, Project, PythonFunction, StepOperator, Steps
+from app.domain.pipelines.pipeline import (
+    ByDate,
+    ByField,
+    FileSink,
+    Filter,
+    PipelineDefinition,
+    Project,
+    PythonFunction,
+    StepOperator,
+    Steps,
+)
 from app.domain.pipelines.pipeline_checks import RESERVED_NAMES
 from app.domain.pipelines.pipeline_file import PipelineFile, PipelineFileError, read, write
 from tests.support.definitions import a_definition, definitions
@@ -86,6 +96,36 @@ def test_yaml_with_the_definition_apart_is_read_too() -> None:
     nested = f"{name}\ndefinition:\n" + "".join(f"  {line}\n" for line in rest.splitlines())
     assert read(nested) == read(FLIGHTS)
     assert problems(nested.replace("instances: 2", "instances: two"))["instances"].startswith("line 7: ")
+
+
+WITH_FILES = (
+    FLIGHTS
+    + """\
+files:
+  root: s3://flights/files
+  partition_by:
+    - {of: field, name: carrier, field: carrier}
+    - {of: date, name: date}
+  rotate_ms: 5000
+"""
+)
+
+
+def test_a_file_says_where_files_go() -> None:
+    files = FileSink(
+        root="s3://flights/files",
+        partition_by=(ByField(name="carrier", field="carrier"), ByDate(name="date")),
+        rotate_ms=5_000,
+    )
+    found = read(WITH_FILES)
+    assert found.definition == msgspec.structs.replace(read(FLIGHTS).definition, files=files)
+    assert read(write(found.name, found.definition)) == found
+
+
+def test_a_mistake_in_a_column_has_its_line() -> None:
+    found = problems(WITH_FILES.replace("of: date", "of: day").replace("rotate_ms: 5000", "rotate_ms: soon"))
+    assert found["files.partition_by.1.of"].startswith("line 20: `files.partition_by.1.of` must be `field`, `date`")
+    assert found["files.rotate_ms"].startswith("line 21: ")
 
 
 def test_a_byte_order_mark_does_no_harm() -> None:

@@ -11,10 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.pipelines.definition import decode_definition
+from app.domain.pipelines.file_text import describe_columns
 from app.domain.pipelines.pipeline import (
+    AvroCodec,
+    ByDate,
+    ByField,
+    ByHour,
     Condition,
     ErrorHandling,
     FailurePolicy,
+    FileSink,
     Filter,
     Identity,
     PipelineDefinition,
@@ -173,6 +179,74 @@ def test_a_change_with_a_consequence_for_the_records_says_it(changes: dict[str, 
     consequence = change(**changes).consequence
     assert consequence is not None
     assert part in consequence
+
+
+FILES = FileSink(root="s3://b/flights", partition_by=(ByField(name="user", field="user.id"), ByDate(name="date")))
+
+
+def test_from_records_to_files_is_one_change_that_warns_the_readers_of_the_sink_topic() -> None:
+    found = only(a_definition(), a_definition(files=FILES))
+    assert found.field == "files"
+    assert (found.before, found.after) == (None, msgspec.to_builtins(FILES))
+    assert found.sentence == (
+        "Outputs go into files under s3://b/flights, partitioned by user (user.id) and date, and references to them to "
+        "the sink topic."
+    )
+    assert "its readers must tell them apart" in (found.consequence or "")
+    back = only(a_definition(files=FILES), a_definition())
+    assert back.sentence == "Outputs are records of the sink topic, and no files any more."
+    assert back.consequence == found.consequence
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "sentence"),
+    [
+        ({"root": "file:///d"}, "files.root", "The root of the files changes from s3://b/flights to file:///d."),
+        ({"rotate_ms": 5_000}, "files.rotate_ms", "The time until files are rotated changes from 30000 ms to 5000 ms."),
+        ({"max_file_mb": 1}, "files.max_file_mb", "The largest file changes from 128 MB to 1 MB."),
+        ({"event_time": "at"}, "files.event_time", "The field of the event time is now at."),
+        ({"codec": AvroCodec.NULL}, "files.codec", "The codec of the files changes from zstandard to null."),
+        ({"schema": {"a": 1}}, "files.schema", "The schema is given, and no longer inferred from the records."),
+        ({"verifies": True}, "files.verifies", "The files of each commit are read again and compared."),
+        (
+            {"partition_by": (ByDate(name="d"),)},
+            "files.partition_by",
+            "Files are partitioned by d (date), not by user (user.id) and date any more.",
+        ),
+        (
+            {"partition_by": ()},
+            "files.partition_by",
+            "Files are partitioned by nothing, not by user (user.id) and date any more.",
+        ),
+    ],
+)
+def test_each_change_of_a_file_sink_is_a_sentence(changes: dict[str, Any], field: str, sentence: str) -> None:
+    found = only(a_definition(files=FILES), a_definition(files=msgspec.structs.replace(FILES, **changes)))
+    assert (found.field, found.sentence) == (field, sentence)
+
+
+def test_a_schema_that_is_another_or_gone_is_said_to_be() -> None:
+    one, other = (a_definition(files=msgspec.structs.replace(FILES, schema={"a": n})) for n in (1, 2))
+    assert only(one, other).sentence == "Another schema is given."
+    assert (
+        only(one, a_definition(files=FILES)).sentence == "The schema is inferred from the records, and no longer given."
+    )
+
+
+@pytest.mark.parametrize(
+    ("columns", "text"),
+    [
+        ((), "nothing"),
+        ((ByField(name="user", field="user"),), "user"),
+        ((ByField(name="user", field="user"), ByHour(name="hour")), "user and hour"),
+        (
+            (ByField(name="u", field="user.id"), ByDate(name="day"), ByHour(name="hour")),
+            "u (user.id), day (date) and hour",
+        ),
+    ],
+)
+def test_columns_in_words(columns: tuple[Any, ...], text: str) -> None:
+    assert describe_columns(columns) == text
 
 
 LATE = Filter(field="delay", operator=StepOperator.GE, value=15)

@@ -47,6 +47,24 @@ def test_a_failed_run_is_complained_of_though_all_was_read() -> None:
     assert complaints(verdict(), before=RUNNING, after=FAILED) == ("the run has failed: instance 0 gave up",)
 
 
+@pytest.mark.parametrize("state", [RunState.PAUSED, RunState.DRAINING, RunState.STOPPED])
+def test_a_run_that_people_may_stop_need_not_have_read_all(state: RunState) -> None:
+    stopped_early = Run("r", state)
+    assert complaints(verdict(read=9), before=stopped_early, after=STOPPED)
+    assert complaints(verdict(read=9), before=stopped_early, after=STOPPED, may_end_early=True) == ()
+
+
+@pytest.mark.parametrize("state", [RunState.STARTING, RunState.RUNNING, RunState.DEGRADED])
+def test_a_run_that_nobody_stopped_must_have_read_all(state: RunState) -> None:
+    (said,) = complaints(verdict(read=9), before=Run("r", state), after=STOPPED, may_end_early=True)
+    assert said.startswith("10 flights were fed, but 9 were read")
+
+
+def test_who_was_stopped_early_must_not_have_lost_what_it_read() -> None:
+    (said,) = complaints(verdict(read=9, lost=1), before=STOPPED, after=STOPPED, may_end_early=True)
+    assert "lost 1" in said
+
+
 def test_a_lost_flight_is_complained_of() -> None:
     (said,) = complaints(verdict(lost=1), before=RUNNING, after=STOPPED)
     assert "lost 1" in said

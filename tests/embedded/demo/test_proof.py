@@ -14,7 +14,8 @@ from app.embedded.demo import proof
 from app.embedded.demo.feed import Feed, laps
 from app.embedded.demo.flights import Flight, read_flights
 from app.embedded.demo.offsets import answered
-from app.embedded.demo.proof import PROJECTED, Proof
+from app.embedded.demo.outputs import PROJECTED, LateFlights
+from app.embedded.demo.proof import Proof
 from app.embedded.kafka import KafkaCluster
 from tests.conftest import MakeTopic
 from tests.support.kafka_clients import initialise
@@ -33,7 +34,12 @@ class Bench:
         self.flights = read_flights(limit=FLIGHTS)
         self.feed = Feed(bootstrap_servers=self.bootstrap, topic=self.source, partitions=4)
         self.proof = Proof(
-            bootstrap_servers=self.bootstrap, group=self.group, feed=self.feed, sink_topic=self.sink, settle_s=2
+            bootstrap_servers=self.bootstrap,
+            group=self.group,
+            feed=self.feed,
+            sink_topic=self.sink,
+            outputs=LateFlights(),
+            settle_s=2,
         )
 
     def process(

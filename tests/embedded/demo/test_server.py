@@ -40,3 +40,35 @@ def test_an_order_whose_answer_is_not_known_is_not_given_twice(tmp_path: Path) -
     with pytest.raises(EmbeddedError, match="reset by peer"):
         _server(tmp_path, _reset_after_a_freeze(asked)).start_run("p")
     assert asked == ["POST"]
+
+
+def test_what_was_never_started_has_no_run(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(str(request.url.query, "ascii"))
+        return httpx.Response(200, json={"items": []})
+
+    assert _server(tmp_path, answer).latest_run("flights-by-day") is None
+    assert asked == ["pipeline=flights-by-day&limit=1"]
+
+
+def test_runs_that_end_together_are_all_asked_before_one_is_waited_for(tmp_path: Path) -> None:
+    ordered: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        run = request.url.path.split("/")[4]
+        if request.method == "POST":
+            ordered.append(request.url.path.removeprefix("/api/v1/runs/"))
+        state = "stopped" if run == "ended" or len(ordered) == 2 else "running"
+        return httpx.Response(200, json={"id": run, "state": state})
+
+    ended = _server(tmp_path, answer).end_runs(["a", "ended", "b"], "drain", timeout_s=60)
+    assert [(run.id, run.state) for run in ended] == [(name, "stopped") for name in ("a", "ended", "b")]
+    assert ordered == ["a/drain", "b/drain"]
+
+
+def test_a_run_that_does_not_end_in_time_is_named_by_its_state(tmp_path: Path) -> None:
+    server = _server(tmp_path, lambda _: httpx.Response(200, json={"id": "a", "state": "draining"}))
+    with pytest.raises(EmbeddedError, match="the run is still draining 0 s after its drain"):
+        server.end_run("a", "drain", timeout_s=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.domain.audits.specification import Everything, Header, JsonField, RecordKey
-from app.services.auditing.asking import Wish, places_of
+from app.services.auditing.asking import Wish, id_problems, places_of
 from tests.support.audit_samples import BY_ID, plan
 
 IN_INPUT = JsonField(path="id")
@@ -24,3 +24,10 @@ def test_who_names_the_id_of_the_plan_means_its_place_in_the_input_too() -> None
 
 def test_another_id_has_nothing_of_the_plan() -> None:
     assert places_of(Wish(window=Everything(), id_place=RecordKey()), PLAN) == (RecordKey(), None)
+
+
+def test_records_in_files_are_known_by_a_field_and_their_input_by_anything() -> None:
+    for place in (RecordKey(), Header(name="trace")):
+        assert [one.field for one in id_problems(place, None, writes_files=True)] == ["id_place"]
+        assert id_problems(place, None, writes_files=False) == []
+        assert id_problems(BY_ID, place, writes_files=True) == []

@@ -10,11 +10,12 @@ import pytest
 from app.db.database import Database
 from app.db.locks import AdvisoryLocks
 from app.domain.clusters.cluster import GroupMember
-from app.domain.errors import ConflictError
+from app.domain.errors import ConflictError, InvalidError
 from app.domain.migrations.alarms import AlarmKind
 from app.domain.migrations.look import AuditNow
 from app.domain.migrations.migration import MigrationState, Stage, StepKind, StepState
 from app.domain.migrations.mode import DEFINED_BY
+from app.domain.pipelines.pipeline import FileSink
 from app.loops.migration_driver import MigrationDriver
 from app.loops.supervisor import Supervisor
 from app.services.migrating import asking
@@ -44,6 +45,20 @@ async def test_a_fence_that_is_refused_is_late_and_says_what_it_was_answered(mig
     migrating.refusal = ""
     await act(migrating, asking.resume_migration, migration)
     assert (await migrating.until(migration, is_over)).state is MigrationState.DONE
+
+
+async def test_a_pipeline_that_writes_files_is_never_led_to_group_only(migrating: Migrating) -> None:
+    await migrating.running(B, files=FileSink(root="file:///data"))
+    with pytest.raises(InvalidError, match="the pipeline writes files") as refused:
+        await migrating.start(A)
+    assert refused.value.field == "goal"
+    migration = await migrating.start()
+    await migrating.until(migration, in_stage(Stage.SECOND_BOUNCE))
+    look = await migrating.look(migration)
+    with pytest.raises(InvalidError, match="the pipeline writes files") as refused:
+        await act(migrating, asking.roll_back, migration, look, to=A)
+    assert refused.value.field == "to"
+    await act(migrating, asking.roll_back, migration, look, to=B)
 
 
 async def test_fences_that_take_long_are_made_over_several_turns(migrating: Migrating) -> None:

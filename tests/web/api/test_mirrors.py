@@ -16,6 +16,8 @@ from app.domain.audits import result as audit_result
 from app.domain.clusters import cluster, survey
 from app.domain.drills import drill, timeline
 from app.domain.fencing_events import evidence, record, story
+from app.domain.files import reading as file_reading
+from app.domain.files import schema_history, totals, written_file
 from app.domain.journals import live_transactions, transaction_state
 from app.domain.migrations import alarms, foreign, judged, migration
 from app.domain.migrations import look as migration_look
@@ -33,6 +35,7 @@ from app.domain.webhooks import webhook
 from app.ports import brokers
 from app.services import partition_log
 from app.services.defining.pipelines import SavedPipeline
+from app.services.files import showing as file_showing
 from app.services.migrating import foreign as foreign_service
 from app.services.migrating import planning
 from app.services.stuck import ending as stuck_services
@@ -40,6 +43,7 @@ from app.web.api.schemas import access as access_schemas
 from app.web.api.schemas import audits as audit_schemas
 from app.web.api.schemas import clusters, definition, fencing, hanging, ids, offsets, pipelines, runs
 from app.web.api.schemas import drills as drill_schemas
+from app.web.api.schemas import files as file_schemas
 from app.web.api.schemas import foreign_migrations as foreign_schemas
 from app.web.api.schemas import migrations as migration_schemas
 from app.web.api.schemas import offset_log as offset_schemas
@@ -53,6 +57,10 @@ GIVEN: list[tuple[type[BaseModel], type[msgspec.Struct]]] = [
     (definition.Definition, pipeline.PipelineDefinition),
     (definition.ErrorHandling, pipeline.ErrorHandling),
     (definition.SparkSettings, pipeline.SparkSettings),
+    (definition.FileSink, pipeline.FileSink),
+    (definition.FieldColumn, pipeline.ByField),
+    (definition.DateColumn, pipeline.ByDate),
+    (definition.HourColumn, pipeline.ByHour),
     (definition.IdentityTransform, pipeline.Identity),
     (definition.StepsTransform, pipeline.Steps),
     (definition.PythonTransform, pipeline.PythonFunction),
@@ -126,6 +134,16 @@ ANSWERS: list[tuple[type[BaseModel], type[msgspec.Struct], set[str]]] = [
     (offset_schemas.PipelineCheck, check.PipelineCheck, set()),
     (offset_schemas.LastCheck, offset_record.CheckRecord, set()),
     (offset_schemas.FindingRecord, offset_record.FindingRecord, set()),
+    (file_schemas.InputOffsets, written_file.InputOffsets, set()),
+    (file_schemas.File, written_file.WrittenFile, set()),
+    (file_schemas.Total, totals.Total, set()),
+    (file_schemas.PartitionTotal, totals.PartitionTotal, set()),
+    (file_schemas.HourTotal, totals.HourTotal, set()),
+    (file_schemas.TopicReading, file_reading.TopicReading, set()),
+    (file_schemas.FileWatchState, file_reading.FileWatchState, set()),
+    (file_schemas.FileStanding, file_showing.FileStanding, set()),
+    (file_schemas.FileTotals, file_showing.FileTotals, set()),
+    (file_schemas.FieldChange, schema_history.FieldChange, set()),
     (clusters.ClusterDescription, brokers.ClusterDescription, set()),
     (clusters.Broker, brokers.Broker, set()),
     (clusters.SurveyedBroker, survey.SurveyedBroker, set()),
@@ -218,7 +236,7 @@ def _model_defaults(model: type[BaseModel]) -> dict[str, Any]:
             default = default.model_dump(mode="json")
         elif isinstance(default, enum.Enum):
             default = default.value
-        found[name] = default
+        found[field.alias or name] = default
     return found
 
 
@@ -287,6 +305,12 @@ def test_every_schema_is_compared_or_is_made_here() -> None:
         stuck_schemas.EndTarget,
         stuck_schemas.EndGiven,
         offset_schemas.OffsetLog,
+        # With the lengths of its phases, which are made here.
+        file_schemas.FileCheckpoint,
+        file_schemas.PhaseLengths,
+        # `schema` is a name that pydantic keeps for itself.
+        file_schemas.FileSchema,
+        file_schemas.SchemaInHistory,
         # What the brokers say, put together from several records and into people's words.
         hanging.HangingTransaction,
         hanging.HangingNow,
@@ -350,6 +374,23 @@ def test_a_definition_at_its_fullest_survives_the_edge() -> None:
             ],
         },
         "errors": {"policy": "dead_letter", "dead_letter_topic": "d", "max_bad": 1, "window_records": 2},
+        "files": {
+            "root": "s3://b/p",
+            "partition_by": [
+                {"of": "field", "name": "user", "field": "user.id"},
+                {"of": "date", "name": "day"},
+                {"of": "hour", "name": "hour"},
+            ],
+            "event_time": "at",
+            "codec": "deflate",
+            "rotate_ms": 1,
+            "max_file_mb": 2,
+            "upload_timeout_ms": 3,
+            "conflict": "bad_record",
+            "schema": {"type": "record", "name": "r", "fields": [{"name": "a", "type": ["null", "long"]}]},
+            "id_field": "id",
+            "verifies": True,
+        },
         "processing_guarantee": "at_least_once",
         "offset_fencing": "group_only",
         "commit_interval_ms": 1,

@@ -49,12 +49,36 @@ async def test_what_is_not_json_is_a_400_that_says_where(administrator: httpx.As
             {"transform": {"kind": "steps", "steps": [{"op": "filter", "field": "a", "operator": "like"}]}},
             "transform.steps.0.operator",
         ),
+        ({"files": {}}, "files.root"),
+        ({"files": {"root": "file:///d", "rotate_ms": "soon"}}, "files.rotate_ms"),
+        ({"files": {"root": "file:///d", "schema": "record"}}, "files.schema"),
+        ({"files": {"root": "file:///d", "schema_": {}}}, "files.schema_"),
+        (
+            {"files": {"root": "file:///d", "partition_by": [{"of": "date", "name": "d"}, {"of": "field", "name": 1}]}},
+            "files.partition_by.1.name",
+        ),
     ],
 )
 async def test_a_mistake_is_named_at_its_field(
     administrator: httpx.AsyncClient, changes: dict[str, Any], field: str
 ) -> None:
     assert field in _fields(await _validate(administrator, **changes))
+
+
+async def test_what_makes_no_sense_of_a_file_sink_is_named_at_its_field(administrator: httpx.AsyncClient) -> None:
+    columns = [{"of": "date", "name": "date"}, {"of": "field", "name": "a b", "field": "a..b"}]
+    files = {"root": "gs://bucket", "partition_by": columns, "rotate_ms": 1, "upload_timeout_ms": 300_000}
+    response = await _validate(administrator, files=files, processing_guarantee="at_least_once")
+    assert response.status_code == 200
+    found = {problem["field"] for problem in response.json()["problems"]}
+    assert found >= {
+        "processing_guarantee",
+        "files.root",
+        "files.partition_by.1.name",
+        "files.partition_by.1.field",
+        "files.rotate_ms",
+        "files.upload_timeout_ms",
+    }
 
 
 async def test_all_mistakes_are_named_at_once(administrator: httpx.AsyncClient) -> None:
@@ -138,6 +162,7 @@ async def test_a_cursor_that_is_not_ours_is_named(administrator: httpx.AsyncClie
     [
         (("body", "definition", "transform", "steps", "steps", 2, "filter", "value"), "transform.steps.2.value"),
         (("body", "definition", "sink_topic"), "sink_topic"),
+        (("body", "definition", "files", "partition_by", 1, "field", "name"), "files.partition_by.1.name"),
         (("body", "name"), "name"),
         (("body", "definition"), "definition"),
         (("query", "limit"), "limit"),

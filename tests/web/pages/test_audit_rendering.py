@@ -18,7 +18,7 @@ from app.domain.audits.telling import audit_sentence, figure
 from app.domain.audits.words import id_place_words, span_text, window_words
 from app.web.pages.frame import screen
 from app.web.pages.frame.charts import audits_chart_of
-from tests.support.audit_samples import HOUR, NOON, audit, broken_result, plan, result
+from tests.support.audit_samples import HOUR, NOON, audit, broken_result, dangling_result, plan, result
 
 WORDS: Mapping[str, Any] = {
     "sentence_of": audit_sentence,
@@ -99,6 +99,20 @@ def test_findings_are_shown_by_partition() -> None:
     html = one(audit(AuditState.DONE, result=broken_result(), ended_at=NOON))
     table = html[html.index('id="by-partition"') :]
     assert re.search(r'in-1</th><td data-label="Side">source</td>.*?lost.*?>2<', table, re.DOTALL)
+
+
+def test_of_files_the_references_that_dangle_stand_by_themselves() -> None:
+    html = one(audit(AuditState.DONE, result=dangling_result(), ended_at=NOON))
+    assert "<dt>Files</dt><dd>2</dd>" in html
+    table = html[html.index('id="dangling"') : html.index("Examples</h2>")]
+    assert "flights/carrier=UA/00ff.avro" in table
+    assert "is not there" in table
+    examples = html[html.index('id="examples"') : html.index('id="by-partition"')]
+    assert "<th>References</th>" in examples
+    assert "dangling" not in examples
+    plain = one(audit(AuditState.DONE, result=broken_result(), ended_at=NOON))
+    assert "<dt>Files</dt>" not in plain
+    assert 'id="dangling"' not in plain
 
 
 def test_progress_is_a_bar_and_a_sentence() -> None:

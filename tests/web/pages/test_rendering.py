@@ -8,11 +8,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from app.domain import access
 from app.domain.access import Role, Verb
 from app.domain.journals.transaction_state import TOPIC
 from app.domain.observing.snapshot import Phase
+from app.domain.pipelines.pipeline import AvroCodec, ByDate, ByField, FileSink
 from app.domain.runs.needs import Need, Severity, broken_audit_need, contradiction_need
 from app.domain.runs.run import DesiredRunState, Run, RunState
 from app.services.overview import PipelinePage
@@ -52,6 +54,7 @@ def pipeline_page(
         "is_live": current is not None and current.ended_at is None,
         "chart": chart_of(view.series),
         "steps": ["keep if arrival_delay_min ≥ 15"],
+        "columns": "carrier and date",
         "beside": {
             (one.topic, one.partition): {
                 "state": "Ongoing",
@@ -122,6 +125,46 @@ def test_nobody_is_offered_what_their_role_refuses(role: Role) -> None:
     assert ("?log=0.1" in run_page(run(), role=role)) is role.includes(Role.OPERATOR)
 
 
+def writing(files: FileSink | None) -> PipelinePage:
+    view = samples.pipeline_view(run())
+    definition = replace(view.line.pipeline.definition, files=files)
+    pipeline = replace(view.line.pipeline, definition=definition)
+    return replace(view, line=replace(view.line, pipeline=pipeline))
+
+
+def words_of(html: str) -> str:
+    return " ".join(re.sub(r"<[^>]+>", " ", html).split())
+
+
+def test_a_pipeline_of_files_says_in_words_where_they_go_and_when_they_are_committed() -> None:
+    files = FileSink(
+        root="s3://flights/files",
+        partition_by=(ByField(name="carrier", field="carrier"), ByDate(name="date")),
+        event_time="at",
+        rotate_ms=45_000,
+        verifies=True,
+        id_field="flight_id",
+    )
+    said = words_of(pipeline_page(run(), view=writing(files)))
+    assert "→ Avro files by carrier and date → references in delayed-flights" in said
+    assert "s3://flights/files/delayed-flights/… (Avro, zstandard; by carrier and date, event time in at)" in said
+    assert "every 45 s, with a file of 128 MB, and when partitions are given up; uploads take 60 s at most" in said
+    assert "inferred; a field with two types has both" in said
+    assert "files are read again after each commit and compared by flight_id" in said
+    assert "Commit interval" not in said
+    given = replace(files, schema={"type": "record"}, codec=AvroCodec.NULL, verifies=False)
+    said = words_of(pipeline_page(run(), view=writing(given)))
+    assert "given; what does not fit it is a bad record" in said
+    assert "(Avro, not compressed;" in said
+    assert "files are not read again" in said
+
+
+def test_a_pipeline_of_records_says_nothing_of_files() -> None:
+    said = words_of(pipeline_page(run(), view=writing(None)))
+    assert "Commit interval 100 ms" in said
+    assert "files" not in said.lower()
+
+
 def test_a_pipeline_that_never_ran_says_what_will_be_seen() -> None:
     html = pipeline_page(None)
     assert "never started" in html
@@ -148,7 +191,7 @@ def test_need_leads_to_the_page_that_explains_it(need: Need, page: str) -> None:
 
 def needs_you(*, unseen: list[str], needs: tuple[Need, ...] = (), hangs: bool = False) -> str:
     view = samples.overview_view(needs=needs)
-    view = view if hangs else msgspec.structs.replace(view, hanging=())
+    view = view if hangs else replace(view, hanging=())
     html = rendered("overview/_detail", {"view": view, "chart": chart_of([]), "unseen": unseen})
     found = re.search(r"<dt>Needs you</dt>(.*?)</dl>", html, re.DOTALL)
     assert found is not None

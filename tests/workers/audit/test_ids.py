@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.audits.specification import Header, JsonField, RecordKey
-from workers.audit.ids import id_of, shown
+from app.domain.transforms.field_path import FieldPathError
+from workers.audit.ids import id_in_file, id_of, shown
 
 
 @pytest.mark.parametrize(
@@ -16,6 +18,8 @@ from workers.audit.ids import id_of, shown
         ("id", b'{"id": "a"}', b"a"),
         ("id", b'{"id": 5}', b"5"),
         ("id", b'{"id": "5"}', b"5"),
+        ("id", b'{"id": 5.0}', b"5"),
+        ("id", b'{"id": 5.5}', b"5.5"),
         ("id", b'{"id": 12345678901234567890123}', b"12345678901234567890123"),
         ("order.id", b'{"order": {"id": "a"}}', b"a"),
         ("order.id", b'{"order": "a"}', None),
@@ -29,6 +33,18 @@ from workers.audit.ids import id_of, shown
 )
 def test_a_field_of_the_value(path: str, value: bytes | None, found: bytes | None) -> None:
     assert id_of(JsonField(path=path))(value, b"key", None) == found
+
+
+def test_a_record_of_a_file_has_the_id_that_its_json_had() -> None:
+    """Beside doubles a file has every number as one."""
+    for value in ("a", 5, 5.5, {"b": 1, "a": 2}, None):
+        text = msgspec.json.encode({"order": {"id": value}})
+        in_file = {"order": {"id": float(value) if isinstance(value, int) else value}}
+        place = JsonField(path="order.id")
+        assert id_in_file(place)(in_file) == id_of(place)(text, None, None)
+    for place in (RecordKey(), Header(name="id")):
+        with pytest.raises(FieldPathError, match="neither a key nor headers"):
+            id_in_file(place)
 
 
 def test_the_last_header_of_the_name_counts() -> None:

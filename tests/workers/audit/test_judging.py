@@ -14,6 +14,7 @@ from app.domain.audits.result import (
     Gap,
     GapReason,
     PartitionTally,
+    Place,
     RangeRead,
     Side,
     Tally,
@@ -21,6 +22,7 @@ from app.domain.audits.result import (
     verdict,
 )
 from app.domain.audits.specification import Everything, TimeWindow, Window
+from app.domain.pipelines.pipeline import ErrorHandling, FailurePolicy, FileSink, SchemaConflict
 from tests.support.audits import VERSIONS, a_specification
 from workers.audit.collecting import SplitReport
 from workers.audit.comparing import BucketReport, Deviation
@@ -57,6 +59,13 @@ def bucket(*, repeated: int = 0, first: int = 0) -> BucketReport:
     )
 
 
+def dangles(offset: int) -> Example:
+    place = Place(topic="out", partition=0, offset=offset, file=f"{offset}.avro")
+    return Example(
+        finding=Finding.DANGLING, id=None, topic="out", expected=2, found=0, outputs=(place,), why="is not there"
+    )
+
+
 def describe(deviations: Sequence[Deviation]) -> list[Example]:
     return [
         Example(finding=one.finding, id="a", topic="out", expected=1, found=0, inputs=places(one.inputs, RANGES))
@@ -73,10 +82,19 @@ def result(
     doubts: tuple[Gap, ...] = (),
     suspicions: tuple[Gap, ...] = (),
     window: Window | None = None,
+    files: FileSink | None = None,
+    errors: ErrorHandling | None = None,
 ) -> AuditResult:
     plan = Plan(ranges=RANGES, gaps=gaps, suspicions=suspicions, tells_pending=tells_pending, committed=committed or {})
     return judge(
-        a_specification("in", "out", doubts=doubts, window=window or Everything()),
+        a_specification(
+            "in",
+            "out",
+            doubts=doubts,
+            window=window or Everything(),
+            files=files,
+            errors=errors or ErrorHandling(),
+        ),
         plan,
         splits,
         buckets or [bucket()],
@@ -210,3 +228,34 @@ def test_a_topic_that_begins_in_the_window_and_of_which_all_is_lost_may_be_anoth
     assert judged(3, begins).counts.lost == Tally()
     assert judged(4, begins).counts.lost.ids == 3, "some of it was processed"
     assert judged(3).counts.lost.ids == 3, "it is older than the window"
+
+
+FILES = FileSink(root="file:///data")
+
+
+def test_files_and_dangling_references_are_summed_and_break_what_is_whole_without_them() -> None:
+    splits = [
+        SplitReport(number=1, window_records=5, files=2, dangling=1, dangling_records=2, examples=[dangles(9)]),
+        SplitReport(number=1, window_records=7, files=3, dangling=2, dangling_records=4, examples=[dangles(3)]),
+    ]
+    judged = result(splits=splits, buckets=[BucketReport()], files=FILES)
+    assert (judged.counts.files, judged.counts.outputs) == (5, 12)
+    assert judged.counts.dangling == Tally(ids=3, records=6)
+    assert [one.outputs[0].offset for one in judged.examples] == [3, 9]
+    assert judged.partitions == (
+        PartitionTally(side=Side.SINK, topic="out", partition=0, finding=Finding.DANGLING, records=6),
+    )
+    assert verdict(judged) is Verdict.BROKEN
+    assert result(buckets=[BucketReport()]).counts.files is None, "its outputs are records"
+
+
+def test_what_files_refuse_for_its_types_and_nobody_keeps_is_not_called_lost() -> None:
+    picky = msgspec.structs.replace(FILES, conflict=SchemaConflict.BAD_RECORD)
+    skips = ErrorHandling(policy=FailurePolicy.SKIP)
+    judged = result(files=picky, errors=skips)
+    assert [one.reason for one in judged.gaps] == [GapReason.TYPES_REFUSED]
+    assert (judged.counts.lost, judged.counts.missing.ids) == (Tally(), 2)
+    assert result(files=picky, errors=skips, buckets=[BucketReport()]).gaps == (), "nothing is missing"
+    letters = ErrorHandling(policy=FailurePolicy.DEAD_LETTER, dead_letter_topic="letters")
+    assert result(files=picky, errors=letters).counts.lost.ids == 2
+    assert result(files=FILES, errors=skips).counts.lost.ids == 2

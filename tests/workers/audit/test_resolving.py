@@ -9,8 +9,11 @@ import pytest
 
 from app.domain.audits.result import GapReason, RangeRead, Side
 from app.domain.audits.specification import AuditBounds, Everything, OffsetRange, OffsetWindow, TimeWindow, Window
+from app.domain.pipelines.pipeline import FileSink
 from tests.support.audits import a_specification
-from workers.audit.resolving import Partition, TopicSettings, UnresolvableError, resolve
+from workers.audit.cluster import Partition, TopicSettings, UnresolvableError
+from workers.audit.resolving import resolve
+from workers.audit.splits import Plan
 
 IN, OUT = ("in", 0), ("out", 0)
 
@@ -82,10 +85,23 @@ class Clock:
         self.now_s += seconds
 
 
-def plan_of(brokers: FakeBrokers, window: Window, *, group_id: str | None = None, padding_ms: int = 50):
+def plan_of(
+    brokers: FakeBrokers,
+    window: Window,
+    *,
+    group_id: str | None = None,
+    padding_ms: int = 50,
+    files: FileSink | None = None,
+) -> Plan:
     clock = Clock()
     specification = a_specification(
-        "in", "out", window=window, group_id=group_id, padding_ms=padding_ms, bounds=AuditBounds(settle_ms=1_000)
+        "in",
+        "out",
+        window=window,
+        group_id=group_id,
+        padding_ms=padding_ms,
+        bounds=AuditBounds(settle_ms=1_000),
+        files=files,
     )
     return resolve(specification, brokers, clock=clock, sleep=clock.sleep)
 
@@ -221,3 +237,57 @@ def test_a_partition_or_topic_that_is_not_there_is_named() -> None:
     del brokers.logs[OUT]
     with pytest.raises(UnresolvableError, match="the topic out does not exist"):
         plan_of(brokers, Everything())
+
+
+FILES = FileSink(root="file:///data")
+LONG = Log(high=2 * DAY, stable=2 * DAY)
+
+
+def test_references_are_looked_at_for_a_day_and_the_source_no_further_than_twice_its_padding() -> None:
+    """How far the source reaches beyond that, the files say."""
+    brokers = FakeBrokers(out=LONG)
+    brokers.logs["in", 0] = LONG
+    plan = plan_of(brokers, TimeWindow(start_ms=300, end_ms=600), files=FILES)
+    assert spans(plan.ranges) == {Side.SOURCE: (20, 30, 60, 70), Side.SINK: (25, 30, 60, 60 + DAY)}
+    assert plan.files is not None
+    assert plan.files.numbers == frozenset({1})
+    assert plan.files.scope.window == {"in-0": (30, 60)}
+    assert plan.files.scope.late_from == {"out-0": 65}, "the padding's end"
+    assert plan.files.limits == {"in-0": (0, 2 * DAY)}
+    assert [(gap.side, gap.reason) for gap in plan.suspicions] == [(Side.SINK, GapReason.TIME_OF_WRITING)]
+    assert "committed more than a day after the window" in plan.suspicions[0].sentence
+
+
+def test_where_all_references_are_looked_at_nothing_is_open() -> None:
+    plan = plan_of(FakeBrokers(), TimeWindow(start_ms=300, end_ms=600), files=FILES)
+    assert plan.suspicions == ()
+    assert plan.gaps == ()
+
+
+def test_of_named_offsets_the_files_that_name_them_are_read() -> None:
+    named = OffsetWindow(ranges=(OffsetRange(topic="in", partition=0, start=40, end=50),))
+    plan = plan_of(FakeBrokers(), named, files=FILES)
+    assert plan.files is not None
+    assert plan.files.scope.window == {"in-0": (40, 50)}
+    assert plan.files.scope.late_from == {"out-0": 55}
+
+
+def test_of_everything_every_file_is_read() -> None:
+    plan = plan_of(FakeBrokers(), Everything(), files=FILES)
+    assert plan.files is not None
+    assert plan.files.scope.late_from == {}
+    assert plan_of(FakeBrokers(), Everything()).files is None
+
+
+def test_references_that_retention_took_are_said() -> None:
+    plan = plan_of(FakeBrokers(out=Log(begin=28)), TimeWindow(start_ms=300, end_ms=600), files=FILES)
+    [gap] = plan.gaps
+    assert (gap.side, gap.reason, gap.end) == (Side.SINK, GapReason.DELETED, 28)
+    assert gap.sentence.startswith("The references to files of out-0 before offset 28 are deleted")
+
+
+def test_compaction_takes_no_reference_away() -> None:
+    brokers = FakeBrokers()
+    brokers.topics["out"] = TopicSettings(is_compacted=True)
+    assert plan_of(brokers, Everything(), files=FILES).gaps == ()
+    assert [gap.reason for gap in plan_of(brokers, Everything()).gaps] == [GapReason.COMPACTED]

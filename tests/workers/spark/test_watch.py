@@ -13,13 +13,15 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from app.domain.pipelines.pipeline import PipelineDefinition, SparkSettings
+from app.domain.pipelines.pipeline import FileSink, PipelineDefinition, SparkSettings
 from app.wire.heartbeat import Counters, DesiredTaskState, GoneAttempt, GoneBy, OutcomeKind
 from app.wire.specification import InstanceSpecification, TaskIdentity
+from tests.support.definitions import a_definition
 from tests.support.java_errors import SHUT_DOWN, JavaError
 from tests.support.waiting import wait_for
 from workers.spark.application import Application, Slots
 from workers.spark.coordination import CoordinationServer
+from workers.spark.driver import for_files
 from workers.spark.driver_reporting import DriverReporter
 from workers.spark.gone import FailedAttempt
 from workers.spark.messages import BEGIN_PATH, END_PATH, AttemptEnd, Begun, Ended
@@ -314,3 +316,10 @@ def test_an_application_that_still_waits_for_its_first_executor_is_left_waiting(
     waiting.application.end_stage(TaskEnd.DRAINED)
     waiting.ending()
     waiting.coordination.close()
+
+
+def test_drain_of_files_is_given_the_time_of_its_uploads() -> None:
+    files = FileSink(root="file:///srv/lake", upload_timeout_ms=90_000)
+    slow = for_files(BOUNDS, a_definition(files=files, transaction_timeout_ms=10_000))
+    assert slow.drain_s == 110.0
+    assert for_files(BOUNDS, a_definition()) == BOUNDS

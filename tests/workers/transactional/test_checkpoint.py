@@ -61,6 +61,12 @@ class ScriptedProducer:
         self.bounds_s.append(patience.bound_s)
         self._called("send_offsets")
 
+    def transaction_since(self, opened_at: float) -> float | None:
+        return opened_at
+
+    def is_full(self, records: int, *, most: int) -> bool:
+        return records >= most
+
     def commit(self, *, patience: Patience, confirmed: Callable[[], None]) -> None:
         self.bounds_s.append(patience.bound_s)
         self._called("commit")

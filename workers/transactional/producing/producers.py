@@ -47,6 +47,14 @@ class TaskProducer(Protocol):
     def partition_count(self, topic: str, timeout_s: float) -> int: ...
     def identity(self, *, timeout_s: float) -> ProducerIdentity | None: ...
 
+    def transaction_since(self, opened_at: float) -> float | None:
+        """Since when the brokers have a transaction of the checkpoint that was opened then; None: not yet."""
+        ...
+
+    def is_full(self, records: int, *, most: int) -> bool:
+        """Whether a checkpoint of so many records should end; `most`: how many may be in a transaction."""
+        ...
+
     @property
     def may_have_bumped(self) -> bool:
         """Whether the client may have another epoch by now than `identity` says, by an init of its own (KIP-360)."""
@@ -96,6 +104,12 @@ class QueueingProducer:
         producer, self._producer = self._producer, None
         if producer is not None:
             producer.purge()
+
+    def transaction_since(self, opened_at: float) -> float | None:
+        return opened_at
+
+    def is_full(self, records: int, *, most: int) -> bool:
+        return records >= most
 
     def partition_count(self, topic: str, timeout_s: float) -> int:
         """How many partitions `topic` has; 0 when the broker does not know it."""

@@ -77,6 +77,10 @@ class Processing:
             work.records_out += len(outputs)
             work.bytes_out += sum(len(output.value or b"") for output in outputs)
 
+    def _require_sink_topic(self, producer: TaskProducer) -> None:
+        """Raises AbortableError when the sink topic is not there; looked up once for each assignment."""
+        self._keeps_partition(producer)
+
     def _keeps_partition(self, producer: TaskProducer) -> bool:
         if self._keep_partition is None:
             sink_partitions = producer.partition_count(self._sink_topic, _LOOK_UP_S)

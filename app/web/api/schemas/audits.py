@@ -145,7 +145,8 @@ class AuditCounts(Answer):
     those that the transform keeps nothing of, on purpose; skipped, dead_lettered, stopping: it fails on them, and the
     pipeline's policy does that. undelivered: among the dead letters, as brokers refused them. elsewhere: in topics that
     were not read. repeated: ids that several inputs have. missing and unexplained prove nothing, since not all could be
-    read or judged.
+    read or judged. files: that were verified and read, where outputs are records of files; dangling: references to such
+    as are missing or other ones, and how many records these should hold.
     """
 
     inputs: int
@@ -167,19 +168,24 @@ class AuditCounts(Answer):
     late: Tally
     missing: Tally
     unexplained: Tally
+    files: int | None = None
+    dangling: Tally = Tally(ids=0, records=0)
 
 
 class Place(Answer):
-    """A record."""
+    """A record; of an output in a file the reference to it. file: its path below the root."""
 
     topic: str
     partition: int
     offset: int
     timestamp_ms: int | None = None
+    file: str | None = None
 
 
 class Example(Answer):
-    """One id of which something is to be said. id: with `with_ids` only, and where there is one."""
+    """One id of which something is to be said. id: with `with_ids` only, and where there is one. why: of a dangling
+    reference, what its file is.
+    """
 
     finding: Annotated[Finding, Field(strict=False)]
     id: str | None
@@ -188,6 +194,7 @@ class Example(Answer):
     found: int
     inputs: list[Place]
     outputs: list[Place]
+    why: str | None = None
 
 
 class PartitionTally(Answer):

@@ -8,12 +8,14 @@ import msgspec
 from pydantic import ConfigDict, Field, JsonValue
 
 from app.domain.pipelines.pipeline import (
+    AvroCodec,
     FailurePolicy,
     GroupProtocol,
     OffsetFencing,
     PipelineDefinition,
     ProcessingGuarantee,
     PythonScope,
+    SchemaConflict,
     StartPosition,
     StepOperator,
 )
@@ -111,6 +113,101 @@ class ErrorHandling(Given):
     window_records: Count = 100_000
 
 
+ColumnName = Annotated[
+    str, Field(min_length=1, description="Stands in paths as `name=value`: ASCII letters, digits and `_`.")
+]
+
+
+class FieldColumn(Given):
+    """The text of a field of the output."""
+
+    of: Literal["field"]
+    name: ColumnName
+    field: FieldPath
+
+
+class DateColumn(Given):
+    """The day of the event time, in UTC: `2013-01-31`."""
+
+    of: Literal["date"]
+    name: ColumnName
+
+
+class HourColumn(Given):
+    """The hour of the event time, in UTC: `00` to `23`."""
+
+    of: Literal["hour"]
+    name: ColumnName
+
+
+Column = Annotated[FieldColumn | DateColumn | HourColumn, Field(discriminator="of")]
+
+
+class FileSink(Given):
+    """Outputs, JSON objects, go into Avro files; references to these go to the sink topic, in one transaction with the
+    input offsets, once all files of the checkpoint are uploaded and verified."""
+
+    root: Annotated[
+        str, Field(min_length=1, description="Where files are written: `file:///folder`, or `s3://bucket/prefix`.")
+    ]
+    partition_by: Annotated[
+        list[Column],
+        Field(description="What the records of one file have in common, in the order of the path. At most 6 columns."),
+    ] = Field(default=[])
+    event_time: Annotated[
+        FieldPath | None,
+        Field(
+            description="A field with milliseconds since 1970 or an ISO 8601 text, for dates and hours; null: the "
+            "timestamp of the Kafka record."
+        ),
+    ] = None
+    codec: Annotated[AvroCodec, Field(strict=False, description="How blocks of a file are compressed.")] = (
+        AvroCodec.ZSTANDARD
+    )
+    rotate_ms: Annotated[
+        Count,
+        Field(
+            description="How long records wait at most until their files are uploaded and committed, 1 s to 1 h; it "
+            "stands in for `commit_interval_ms`."
+        ),
+    ] = 30_000
+    max_file_mb: Annotated[
+        Count, Field(description="A file that has grown to this size ends its checkpoint before its time.")
+    ] = 128
+    upload_timeout_ms: Annotated[
+        Count,
+        Field(
+            description="How long all uploads of a checkpoint may take together; after that it is aborted and its "
+            "input is read again. With `transaction_timeout_ms` at most a third of `max.poll.interval.ms`."
+        ),
+    ] = 60_000
+    conflict: Annotated[
+        SchemaConflict,
+        Field(
+            strict=False,
+            description="Of a record whose type at a place is another than before: a union of both, or a bad record.",
+        ),
+    ] = SchemaConflict.UNION
+    schema_: Annotated[
+        dict[str, JsonValue] | None,
+        Field(
+            alias="schema",
+            description="An Avro record schema that every output must fit, or it is a bad record; null: inferred from "
+            "the records of each file.",
+        ),
+    ] = None
+    id_field: Annotated[FieldPath | None, Field(description="The field with the id of a record, for `verifies`.")] = (
+        None
+    )
+    verifies: Annotated[
+        bool,
+        Field(
+            description="Whether the files of each commit are read again and their ids compared with those that came "
+            "in; a difference stops the pipeline."
+        ),
+    ] = False
+
+
 class SparkSettings(Given):
     """Where the instances run; `conf` takes allow-listed keys only."""
 
@@ -153,9 +250,15 @@ class Definition(Given):
     transactional_id_prefix: str = "fl"
     transform: Transform = IdentityTransform(kind="identity")
     errors: ErrorHandling = ErrorHandling()
+    files: Annotated[
+        FileSink | None,
+        Field(description="Write files, and to the sink topic references to them; null: outputs are its records."),
+    ] = None
     processing_guarantee: Annotated[ProcessingGuarantee, Field(strict=False)] = ProcessingGuarantee.EXACTLY_ONCE_V2
     offset_fencing: Annotated[OffsetFencing, Field(strict=False)] = OffsetFencing.GENERATION
-    commit_interval_ms: Count = 100
+    commit_interval_ms: Annotated[
+        Count, Field(description="How long a transaction is fed. With `files` it has no effect: see `files.rotate_ms`.")
+    ] = 100
     transaction_timeout_ms: Count = 10_000
     session_timeout_ms: Count = 10_000
     instances: Count = 1
@@ -169,4 +272,4 @@ class Definition(Given):
 
     def to_domain(self) -> PipelineDefinition:
         """The same definition as the domain has it. Its meaning is checked there (pipeline_checks.py)."""
-        return msgspec.convert(self.model_dump(mode="json"), PipelineDefinition)
+        return msgspec.convert(self.model_dump(mode="json", by_alias=True), PipelineDefinition)

@@ -89,7 +89,9 @@ class Watched(Answer):
 
 
 class AuditFigures(Answer):
-    """Counted in ids; `read` and `expected` in records. unexpected: outputs without an input."""
+    """Counted in ids; `read` and `expected` in records. unexpected: outputs without an input. dangling: references to
+    files that are missing or other ones.
+    """
 
     audit_id: str
     read: int
@@ -97,6 +99,7 @@ class AuditFigures(Answer):
     lost: int
     duplicated: int
     unexpected: int
+    dangling: int
     incomplete: str
 
 

@@ -29,6 +29,7 @@ STYLESHEETS = tuple(
         "log",
         "chart",
         "timeline",
+        "files",
         "stages",
         "dialog",
         "print",

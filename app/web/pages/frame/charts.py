@@ -5,12 +5,13 @@ Where no second is missing, the first stands for all of them: a frame carries se
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import orjson
 
 from app.domain.audits.audit import Audit
 from app.domain.audits.result import AuditCounts
+from app.domain.files.totals import NOTHING, HourTotal, Total
 from app.domain.journals.transaction_pace import PaceSample
 from app.domain.runs.series import RunSample
 from app.domain.transactions.id_registry import IdCount
@@ -62,6 +63,27 @@ def _by_second(
     return orjson.dumps({"lines": lines, "first_s": first_s, "data": values, "unit": unit}).decode()
 
 
+def file_records_chart_of(hours: Sequence[HourTotal]) -> str | None:
+    """Records that were written into files in each hour; None: there are fewer than two hours to draw."""
+    return _by_hour(hours, "records", lambda total: total.records, unit="")
+
+
+def file_sizes_chart_of(hours: Sequence[HourTotal]) -> str | None:
+    """Megabytes of files in each hour; None as above."""
+    return _by_hour(hours, "MB", lambda total: round(total.size_bytes / 1e6, 1), unit=" MB")
+
+
+def _by_hour(hours: Sequence[HourTotal], label: str, value: Callable[[Total], float], *, unit: str) -> str | None:
+    """An hour without a file between others is one in which nothing was written."""
+    if len(hours) < 2:
+        return None
+    told = {int(one.hour.timestamp()): one.total for one in hours}
+    seconds = range(min(told), max(told) + 1, 3600)
+    values = [value(told.get(second, NOTHING)) for second in seconds]
+    lines = ({"label": label, "colour": "--chart-out"},)
+    return orjson.dumps({"lines": lines, "data": [list(seconds), values], "unit": unit}).decode()
+
+
 def id_growth_chart_of(counts: Sequence[IdCount]) -> str:
     """How many ids there were, and how many of them ours."""
     data = [
@@ -88,7 +110,7 @@ def audits_chart_of(audits: Sequence[Audit]) -> str | None:
 
 
 def _wrong(counts: AuditCounts) -> int:
-    return counts.lost.records + counts.duplicated.records + counts.unexpected.records
+    return counts.lost.records + counts.duplicated.records + counts.unexpected.records + counts.dangling.records
 
 
 def chart_of(samples: Sequence[RunSample]) -> str:

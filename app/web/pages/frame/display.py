@@ -167,6 +167,7 @@ _TONES: tuple[tuple[str, str], ...] = (
     (Finding.UNEXPLAINED, "warn"),
     (Finding.UNREADABLE_INPUT, "warn"),
     (Finding.UNREADABLE_OUTPUT, "warn"),
+    (Finding.DANGLING, "bad"),
     (DeliveryState.PENDING, "busy"),
     (DeliveryState.DELIVERED, "good"),
     (DeliveryState.GIVEN_UP, "bad"),
@@ -212,6 +213,18 @@ def rate(value: float | None) -> str:
     if value is None:
         return NOTHING
     return f"{value:.1f}" if 0 < value < 10 else f"{round(value):,}"
+
+
+def size(size_bytes: float | None) -> str:
+    """In the decimal unit that reads best: 812 B, 1.2 kB, 34 MB."""
+    if size_bytes is None:
+        return NOTHING
+    for unit, length in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        # What would be written as a thousand of a unit is one of the next.
+        if size_bytes >= length * 0.9995:
+            value = size_bytes / length
+            return f"{value:.1f} {unit}" if value < 9.95 else f"{round(value):,} {unit}"
+    return f"{round(size_bytes):,} B"
 
 
 def milliseconds(value: float | None) -> str:

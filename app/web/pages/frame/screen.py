@@ -82,6 +82,7 @@ def _environment() -> Environment:
         count=display.count,
         rate=display.rate,
         ms=display.milliseconds,
+        size=display.size,
         relative=display.relative,
         absolute=display.absolute,
         short=display.short,

@@ -1,0 +1,1 @@
+"""Avro schemas of files: inferred from JSON values or given beforehand, compared, and told apart by fingerprint."""

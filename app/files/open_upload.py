@@ -1,0 +1,13 @@
+"""An upload in parts that nobody finished."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class OpenUpload(msgspec.Struct, frozen=True, kw_only=True):
+    """Neither completed nor aborted; its parts take room that no listing shows."""
+
+    path: str
+    upload_id: str
+    begun_ms: int

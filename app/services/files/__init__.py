@@ -1,0 +1,1 @@
+"""Files that pipelines wrote: their references are received, kept, and shown."""

@@ -1,0 +1,1 @@
+"""File pipelines, measured beside Spark's own Avro writer."""

@@ -1,0 +1,41 @@
+"""What may be concluded from a finding where not all could be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from app.domain.audits.result import Finding, Gap, GapReason, Side
+
+_R = GapReason
+_TAKES_FROM_SINK = frozenset(
+    {_R.DELETED, _R.COMPACTED, _R.OPEN_TRANSACTION, _R.NOT_ADMITTED, _R.TIME_OF_WRITING, _R.TYPES_REFUSED}
+)
+_TAKES_FROM_SOURCE = frozenset({_R.DELETED, _R.COMPACTED, _R.NOT_ADMITTED, _R.TIME_OF_WRITING, _R.BEGINS, _R.MADE_ANEW})
+"""What is open in the source, or not processed, has no outputs that it could explain."""
+_NOT_PROCESSED_MAYBE = frozenset({_R.NOT_BEGUN, _R.MADE_ANEW})
+"""What lies below the group's offset in the source, and may not have been processed all the same."""
+
+
+def concluded(gaps: Iterable[Gap], *, repeated: int) -> dict[Finding, Finding]:
+    """What a finding is called where part of the other side could not be read: it proves nothing then.
+
+    One output too many is still one where every id is asked for once; if ids come again, the input of an earlier time
+    may be what is gone. Where another revision may have asked for other outputs, no finding proves anything.
+    """
+    reasons = {(gap.side, gap.reason) for gap in gaps}
+    if any(reason is GapReason.REVISION_CHANGED for _, reason in reasons):
+        return {
+            Finding.LOST: Finding.MISSING,
+            Finding.DUPLICATED: Finding.UNEXPLAINED,
+            Finding.UNEXPECTED: Finding.UNEXPLAINED,
+        }
+    names: dict[Finding, Finding] = {}
+    if any(
+        (side is Side.SINK and reason in _TAKES_FROM_SINK) or reason in _NOT_PROCESSED_MAYBE for side, reason in reasons
+    ):
+        names[Finding.LOST] = Finding.MISSING
+    if any(side is Side.SOURCE and reason in _TAKES_FROM_SOURCE for side, reason in reasons):
+        names[Finding.UNEXPECTED] = Finding.UNEXPLAINED
+        if repeated:
+            names[Finding.DUPLICATED] = Finding.UNEXPLAINED
+    return names

@@ -1,0 +1,1 @@
+"""Where a pipeline's outputs go, if not straight into a topic."""

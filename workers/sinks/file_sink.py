@@ -1,0 +1,328 @@
+"""From outputs to verified files: what is between two checkpoints of a file pipeline."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from app.domain.avro_schemas.shape import NOTHING, Shape
+from app.domain.pipelines.pipeline import FileSink as Settings
+from app.wire.file_references import FileReference, InputRange, encode
+from workers.sinks import avro_file
+from workers.sinks.avro_file import AvroFileError
+from workers.sinks.parts import Buffers, Part, Parts, Source
+from workers.sinks.record_schemas import record_schemas
+from workers.sinks.spool import Spool
+from workers.sinks.uploads import ToUpload, Uploaded, UploadError
+from workers.sinks.value_columns import ValueColumns
+from workers.sinks.verification import Verification
+
+_TOGETHER = 64
+"""Files that are written, then uploaded, then removed: not all of a checkpoint stand on the disk at once."""
+_BETWEEN_S = 0.5
+_RANDOM_BYTES = 16
+_MEGABYTE = 1024 * 1024
+_MOST_SPOOLED = 4 * 1024 * _MEGABYTE
+
+
+class SinkError(Exception):
+    """The files of this checkpoint cannot be had; it must be aborted. The message says what is in the way."""
+
+
+class Store(Protocol):
+    """Where files go; see workers.sinks.store."""
+
+    def put_all(self, files: Sequence[ToUpload], *, within_s: float, between: Callable[[], None]) -> list[Uploaded]: ...
+
+
+class Dated(NamedTuple):
+    """An output: JSON, and the time of the Kafka record if it has one."""
+
+    value: bytes
+    timestamp_ms: int | None
+
+
+class Identity(NamedTuple):
+    """Who writes: it stands in every reference."""
+
+    pipeline: str
+    transactional_id: str
+    attempt: str
+
+
+class _File(NamedTuple):
+    """A part that was written; `local` until it is uploaded."""
+
+    values: tuple[str, ...]
+    part: Part
+    written: avro_file.Written
+    path: str
+    closed_at_ms: int
+    local: Path
+
+
+class _Stored(NamedTuple):
+    """A part of which the store has all, verified."""
+
+    file: _File
+    uploaded_at_ms: int
+
+
+class FileSink:
+    """The files of one checkpoint after another.
+
+      open      a checkpoint begins; it has a number
+      add       a record's outputs join the parts of their partition values: shapes are merged, bytes held or spooled
+      finish    every part becomes a file, every file is uploaded and verified
+      references   what to write to the topic, in the transaction that begins only now
+      forget    the checkpoint is over, whatever became of it. What was uploaded and is not referenced is an orphan
+    A path has 128 random bits and is never used again, so that nobody can name a file before its reference does, and a
+    checkpoint that is done again leaves the files of before untouched.
+
+    Args:
+        folder: for finished files on their way, and the spool.
+        buffers: shared by all sinks of a task.
+        now_s: seconds that go on while the machine sleeps.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        identity: Identity,
+        *,
+        store: Store,
+        folder: Path,
+        buffers: Buffers,
+        clock: Callable[[], float] = time.monotonic,
+        now_s: Callable[[], float] = lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
+    ) -> None:
+        self._settings = settings
+        self._identity = identity
+        self._store = store
+        self._folder = folder
+        self._clock = clock
+        self._now_s = now_s
+        self._columns = ValueColumns(settings)
+        self._schemas = record_schemas(settings)
+        self.verification = (
+            Verification(settings.root, settings.id_field) if settings.verifies and settings.id_field else None
+        )
+        self._spool = Spool(folder)
+        self._parts = Parts(self._spool, buffers)
+        self._most_bytes = settings.max_file_mb * _MEGABYTE
+        self._number = 0
+        self._written: list[_File] = []
+        self._stored: list[_Stored] = []
+        self._first_upload_s: float | None = None
+
+    @property
+    def checkpoint(self) -> int:
+        """The number of the checkpoint that is open, or was last."""
+        return self._number
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the checkpoint should end before its time: the spool takes no more."""
+        return self._spool.size > _MOST_SPOOLED
+
+    def open(self) -> None:
+        self._number += 1
+
+    def add(self, outputs: Sequence[Dated], *, source: Source, offset: int) -> None:
+        """Make all outputs of one record part of the checkpoint, or none.
+
+        Raises:
+            BadValueError: one of them cannot be in a file.
+            SinkError: the local disk takes no more.
+        """
+        try:
+            if len(outputs) == 1:
+                # As nearly always: what follows can then not fail half way.
+                (value, timestamp_ms) = outputs[0]
+                values = self._columns.values(value, timestamp_ms)
+                part = self._parts.find(values)
+                shape = self._schemas.add(NOTHING if part is None else part.shape, value)
+                self._hold(values, value, shape, source, offset)
+                return
+            shapes: dict[tuple[str, ...], Shape] = {}
+            staged: list[tuple[tuple[str, ...], bytes]] = []
+            for value, timestamp_ms in outputs:
+                values = self._columns.values(value, timestamp_ms)
+                part = self._parts.find(values)
+                known = shapes.get(values, NOTHING if part is None else part.shape)
+                shapes[values] = self._schemas.add(known, value)
+                staged.append((values, value))
+            for values, value in staged:
+                self._hold(values, value, shapes[values], source, offset)
+        except (OSError, AvroFileError) as error:
+            raise _local(error) from error
+
+    def _hold(self, values: tuple[str, ...], value: bytes, shape: Shape, source: Source, offset: int) -> None:
+        part = self._parts.get(values)
+        part.shape = shape
+        span = part.ranges.get(source)
+        if span is None:
+            part.ranges[source] = [offset, offset]
+        elif offset > span[1]:
+            span[1] = offset
+        self._parts.hold(part, value)
+        if part.size_bytes >= self._most_bytes:
+            self._written.append(self._write(values, self._parts.take(values), closed_at_ms=_now_ms()))
+
+    def finish(self, *, bound_s: float, between: Callable[[], None]) -> None:
+        """Write, upload and verify every file.
+
+        Args:
+            bound_s: how long that may take. between: called at least once a second.
+
+        Raises:
+            SinkError: it did not work in time, or not at all.
+        """
+        deadline = self._clock() + bound_s
+        # From here on none of them gets another record, though the last may be written and uploaded much later.
+        files = self._all_written(_now_ms())
+        try:
+            # Leaving it waits for what is being uploaded, which ends by the deadline.
+            with ThreadPoolExecutor(1, thread_name_prefix="uploads") as uploads:
+                uploading: Future[list[_Stored]] | None = None
+                while True:
+                    between()
+                    # Written while the ones before are uploaded.
+                    chunk = list(islice(files, _TOGETHER))
+                    if uploading is not None:
+                        self._stored += _result(uploading, between)
+                    if self._clock() > deadline:
+                        raise SinkError(
+                            f"the files of this checkpoint were not uploaded within {bound_s:.1f} s, though "
+                            f"{len(self._stored)} were in the end; none is referenced, the records are read again"
+                        )
+                    if not chunk:
+                        return
+                    uploading = uploads.submit(self._upload, chunk, deadline)
+        except UploadError as error:
+            raise SinkError(str(error)) from error
+        except (OSError, AvroFileError) as error:
+            raise _local(error) from error
+
+    def require_fresh(self) -> None:
+        """Whether the oldest upload is young enough to be referenced: the collector takes older ones for orphans.
+
+        Raises SinkError when it is not.
+        """
+        longest_s = (self._settings.rotate_ms + self._settings.upload_timeout_ms) / 1000
+        if self._first_upload_s is not None and self._now_s() - self._first_upload_s > longest_s:
+            raise SinkError(
+                f"the first file of this checkpoint was uploaded more than {longest_s:.0f} s ago, and may have been "
+                "collected; the records are read again"
+            )
+
+    def references(self) -> Iterator[tuple[str, bytes]]:
+        """Key and value of each reference."""
+        for stored in self._stored:
+            yield stored.file.path, encode(self._reference(stored))
+
+    def committed(self) -> None:
+        """The references stand. Verification, if there is any, is owed from here on."""
+        if self.verification is not None:
+            self.verification.committed(self._number, [_to_upload(stored.file) for stored in self._stored])
+
+    def forget(self) -> None:
+        """Let go of everything that is here; raises nothing."""
+        for file in self._written:
+            file.local.unlink(missing_ok=True)
+        self._written.clear()
+        self._stored.clear()
+        self._first_upload_s = None
+        self._parts.clear()
+        if self.verification is not None:
+            self.verification.forget()
+
+    def _all_written(self, closed_at_ms: int) -> Iterator[_File]:
+        while self._written:
+            yield self._written.pop()
+        for values, part in self._parts.take_all():
+            yield self._write(values, part, closed_at_ms=closed_at_ms)
+
+    def _write(self, values: tuple[str, ...], part: Part, *, closed_at_ms: int) -> _File:
+        local = self._folder / f"{secrets.token_hex(8)}.avro"
+        schema = self._schemas.schema(part.shape)
+        # What is lost with this host is read again: it need not reach its disk.
+        written = avro_file.write(
+            self._parts.values(part), schema.schema, codec=self._settings.codec, path=local, syncs=False
+        )
+        part.extents, part.buffered = [], []
+        name = f"{secrets.token_hex(_RANDOM_BYTES)}.avro"
+        folder = self._columns.folder(values)
+        path = "/".join(piece for piece in (self._identity.pipeline, folder, name) if piece)
+        return _File(values, part, written, path, closed_at_ms, local)
+
+    def _upload(self, files: list[_File], deadline: float) -> list[_Stored]:
+        if self._first_upload_s is None:
+            self._first_upload_s = self._now_s()
+        try:
+            found = self._store.put_all(
+                [_to_upload(file) for file in files],
+                within_s=max(0.0, deadline - self._clock()),
+                between=_nothing,
+            )
+        finally:
+            for file in files:
+                file.local.unlink(missing_ok=True)
+        uploaded = {one.path: one.uploaded_at_ms for one in found}
+        return [_Stored(file, uploaded[file.path]) for file in files]
+
+    def _reference(self, stored: _Stored) -> FileReference:
+        file, identity = stored.file, self._identity
+        schema = self._schemas.schema(file.part.shape)
+        return FileReference(
+            path=file.path,
+            root=self._settings.root,
+            size_bytes=file.written.size_bytes,
+            records=file.written.records,
+            sha256=file.written.sha256,
+            codec=self._settings.codec.value,
+            partition=dict(zip(self._columns.names, file.values, strict=True)),
+            inputs=tuple(
+                InputRange(topic=topic, partition=number, first_offset=first, last_offset=last)
+                for (topic, number), (first, last) in sorted(file.part.ranges.items())
+            ),
+            schema=schema.schema,
+            fingerprint=schema.fingerprint,
+            pipeline=identity.pipeline,
+            transactional_id=identity.transactional_id,
+            attempt=identity.attempt,
+            checkpoint=self._number,
+            opened_at_ms=file.part.opened_at_ms,
+            closed_at_ms=file.closed_at_ms,
+            uploaded_at_ms=stored.uploaded_at_ms,
+        )
+
+
+def _result(uploading: Future[list[_Stored]], between: Callable[[], None]) -> list[_Stored]:
+    while True:
+        try:
+            return uploading.result(_BETWEEN_S)
+        except TimeoutError:
+            between()
+
+
+def _nothing() -> None:
+    """The thread that uploads has nobody to tell."""
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+def _to_upload(file: _File) -> ToUpload:
+    written = file.written
+    return ToUpload(local=file.local, path=file.path, size_bytes=written.size_bytes, sha256=written.sha256)
+
+
+def _local(error: OSError | AvroFileError) -> SinkError:
+    return SinkError(f"the local spool cannot be written: {error}")

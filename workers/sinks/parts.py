@@ -1,0 +1,143 @@
+"""What an open checkpoint has for each partition value: the records that will be one file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from weakref import WeakSet
+
+from app.domain.avro_schemas.shape import NOTHING, Shape
+from workers.sinks.spool import Extent, Spool
+
+_LOOKS = 32
+"""How often the sum of all is asked for while they are filled once."""
+Source = tuple[str, int]
+"""An input partition: topic and number."""
+
+
+class Part:
+    """The records of one partition value, in the order in which they came."""
+
+    __slots__ = (
+        "buffered",
+        "buffered_bytes",
+        "extents",
+        "opened_at_ms",
+        "ranges",
+        "records",
+        "shape",
+        "size_bytes",
+        "used",
+    )
+
+    def __init__(self) -> None:
+        self.shape: Shape = NOTHING
+        self.used = 0
+        self.opened_at_ms = int(time.time() * 1000)
+        self.records = 0
+        self.size_bytes = 0
+        self.buffered: list[bytes] = []
+        self.buffered_bytes = 0
+        self.extents: list[Extent] = []
+        self.ranges: dict[Source, list[int]] = {}
+        """Of each input partition the lowest and the highest offset in it."""
+
+
+class Buffers:
+    """How many bytes all parts of a task may hold in memory; beyond that they are written to their spools.
+
+    One for all producers of a task: `exactly_once` has one for each input partition, and their commits run on threads
+    of their own. Each counts for itself, and asks for the sum only now and then.
+    """
+
+    def __init__(self, most_bytes: int = 32 * 1024 * 1024) -> None:
+        self.most_bytes = most_bytes
+        self._members: WeakSet[Parts] = WeakSet()
+
+    def join(self, parts: Parts) -> None:
+        self._members.add(parts)
+
+    @property
+    def held_bytes(self) -> int:
+        return sum(parts.held_bytes for parts in self._members)
+
+
+class Parts:
+    """By partition value. Raises OSError when the spool cannot be written."""
+
+    def __init__(self, spool: Spool, buffers: Buffers) -> None:
+        self.held_bytes = 0
+        self._spool = spool
+        self._buffers = buffers
+        self._parts: dict[tuple[str, ...], Part] = {}
+        self._look_at = 0
+        self._uses = 0
+        buffers.join(self)
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def find(self, values: tuple[str, ...]) -> Part | None:
+        return self._parts.get(values)
+
+    def get(self, values: tuple[str, ...]) -> Part:
+        """The part of this partition value, made if there is none."""
+        part = self._parts.get(values)
+        if part is None:
+            part = self._parts[values] = Part()
+        return part
+
+    def hold(self, part: Part, value: bytes) -> None:
+        """Add a value."""
+        size = len(value)
+        self._uses += 1
+        part.used = self._uses
+        part.buffered.append(value)
+        part.buffered_bytes += size
+        part.size_bytes += size
+        part.records += 1
+        self.held_bytes += size
+        if self.held_bytes > self._look_at:
+            self._spill_if_due()
+
+    def take(self, values: tuple[str, ...]) -> Part:
+        """The part, which is not open any more; what it holds in memory does not count from here on."""
+        part = self._parts.pop(values)
+        self.held_bytes -= part.buffered_bytes
+        return part
+
+    def take_all(self) -> Iterator[tuple[tuple[str, ...], Part]]:
+        """Each, taken."""
+        while self._parts:
+            values = next(iter(self._parts))
+            yield values, self.take(values)
+
+    def clear(self) -> None:
+        """Forget all, and give the spool's space back."""
+        self._parts.clear()
+        self.held_bytes = self._look_at = 0
+        self._spool.clear()
+
+    def values(self, part: Part) -> Iterator[bytes]:
+        """What was added to it, in its order."""
+        yield from self._spool.read(part.extents)
+        yield from part.buffered
+
+    def _spill_if_due(self) -> None:
+        """Write what was not used for longest, until half of it is free; where others hold the most, all of ours."""
+        most, free = self._buffers.most_bytes, self._buffers.most_bytes // 2
+        held = self._buffers.held_bytes
+        if held > most:
+            for part in sorted(self._parts.values(), key=_used):
+                if part.buffered:
+                    part.extents.append(self._spool.append(part.buffered))
+                    held -= part.buffered_bytes
+                    self.held_bytes -= part.buffered_bytes
+                    part.buffered, part.buffered_bytes = [], 0
+                    if held <= free:
+                        break
+        self._look_at = self.held_bytes + most // _LOOKS
+
+
+def _used(part: Part) -> int:
+    return part.used

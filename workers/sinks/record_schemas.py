@@ -1,0 +1,45 @@
+"""What the sink asks of a record, and of a file, about its schema: inferred, or given beforehand."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from app.domain.avro_schemas.canonical import fingerprint
+from app.domain.avro_schemas.shape import Shape
+from app.domain.pipelines.pipeline import FileSink as Settings
+from workers.sinks.avro_encoder import AvroEncoder
+from workers.sinks.values import FileSchema, ValueShapes
+
+_RECORD = "Record"
+
+
+class RecordSchemas(Protocol):
+    def add(self, shape: Shape, value: bytes, record: Any = None) -> Shape:
+        """The shape of a file with one value more. Raises BadValueError for what cannot go into it."""
+        ...
+
+    def schema(self, shape: Shape) -> FileSchema:
+        """Of a file of this shape, which has a value."""
+        ...
+
+
+class GivenSchema:
+    """Every file has the schema that the pipeline names, and a value fits it or is bad."""
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        """schema: one without problems (app/domain/avro_schemas/given.py)."""
+        self._check = AvroEncoder(schema).check
+        self._schema = FileSchema(schema, fingerprint(schema))
+
+    def add(self, shape: Shape, value: bytes, record: Any = None) -> Shape:
+        self._check(value, record)
+        return shape
+
+    def schema(self, shape: Shape) -> FileSchema:  # noqa: ARG002 - the same for each
+        return self._schema
+
+
+def record_schemas(settings: Settings) -> RecordSchemas:
+    if settings.schema is not None:
+        return GivenSchema(settings.schema)
+    return ValueShapes(name=_RECORD, policy=settings.conflict)

@@ -1,0 +1,79 @@
+"""Values of an open checkpoint that are too many for memory: one file that only grows, read back when it ends."""
+
+from __future__ import annotations
+
+import os
+import struct
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+_LENGTH = struct.Struct("<I")
+
+
+class Extent(NamedTuple):
+    """A piece of the spool: `size` bytes from `at` on."""
+
+    at: int
+    size: int
+
+
+class Spool:
+    """One file for all partition values, so that their number needs no file handles. It has no name: when its holder is
+    killed it is gone. It is there from the first piece until `clear`.
+
+    Raises OSError, from every method: no space left, most of all.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.size = 0
+        self._folder = folder
+        self._file: int | None = None
+
+    def append(self, values: Iterable[bytes]) -> Extent:
+        """Write them as one piece."""
+        pack = _LENGTH.pack
+        piece = b"".join([part for value in values for part in (pack(len(value)), value)])
+        self._write(piece)
+        extent = Extent(self.size, len(piece))
+        self.size += len(piece)
+        return extent
+
+    def read(self, extents: Sequence[Extent]) -> Iterator[bytes]:
+        """The values of these pieces, in their order."""
+        for extent in extents:
+            piece = self._read(extent)
+            at = 0
+            while at < len(piece):
+                (length,) = _LENGTH.unpack_from(piece, at)
+                at += _LENGTH.size
+                yield piece[at : at + length]
+                at += length
+
+    def clear(self) -> None:
+        """Give its space back; no piece of before can be read any more."""
+        if self._file is not None:
+            os.close(self._file)
+        self._file, self.size = None, 0
+
+    def _write(self, piece: bytes) -> None:
+        if self._file is None:
+            self._file, name = tempfile.mkstemp(dir=self._folder)
+            Path(name).unlink()
+        view, at = memoryview(piece), self.size
+        while view:
+            # At its place, so that a write that was refused half way is written over by the next one.
+            written = os.pwrite(self._file, view, at)
+            view, at = view[written:], at + written
+
+    def _read(self, extent: Extent) -> bytes:
+        if self._file is None:
+            raise OSError("nothing was spooled, or it is cleared")
+        piece = bytearray()
+        while len(piece) < extent.size:
+            found = os.pread(self._file, extent.size - len(piece), extent.at + len(piece))
+            if not found:
+                raise OSError(f"the spool ends at {extent.at + len(piece)}, {extent} should be in it")
+            piece += found
+        return bytes(piece)

@@ -1,0 +1,236 @@
+"""Where finished files go: all of a checkpoint's, verified, or an error in time."""
+
+from __future__ import annotations
+
+import queue
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from workers.sinks.any_filesystem import AnyFilesystem
+from workers.sinks.local_folder import LocalFolder
+from workers.sinks.s3_bucket import S3Bucket
+from workers.sinks.uploads import (
+    Destination,
+    StoreFaultError,
+    StoreRefusalError,
+    ToUpload,
+    Uploaded,
+    UploadError,
+    check_path,
+)
+
+BETWEEN_S = 0.5
+"""How often `between` is called while uploads are waited for, at least."""
+
+_MAX_PAUSE_S = 5.0
+
+
+def destination_of(root: str, options: Mapping[str, Any]) -> Destination:
+    """The kind of store that a root names. Raises ValueError when no library here opens it."""
+    parts = urlsplit(root)
+    if parts.scheme == "file":
+        if parts.netloc not in ("", "localhost") or not parts.path:
+            raise ValueError(f"{root} names no folder of this host: file:///path/to/folder does")
+        return LocalFolder(Path(unquote(parts.path)))
+    if parts.scheme in ("s3", "s3a"):
+        return S3Bucket(bucket=parts.netloc, prefix=parts.path.strip("/"), options=options)
+    if not parts.scheme:
+        raise ValueError(f"{root!r} names no store: file:///path/to/folder or s3://bucket/prefix does")
+    return AnyFilesystem(root, options=options)
+
+
+def growing_pause_s(attempt: int) -> float:
+    """Before try `attempt` + 1: 0.1 s, doubled with each, at most 5 s; between half and all of it by chance."""
+    return min(_MAX_PAUSE_S, 0.1 * 2 ** min(attempt - 1, 16)) * random.uniform(0.5, 1.0)  # noqa: S311 - not a secret
+
+
+class Store:
+    """Uploads files to a root. Made in the process that uses it: an object store's client does not survive a fork.
+
+    Threads do the uploads, so that none holds the caller past its deadline. One that hangs is left behind; it ends when
+    its call returns, and what it may still upload is an orphan, since nobody refers to it. At most `max_threads`
+    are there at any time, those left behind included: while they are all taken, `put_all` waits for one, and
+    says so when its time is over.
+
+    Args:
+        root: `file:///path`, `s3://bucket/prefix`, or another URL that fsspec opens.
+        parallel: how many uploads at a time. On S3 each takes memory for one part (S3Bucket), 8 MiB.
+        options: for the client of the store, such as `endpoint_url`; else everything is as its environment says
+            (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, …). Never logged, and in no message.
+        pause_s: how long to wait after try N failed.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        *,
+        parallel: int = 4,
+        max_threads: int | None = None,
+        options: Mapping[str, Any] | None = None,
+        pause_s: Callable[[int], float] = growing_pause_s,
+        destination: Destination | None = None,
+    ) -> None:
+        """Raises ValueError when the root cannot be a store."""
+        if parallel < 1:
+            raise ValueError(f"parallel is {parallel}; at least one upload must be possible")
+        self.root = root
+        self._parallel = parallel
+        self._max_threads = max(parallel, 3 * parallel if max_threads is None else max_threads)
+        self._pause_s = pause_s
+        self._destination = destination_of(root, options or {}) if destination is None else destination
+        self._alive = threading.Semaphore(self._max_threads)
+
+    def put_all(
+        self, files: Sequence[ToUpload], *, within_s: float, between: Callable[[], None] = lambda: None
+    ) -> list[Uploaded]:
+        """All files are in the store, and verified, when this returns; in the order in which they were given.
+
+        Each is tried again, with growing pauses, until it is there or the time is over. The first that cannot be
+        there ends it for all. A file that is there already with the same content is as good as uploaded.
+
+        Args:
+            within_s: how long this may take; it returns or raises by then, and never returns later.
+            between: called on this thread, at least every half second; what it raises ends the uploads.
+
+        Raises:
+            UploadError: not all are there. Some may be, or come to be later: nobody may refer to them.
+        """
+        if not files:
+            return []
+        deadline_s = time.monotonic() + within_s
+        _check_paths(files)
+        checkpoint = _Checkpoint(self._destination, files, deadline_s=deadline_s, pause_s=self._pause_s)
+        try:
+            self._start(checkpoint, between)
+            return checkpoint.wait(between)
+        finally:
+            checkpoint.stop.set()
+
+    def _start(self, checkpoint: _Checkpoint, between: Callable[[], None]) -> None:
+        """One thread for each upload that may run; without the first of them nothing can begin."""
+        for started in range(min(self._parallel, len(checkpoint.files))):
+            while not self._alive.acquire(timeout=0 if started else checkpoint.turn_s):
+                if started:
+                    return
+                between()
+                if checkpoint.is_late:
+                    raise UploadError(
+                        f"{checkpoint.files[0].path} was not begun: {self._max_threads} uploads of earlier checkpoints "
+                        f"hang in {self.root}, and no more are started beside them"
+                    )
+            try:
+                threading.Thread(target=self._run, args=(checkpoint,), name="upload", daemon=True).start()
+            except RuntimeError as error:
+                self._alive.release()
+                raise UploadError(f"{checkpoint.files[0].path} cannot be uploaded: {error}") from error
+
+    def _run(self, checkpoint: _Checkpoint) -> None:
+        try:
+            checkpoint.work()
+        finally:
+            self._alive.release()
+
+
+def _check_paths(files: Sequence[ToUpload]) -> None:
+    seen: set[str] = set()
+    for file in files:
+        try:
+            check_path(file.path)
+        except StoreRefusalError as error:
+            raise UploadError(f"{file.local} cannot be uploaded: {error}") from error
+        if file.path in seen:
+            raise UploadError(f"{file.path} is to be uploaded twice in one checkpoint")
+        seen.add(file.path)
+
+
+class _Checkpoint:
+    """The uploads of one `put_all`: threads take files and tell what came of them until `stop` is set."""
+
+    def __init__(
+        self,
+        destination: Destination,
+        files: Sequence[ToUpload],
+        *,
+        deadline_s: float,
+        pause_s: Callable[[int], float],
+    ) -> None:
+        self.files = files
+        self.stop = threading.Event()
+        self._destination = destination
+        self._deadline_s = deadline_s
+        self._pause_s = pause_s
+        self._waiting: queue.SimpleQueue[ToUpload] = queue.SimpleQueue()
+        self._told: queue.SimpleQueue[Uploaded | UploadError] = queue.SimpleQueue()
+        # What the last try of each file came to, for the message when time is over.
+        self._faults: dict[str, str] = {}
+        for file in files:
+            self._waiting.put(file)
+
+    @property
+    def is_late(self) -> bool:
+        return time.monotonic() >= self._deadline_s
+
+    @property
+    def turn_s(self) -> float:
+        return max(0.0, min(BETWEEN_S, self._deadline_s - time.monotonic()))
+
+    def wait(self, between: Callable[[], None]) -> list[Uploaded]:
+        done: dict[str, Uploaded] = {}
+        called_at = time.monotonic()
+        while len(done) < len(self.files):
+            try:
+                told = self._told.get(timeout=self.turn_s)
+            except queue.Empty:
+                told = None
+            if isinstance(told, UploadError):
+                raise told
+            if told is not None:
+                done[told.path] = told
+            # Also when all are there: whoever was frozen meanwhile has no time left to refer to them.
+            if self.is_late:
+                raise self._late(done)
+            if told is None or time.monotonic() - called_at >= BETWEEN_S:
+                between()
+                called_at = time.monotonic()
+        return [done[file.path] for file in self.files]
+
+    def _late(self, done: Mapping[str, Uploaded]) -> UploadError:
+        missing = [file for file in self.files if file.path not in done]
+        if not missing:
+            return UploadError(f"{self.files[-1].path} was uploaded, but its time was over when that was seen")
+        # One that was tried says more than one that still waits for its turn.
+        named = next((file for file in missing if file.path in self._faults), missing[0])
+        cause = self._faults.get(named.path, "no answer")
+        return UploadError(f"{named.path} was not uploaded in time, nor {len(missing) - 1} others: {cause}")
+
+    def work(self) -> None:
+        """Upload files until none is left or it is over; the body of a thread."""
+        while not self.stop.is_set():
+            try:
+                file = self._waiting.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                self._until_there(file)
+            except StoreRefusalError as error:
+                self._told.put(UploadError(f"{file.path} cannot be uploaded: {error}"))
+            except Exception as error:  # noqa: BLE001 - it must not end with this thread, unheard
+                self._told.put(UploadError(f"{file.path} cannot be uploaded: {type(error).__name__}: {error}"))
+
+    def _until_there(self, file: ToUpload) -> None:
+        attempt = 0
+        while not self.stop.is_set() and not self.is_late:
+            attempt += 1
+            try:
+                self._destination.upload(file, deadline_s=self._deadline_s)
+            except StoreFaultError as error:
+                self._faults[file.path] = f"{error} (try {attempt})"
+                self.stop.wait(min(self._pause_s(attempt), max(0.0, self._deadline_s - time.monotonic())))
+            else:
+                self._told.put(Uploaded(path=file.path, uploaded_at_ms=time.time_ns() // 1_000_000))
+                return

@@ -1,0 +1,90 @@
+"""One file on its way into a store: what is asked, what is promised, and the two ways in which it can go wrong."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO, Protocol
+
+import msgspec
+
+_BLOCK = 1 << 20
+
+
+class ToUpload(msgspec.Struct, frozen=True, kw_only=True):
+    """A finished local file.
+
+    path: where it goes, below the store's root; it is never used for another file.
+    sha256: of the whole file, in hexadecimal.
+    """
+
+    local: Path
+    path: str
+    size_bytes: int
+    sha256: str
+
+
+class Uploaded(msgspec.Struct, frozen=True, kw_only=True):
+    """`uploaded_at_ms`: by the clock of this host, after the store had all of the file and that was verified."""
+
+    path: str
+    uploaded_at_ms: int
+
+
+class UploadError(Exception):
+    """Not every file of a checkpoint is in the store. The message names a file and the cause."""
+
+
+class StoreFaultError(Exception):
+    """The store did not do it; it may do it when asked again."""
+
+
+class StoreRefusalError(Exception):
+    """The store will not do it, however often it is asked, or must not: the path holds something else."""
+
+
+class Destination(Protocol):
+    """One kind of store. Called by several threads at once."""
+
+    def upload(self, file: ToUpload, *, deadline_s: float) -> None:
+        """Return when the store has all of the file at its path, and that was verified.
+
+        A path that holds the same content already is as good: an earlier try arrived after all. One that holds
+        anything else is left as it is.
+
+        Args:
+            deadline_s: by `time.monotonic`; the earlier this returns after it, the better, but it may hang.
+
+        Raises:
+            StoreFaultError, StoreRefusalError: it is not there, or that is not known.
+        """
+        ...
+
+
+def left_s(deadline_s: float) -> float:
+    """How long until then. Raises StoreFaultError when it is over."""
+    left = deadline_s - time.monotonic()
+    if left <= 0:
+        raise StoreFaultError("no answer in time")
+    return left
+
+
+def check_path(path: str) -> None:
+    """Raise StoreRefusalError unless it leads below the root, whatever kind of store that is."""
+    parts = path.split("/")
+    if any(part in ("", ".", "..") for part in parts) or PurePosixPath(path).is_absolute() or "\0" in path:
+        raise StoreRefusalError(f"{path!r} is no path below the root of a store")
+
+
+def check_content(opened: BinaryIO, file: ToUpload, *, where: str, deadline_s: float) -> None:
+    """Raise StoreRefusalError unless what is read is the file; `where` says in the message what was read."""
+    digest, size = hashlib.sha256(), 0
+    while block := opened.read(_BLOCK):
+        digest.update(block)
+        size += len(block)
+        left_s(deadline_s)
+    if size != file.size_bytes:
+        raise StoreRefusalError(f"{where} has {size} bytes, not {file.size_bytes}")
+    if digest.hexdigest() != file.sha256:
+        raise StoreRefusalError(f"{where} has the SHA-256 {digest.hexdigest()}, not {file.sha256}")

@@ -1,0 +1,150 @@
+"""What went into the files of a committed checkpoint, against what is in them when they are read again."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple, cast
+
+import fastavro
+import fsspec
+import msgspec
+
+from app.domain.avro_schemas.avro import AvroSchema
+from app.domain.avro_schemas.reading_back import json_values
+from app.domain.store_failures import sentence_of
+from app.domain.transforms import field_path
+from app.domain.transforms.field_path import MISSING
+from workers.sinks.json_records import decode
+from workers.sinks.uploads import StoreRefusalError, ToUpload, check_content
+
+MOST_DUE = 100
+"""Checkpoints whose files may wait to be read again; their ids are held in memory."""
+
+_SHOWN = 20
+_ASKED_AGAIN_S = 5.0
+_open: Any = cast(Any, fsspec).open
+"""It has no types of its own."""
+
+
+class DifferenceError(Exception):
+    """The files of a committed checkpoint are not what went into them. `lost` and `unexpected` are the whole sets."""
+
+    def __init__(self, message: str, *, lost: Counter[str], unexpected: Counter[str]) -> None:
+        super().__init__(message)
+        self.lost = lost
+        self.unexpected = unexpected
+
+
+class UnreadError(Exception):
+    """The store did not give a file that it may have: nothing is known by that. It is asked again."""
+
+
+class Committed(NamedTuple):
+    """A checkpoint whose files are to be read again. ids: how often each came in."""
+
+    checkpoint: int
+    ids: Counter[str]
+    files: tuple[ToUpload, ...]
+
+
+class Verification:
+    """Keeps the ids of an open checkpoint, taken as early as there are any: before a file, a schema, a spool is looked
+    at; and compares them after the commit.
+
+    An id is the JSON of the field that has it; records without one count under an id of their own, `null`.
+    """
+
+    def __init__(self, root: str, id_field: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """Raises FieldPathError when the field's path is none."""
+        self._clock = clock
+        self._not_before = 0.0
+        self._root = root
+        self._id_of = field_path.getter(field_path.parse(id_field))
+        self._ids: Counter[str] = Counter()
+        self._due: list[Committed] = []
+
+    @property
+    def due(self) -> int:
+        """How many checkpoints are committed and not compared yet."""
+        return len(self._due)
+
+    def ids(self, values: Iterable[bytes]) -> Counter[str]:
+        """Of records as they came. Raises BadValueError for one that is no JSON."""
+        return Counter([self._id(decode(value)) for value in values])
+
+    def expect(self, ids: Counter[str]) -> None:
+        """These must be in the files of the open checkpoint."""
+        self._ids += ids
+
+    def forget(self) -> None:
+        """What is open is not committed."""
+        self._ids = Counter()
+
+    def committed(self, checkpoint: int, files: Iterable[ToUpload]) -> None:
+        """The open checkpoint is committed; it is compared at the next `check`."""
+        self._due.append(Committed(checkpoint, self._ids, tuple(files)))
+        self._ids = Counter()
+
+    def check(self, between: Callable[[], None]) -> None:
+        """Read again what was committed since the last time, and compare. Nothing is read for 5 s after an UnreadError.
+
+        Raises:
+            DifferenceError: a file is gone or another one, an id is missing or came from nowhere.
+            UnreadError: what is due stays due.
+        """
+        while self._due and self._clock() >= self._not_before:
+            try:
+                self._compare(self._due[0], between)
+            except UnreadError:
+                self._not_before = self._clock() + _ASKED_AGAIN_S
+                raise
+            del self._due[0]
+
+    def _compare(self, due: Committed, between: Callable[[], None]) -> None:
+        found: Counter[str] = Counter()
+        unreadable: list[str] = []
+        for file in due.files:
+            between()
+            try:
+                found += self._read(file)
+            except (FileNotFoundError, StoreRefusalError, ValueError) as error:
+                # The others are read all the same: then what is missing is what was in this one.
+                unreadable.append(sentence_of(error))
+            except Exception as error:  # the border to whatever library fsspec calls
+                raise UnreadError(
+                    f"checkpoint {due.checkpoint} is committed, and not compared yet: {file.path} cannot be read: "
+                    f"{sentence_of(error)}"
+                ) from error
+        if unreadable or found != due.ids:
+            lost, unexpected = due.ids - found, found - due.ids
+            cause = f"; {len(unreadable)} of them cannot be read, such as: {unreadable[0]}" if unreadable else ""
+            raise DifferenceError(
+                f"checkpoint {due.checkpoint} is committed, and its files are not what went into them: of "
+                f"{due.ids.total()} ids {lost.total()} are missing{_some(lost)}, {unexpected.total()} are too many"
+                f"{_some(unexpected)}{cause}",
+                lost=lost,
+                unexpected=unexpected,
+            )
+
+    def _read(self, file: ToUpload) -> Counter[str]:
+        place = f"{self._root.rstrip('/')}/{file.path}"
+        with _open(place, "rb") as opened:
+            check_content(opened, file, where=place, deadline_s=float("inf"))
+        with _open(place, "rb") as opened:
+            reader = fastavro.reader(opened)
+            restored = json_values(cast(AvroSchema, reader.writer_schema))
+            records = cast("Iterator[dict[str, Any]]", reader)
+            return Counter([self._id(restored(one) if restored else one) for one in records])
+
+    def _id(self, record: Any) -> str:
+        found = self._id_of(cast("dict[str, Any]", record)) if isinstance(record, dict) else None
+        return msgspec.json.encode(None if found is MISSING else found).decode()
+
+
+def _some(ids: Counter[str]) -> str:
+    if not ids:
+        return ""
+    shown = ", ".join(sorted(ids)[:_SHOWN])
+    return f" ({shown}{', …' if len(ids) > _SHOWN else ''})"

@@ -1,0 +1,107 @@
+"""What the file sinks of one attempt share: the store, the local folder, the bytes that may be held in memory."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable
+from weakref import WeakSet, ref
+
+import msgspec
+
+from app.domain.pipelines.pipeline import FileSink as Settings
+from workers.sinks.file_sink import FileSink, Identity
+from workers.sinks.parts import Buffers
+from workers.sinks.spool_folder import SpoolFolder
+from workers.sinks.store import Store
+from workers.sinks.verification import MOST_DUE, DifferenceError, UnreadError, Verification
+from workers.transactional.control import TaskSpecification
+from workers.transactional.errors import PipelineStopError
+from workers.transactional.producing.file_producer import FileProducer
+from workers.transactional.producing.producers import TaskProducer
+from workers.transactional.settling import MakeProducer
+
+log = logging.getLogger(__name__)
+
+
+class TaskFiles:
+    """Makes the file sinks of an attempt, and closes them with it."""
+
+    def __init__(self, specification: TaskSpecification, settings: Settings) -> None:
+        """Raises OSError when there is no place for the spool."""
+        self._specification = specification
+        self._settings = settings
+        # What an attempt is called by its numbers comes again with another run.
+        self._attempt = secrets.token_hex(8)
+        self._folder = SpoolFolder()
+        self._buffers = Buffers()
+        self._store = Store(settings.root)
+        # Weakly: with a producer for each input partition they come and go with the assignments.
+        self._sinks: WeakSet[FileSink] = WeakSet()
+        # Not so what they owe: the last checkpoint of a partition is committed as it goes.
+        self._verifications: list[tuple[ref[FileSink], Verification]] = []
+
+    @property
+    def rotate_ms(self) -> int:
+        return self._settings.rotate_ms
+
+    @property
+    def upload_timeout_s(self) -> float:
+        return self._settings.upload_timeout_ms / 1000
+
+    def into_files(self, make: MakeProducer, *, transactional_id: str | None) -> MakeProducer:
+        """Producers as `make` makes them, before which there is one file sink, whatever their number."""
+        sink = FileSink(
+            self._settings,
+            Identity(
+                pipeline=self._specification.pipeline,
+                transactional_id=transactional_id or self._specification.transactional_id or "",
+                attempt=self._attempt,
+            ),
+            store=self._store,
+            folder=self._folder.path,
+            buffers=self._buffers,
+        )
+        self._sinks.add(sink)
+        if sink.verification is not None:
+            self._verifications.append((ref(sink), sink.verification))
+
+        def made(batch_size: int | None) -> TaskProducer:
+            return FileProducer(
+                make(batch_size),
+                sink,
+                topic=self._specification.definition.sink_topic,
+                upload_timeout_s=self.upload_timeout_s,
+                transaction_timeout_s=self._specification.definition.transaction_timeout_ms / 1000,
+            )
+
+        return made
+
+    def verify(self, between: Callable[[], None]) -> None:
+        """Read the files again that were committed since the last time, if the pipeline asks for that.
+
+        A store that does not give them is asked again; the pipeline goes on meanwhile, for 100 checkpoints.
+
+        Raises:
+            PipelineStopError: they are not what went into them; both sets of ids are in the log. Or the store has not
+                given them for so long.
+        """
+        for _sink, verification in self._verifications:
+            try:
+                verification.check(between)
+            except DifferenceError as error:
+                sets = {"missing": sorted(error.lost.elements()), "too_many": sorted(error.unexpected.elements())}
+                log.error("%s; all ids: %s", error, msgspec.json.encode(sets).decode())  # noqa: TRY400
+                raise PipelineStopError(str(error)) from error
+            except UnreadError as error:
+                if verification.due > MOST_DUE:
+                    raise PipelineStopError(f"{verification.due} checkpoints are not compared: {error}") from error
+                log.warning("%s", error)
+        self._verifications = [one for one in self._verifications if one[0]() is not None or one[1].due]
+
+    def close(self) -> None:
+        for sink in self._sinks:
+            sink.forget()
+        if due := sum(verification.due for _sink, verification in self._verifications):
+            log.warning("%d checkpoints are committed, and were never compared", due)
+        self._folder.close()

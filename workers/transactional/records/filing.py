@@ -1,0 +1,96 @@
+"""From a polled batch to records in the files of the open checkpoint."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
+
+from app.domain.avro_schemas.shape import BadValueError
+from workers.sinks.file_sink import Dated, FileSink, SinkError
+from workers.transactional.errors import AbortableError, FatalError
+from workers.transactional.producing.file_producer import FileProducer
+from workers.transactional.producing.producers import TaskProducer
+from workers.transactional.records.failures import BadRecords
+from workers.transactional.records.processing import Processing
+from workers.transactional.records.suspicion import CondemnedError
+from workers.transactional.telling.tally import Work
+from workers.transforms import Output, Processed
+
+
+class Filing(Processing):
+    """As its base, for a pipeline whose outputs go into files.
+
+    A record with an output that cannot be in a file is treated as a bad one, and none of its outputs is kept: no JSON
+    object, no event time, a type that the schema does not take.
+    """
+
+    def run(
+        self,
+        messages: list[Message],
+        producer: TaskProducer,
+        work: Work,
+        bad_records: BadRecords,
+        *,
+        condemned: CondemnedError | None = None,
+    ) -> None:
+        """Raises as the base; AbortableError when the local disk takes no more."""
+        if not isinstance(producer, FileProducer):
+            raise FatalError("the producer of a file pipeline has no files; this is a bug in the loop")
+        self._require_sink_topic(producer)
+        work.records_in += len(messages)
+        work.bytes_in += sum(map(len, messages))
+        bad_records.read(len(messages))
+        if condemned is not None:
+            failed: dict[int, Exception] = {0: condemned}
+        else:
+            processed = self._transform.process(messages)
+            failed = {failure.index: failure.error for failure in processed.failures}
+            try:
+                self._file(messages, processed, producer.sink, work, failed)
+            except SinkError as error:
+                raise AbortableError(str(error)) from error
+        letters = (bad_records.treat(messages[index], error, work) for index, error in sorted(failed.items()))
+        self._write([letter for letter in letters if letter is not None], producer, work)
+
+    def _file(
+        self, messages: list[Message], processed: Processed, sink: FileSink, work: Work, failed: dict[int, Exception]
+    ) -> None:
+        inputs = range(len(messages)) if processed.inputs is None else processed.inputs
+        bytes_out = count = 0
+        verification = sink.verification
+        for index, its in groupby(zip(inputs, processed.outputs, strict=True), _first):
+            message = messages[index]
+            try:
+                filed = [dated(output, message) for _index, output in its]
+                ids = None if verification is None else verification.ids([one.value for one in filed])
+                sink.add(
+                    filed,
+                    source=(message.topic() or "", message.partition() or 0),
+                    offset=message.offset() or 0,
+                )
+            except BadValueError as error:
+                failed[index] = error
+                continue
+            if verification is not None and ids is not None:
+                verification.expect(ids)
+            bytes_out += sum([len(one.value) for one in filed])
+            count += len(filed)
+        work.records_out += count
+        work.bytes_out += bytes_out
+
+
+def _first(pair: tuple[int, Output]) -> int:
+    return pair[0]
+
+
+def dated(output: Output, message: Message) -> Dated:
+    """What a file gets of an output of this message. Raises BadValueError for what is in no file."""
+    if output.topic is not None:
+        raise BadValueError(f"it is for the topic {output.topic}, and the outputs of this pipeline go into files")
+    if output.value is None:
+        raise BadValueError("it has no value (a tombstone), and a file cannot say that a record is gone")
+    if output.timestamp_ms is not None:
+        return Dated(output.value, output.timestamp_ms)
+    kind, timestamp_ms = message.timestamp()
+    return Dated(output.value, None if kind == TIMESTAMP_NOT_AVAILABLE else timestamp_ms)
