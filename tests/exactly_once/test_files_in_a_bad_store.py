@@ -93,7 +93,7 @@ def test_upload_that_arrives_when_its_checkpoint_is_over_is_an_orphan(
         task.wait_for_records(2 * RECORDS)
         is_hanging.set()
         pipeline.feed(RECORDS)
-        assert bucket.proxy.held.acquire(timeout=30)
+        wait_for(lambda: bucket.proxy.is_holding, 30, "an upload that hangs")
         task.wait_for_event(EventKind.ABORTED)
         is_hanging.clear()
         task.wait_until(lambda seen: seen.counters.records_in >= 4 * RECORDS, "all records", deadline_s=60)

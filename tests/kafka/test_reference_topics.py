@@ -64,8 +64,8 @@ def wait_until_decided(connection: Connection, topic: str, *, partitions: int = 
     admin = AdminClient({**connection, **QUIET})
 
     def ends(isolation: IsolationLevel) -> list[int]:
-        wanted = {ClientPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}
-        futures = cast("dict[Any, Future[Any]]", admin.list_offsets(wanted, isolation_level=isolation))
+        wanted: Any = {ClientPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}
+        futures: dict[Any, Future[Any]] = cast("Any", admin).list_offsets(wanted, isolation_level=isolation)
         return [future.result(_TIMEOUT_S).offset for future in futures.values()]
 
     wait_for(

@@ -70,6 +70,11 @@ class FaultyProxy:
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     @property
+    def is_holding(self) -> bool:
+        """A request has been held at least once."""
+        return self._is_holding
+
+    @property
     def under_way(self) -> int:
         """How many requests are being passed on or held, whether or not anybody still waits for their answers."""
         return self._under_way
