@@ -51,6 +51,7 @@ class TaskPlace(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
     transactional_id: str | None
     database_epoch: str
+    commits_every_ms: int | None = None
 
 
 class Said(NamedTuple):
@@ -366,6 +367,7 @@ class HeartbeatReporter:
             last_error=_stuck(silent_s) if silent_s else snapshot.last_error,
             producer_id=snapshot.producer_id,
             producer_epoch=snapshot.producer_epoch,
+            commits_every_ms=place.commits_every_ms,
             events=self._events.oldest(self._events_per_heartbeat),
             offsets=self._offsets.report(is_over=snapshot.state in ATTEMPT_OVER) if tells_offsets else None,
         )

@@ -88,6 +88,7 @@ class TaskHeartbeat(msgspec.Struct, frozen=True, kw_only=True):
     last_error: str | None = None
     producer_id: int | None = None
     producer_epoch: int | None = None
+    commits_every_ms: int | None = None
     events: tuple[TaskEvent, ...] = ()
     offsets: OffsetReport | None = None
 

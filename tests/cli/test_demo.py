@@ -33,6 +33,7 @@ KEYS = [
     "transactions_aborted",
     "records_per_second",
     "seconds",
+    "files",
 ]
 _MARK = "FENCELINE_TEST_MARK"
 ENDS_WITHIN_S = 300
@@ -105,6 +106,10 @@ def test_once_kills_a_worker_in_an_open_transaction_and_nothing_is_lost_or_doubl
         assert 30_000 <= result["killed_at_record"] <= 60_000
         assert result["transactions_aborted"] >= 1, "the killed worker's transaction"
         assert result["transactions_committed"] > 0
+        files = result["files"]
+        assert files["expected"] == files["found"] == 100_000
+        assert (files["lost"], files["duplicated"]) == (0, 0)
+        assert files["written"] > 0
         assert not demo.left_behind()
 
 

@@ -110,12 +110,13 @@ def test_any_request_may_meet_any_fault(make_pipeline: MakePipeline, bucket: Buc
     """Drawn for each request by the seed; what hangs is let go when all else is done."""
     pipeline = make_pipeline(value_of=json_value, files=file_sink(bucket, upload_timeout_ms=UPLOADS_WITHIN_MS))
     drawn = rng.getrandbits(32)
-    faults = [fault for fault in Fault if fault not in (Fault.NONE, Fault.HELD)]
+    hanging = [Fault.HELD, Fault.UNANSWERED]
+    faults = [fault for fault in Fault if fault not in (Fault.NONE, *hanging)]
 
     def fault(_method: str, _path: str, before: int) -> Fault:
         of_this = random.Random(f"{drawn}/{before}")
         if of_this.random() < 0.01:
-            return Fault.HELD
+            return of_this.choice(hanging)
         return of_this.choice(faults) if of_this.random() < 0.4 else Fault.NONE
 
     bucket.proxy.fault = fault

@@ -18,7 +18,8 @@ _ROTATE_MS = 500
 _UPLOADS_WITHIN_MS = 3_000
 _FAULTY = 0.2
 _HANGS = 0.003
-"""Of all requests. What hangs is let go at the end: it arrives late."""
+"""Of all requests. What hangs is let go at the end: it arrives late, or its answer does."""
+_HANGING = (object_store.Fault.HELD, object_store.Fault.UNANSWERED)
 _FAULTS = (object_store.Fault.ERROR, object_store.Fault.LOST, object_store.Fault.TWICE, object_store.Fault.CHANGED)
 
 
@@ -66,5 +67,5 @@ class FileStage(TaskStage):
         drawn = random.Random(f"{self._seed}/request/{before}")
         chance = drawn.random()
         if chance < _HANGS:
-            return object_store.Fault.HELD
+            return drawn.choice(_HANGING)
         return drawn.choice(_FAULTS) if chance < _FAULTY else object_store.Fault.NONE

@@ -40,7 +40,7 @@ def test_faults_of_requests_depend_on_the_seed_alone_and_every_kind_comes(tmp_pa
     counted = Counter(found[0])
     assert set(counted) == set(Fault)
     assert counted[Fault.NONE] > REQUESTS / 2
-    assert counted[Fault.HELD] < REQUESTS / 100
+    assert counted[Fault.HELD] + counted[Fault.UNANSWERED] < REQUESTS / 100
 
 
 def test_who_is_frozen_stands_at_every_point_of_files_too(tmp_path: Path, lake: Bucket) -> None:

@@ -18,6 +18,7 @@ from workers.sinks.avro_file import AvroFileError
 from workers.sinks.parts import Buffers, Part, Parts, Source
 from workers.sinks.record_schemas import record_schemas
 from workers.sinks.spool import Spool
+from workers.sinks.upload_pace import Load, UploadPace
 from workers.sinks.uploads import ToUpload, Uploaded, UploadError
 from workers.sinks.value_columns import ValueColumns
 from workers.sinks.verification import Verification
@@ -119,6 +120,8 @@ class FileSink:
         self._written: list[_File] = []
         self._stored: list[_Stored] = []
         self._first_upload_s: float | None = None
+        self._size_bytes = 0
+        self._pace = UploadPace(settings.upload_timeout_ms / 1000)
 
     @property
     def checkpoint(self) -> int:
@@ -127,8 +130,9 @@ class FileSink:
 
     @property
     def is_full(self) -> bool:
-        """Whether the checkpoint should end before its time: the spool takes no more."""
-        return self._spool.size > _MOST_SPOOLED
+        """Whether the checkpoint should end before its time: what it holds could not be uploaded in time if it were
+        more, or the spool takes no more."""
+        return self._spool.size > _MOST_SPOOLED or self._pace.is_enough(self._load())
 
     def open(self) -> None:
         self._number += 1
@@ -171,6 +175,7 @@ class FileSink:
         elif offset > span[1]:
             span[1] = offset
         self._parts.hold(part, value)
+        self._size_bytes += len(value)
         if part.size_bytes >= self._most_bytes:
             self._written.append(self._write(values, self._parts.take(values), closed_at_ms=_now_ms()))
 
@@ -183,7 +188,8 @@ class FileSink:
         Raises:
             SinkError: it did not work in time, or not at all.
         """
-        deadline = self._clock() + bound_s
+        began_at, load = self._clock(), self._load()
+        deadline = began_at + bound_s
         # From here on none of them gets another record, though the last may be written and uploaded much later.
         files = self._all_written(_now_ms())
         try:
@@ -197,14 +203,18 @@ class FileSink:
                     if uploading is not None:
                         self._stored += _result(uploading, between)
                     if self._clock() > deadline:
+                        self._was_late(load)
                         raise SinkError(
                             f"the files of this checkpoint were not uploaded within {bound_s:.1f} s, though "
                             f"{len(self._stored)} were in the end; none is referenced, the records are read again"
                         )
                     if not chunk:
+                        self._pace.took(load, self._clock() - began_at)
                         return
                     uploading = uploads.submit(self._upload, chunk, deadline)
         except UploadError as error:
+            if self._clock() >= deadline:
+                self._was_late(load)
             raise SinkError(str(error)) from error
         except (OSError, AvroFileError) as error:
             raise _local(error) from error
@@ -238,9 +248,18 @@ class FileSink:
         self._written.clear()
         self._stored.clear()
         self._first_upload_s = None
+        self._size_bytes = 0
         self._parts.clear()
         if self.verification is not None:
             self.verification.forget()
+
+    def _load(self) -> Load:
+        """What is in the checkpoint now, in bytes of JSON."""
+        return Load(len(self._parts) + len(self._written), self._size_bytes)
+
+    def _was_late(self, load: Load) -> None:
+        uploaded = sum(stored.file.part.size_bytes for stored in self._stored)
+        self._pace.was_late(load, uploaded=Load(len(self._stored), uploaded))
 
     def _all_written(self, closed_at_ms: int) -> Iterator[_File]:
         while self._written:

@@ -51,7 +51,7 @@ class S3Bucket:
 
     An answer that was lost, or came late, is an upload that may have arrived: the next try then finds the path taken,
     and step 2 says whether by the same content. A try that fails within its parts aborts them; what a crash leaves
-    open, the collector aborts.
+    open, or a beginning whose answer came too late, the collector aborts.
 
     Retries are the caller's alone: those of s3fs and botocore, which know of no deadline, are off.
     """

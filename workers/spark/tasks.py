@@ -138,6 +138,7 @@ def run_attempt(data: bytes, *, task: int, attempt: int) -> TaskResult:
             pid=os.getpid(),
             transactional_id=identity.transactional_id,
             database_epoch=specification.database_epoch,
+            commits_every_ms=specification.definition.commits_every_ms,
         ),
         ServerClient(specification.server_urls, specification.run_token),
         ask_client=ServerClient(specification.server_urls, specification.run_token),

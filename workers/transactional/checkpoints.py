@@ -140,7 +140,8 @@ class Checkpoints:
         checkpoint, began_at, work = self._live_checkpoint, self._clock(), self._tally.open
 
         def confirmed(at: float) -> None:
-            self._progress.latency.add(at - began_at)
+            # Of files the transaction begins long after this ending: their uploads are no part of a commit.
+            self._progress.latency.add(at - max(began_at, checkpoint.transaction_opened_at or began_at))
             self._confirm(checkpoint.positions, work)
 
         def conclude() -> None:

@@ -21,8 +21,7 @@ class Phase(StrEnum):
     """What a checkpoint did from one time to the next.
 
     FILL: from the first record of its first file until its last file got no more; by the task's clock.
-    UPLOAD: from then until the last file was uploaded and verified; files that were full before were uploaded beside
-        the filling, which is not told. By the task's clock.
+    UPLOAD: from then until the last file was written from the spool, uploaded and verified; by the task's clock.
     REFERENCE: from then until the last reference was produced; in it the transaction begins and the offsets are sent.
         By the task's clock, or to the broker's where the topic has LogAppendTime.
     COMMIT: from then until a broker had written the commit beside the references; from the task's clock to the

@@ -102,8 +102,18 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
     events_dropped: int = 0
 
 
+class Counted(msgspec.Struct, frozen=True, kw_only=True):
+    """What an attempt had counted, and when it said so, by its clock."""
+
+    at_ms: int
+    counters: Counters
+
+
 class TaskRates(msgspec.Struct, frozen=True, kw_only=True):
-    """Per second, between the last two heartbeats of the same attempt; None until there are two."""
+    """Per second, of one attempt; None until there is something to compare (app/domain/runs/rates.py).
+
+    over_ms: the time that they are an average of. since: what the next ones are compared with.
+    """
 
     records_in_per_s: float | None = None
     records_out_per_s: float | None = None
@@ -111,10 +121,15 @@ class TaskRates(msgspec.Struct, frozen=True, kw_only=True):
     bytes_out_per_s: float | None = None
     commits_per_s: float | None = None
     aborts_per_s: float | None = None
+    over_ms: int | None = None
+    since: Counted | None = None
 
 
 class TaskReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What one heartbeat says of one attempt, free of the wire's protocol version and events."""
+    """What one heartbeat says of one attempt, free of the wire's protocol version and events.
+
+    commits_every_ms: how long a checkpoint is open before it ends by itself; None: the worker is of an older release.
+    """
 
     run_id: str
     ordinal: int
@@ -137,6 +152,7 @@ class TaskReport(msgspec.Struct, frozen=True, kw_only=True):
     last_error: str | None = None
     producer_id: int | None = None
     producer_epoch: int | None = None
+    commits_every_ms: int | None = None
 
 
 class TaskStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -199,26 +215,6 @@ class ZombieSighting(msgspec.Struct, frozen=True, kw_only=True):
     first_seen_at: datetime
     last_seen_at: datetime
     heartbeats: int
-
-
-def rates_between(before: TaskReport | None, after: TaskReport) -> TaskRates:
-    """Rates from two reports; all None unless both are of one attempt and time has passed between them."""
-    if (
-        before is None
-        or (before.lease, before.attempt) != (after.lease, after.attempt)
-        or after.sent_at_ms <= before.sent_at_ms
-    ):
-        return TaskRates()
-    seconds = (after.sent_at_ms - before.sent_at_ms) / 1000
-    new, old = after.counters, before.counters
-    return TaskRates(
-        records_in_per_s=max(0, new.records_in - old.records_in) / seconds,
-        records_out_per_s=max(0, new.records_out - old.records_out) / seconds,
-        bytes_in_per_s=max(0, new.bytes_in - old.bytes_in) / seconds,
-        bytes_out_per_s=max(0, new.bytes_out - old.bytes_out) / seconds,
-        commits_per_s=max(0, new.transactions_committed - old.transactions_committed) / seconds,
-        aborts_per_s=max(0, new.transactions_aborted - old.transactions_aborted) / seconds,
-    )
 
 
 _WORKING = frozenset({TaskState.RUNNING, TaskState.BACKING_OFF, TaskState.FENCED})

@@ -20,6 +20,7 @@ from app.domain.fencing_events.cases import case_of_word
 from app.domain.fencing_events.evidence import ClientWord, GroupRecord
 from app.domain.fencing_events.fencing_event import Case
 from app.domain.runs.instance import ENDED, InstanceOutcome, InstanceState
+from app.domain.runs.rates import rates_between
 from app.domain.runs.run import desired_of_tasks
 from app.domain.runs.task import (
     DesiredTaskState,
@@ -28,7 +29,6 @@ from app.domain.runs.task import (
     TaskReport,
     TaskStatus,
     instance_state_by_tasks,
-    rates_between,
 )
 from app.domain.storable import moment_of_ms, storable
 from app.domain.transactions.mapping import AssignedId, PartitionMapping, PartitionOwner
@@ -97,7 +97,7 @@ async def receive_heartbeat(
         last=report,
         received_at=now,
         state_since=now if own is None or state_changed else own.state_since,
-        rates=rates_between(None if own is None else own.last, report),
+        rates=rates_between(own, report),
     )
     written = await uow.tasks.record(status, is_zombie=is_zombie)
     events = [_event(heartbeat, event_index, now) for event_index in range(len(heartbeat.events))]

@@ -1,53 +1,13 @@
-"""Rates from two reports, and what tasks make of their instance."""
+"""What tasks make of their instance."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pytest
 
 from app.domain.runs.instance import TRANSITIONS, InstanceState, advance
-from app.domain.runs.task import Counters, TaskRates, TaskReport, TaskState, instance_state_by_tasks, rates_between
+from app.domain.runs.task import TaskState, instance_state_by_tasks
 
 S, T = InstanceState, TaskState
-
-
-def report(*, at_ms: int, attempt: int = 0, lease: int = 1, **counters: Any) -> TaskReport:
-    return TaskReport(
-        run_id="r",
-        ordinal=0,
-        lease=lease,
-        task=0,
-        attempt=attempt,
-        sequence=at_ms,
-        sent_at_ms=at_ms,
-        host="h",
-        pid=1,
-        state=T.RUNNING,
-        counters=Counters(**counters),
-    )
-
-
-def test_rates_are_per_second_between_two_reports() -> None:
-    rates = rates_between(
-        report(at_ms=1000, records_in=10, bytes_out=0), report(at_ms=1500, records_in=20, bytes_out=6)
-    )
-    assert (rates.records_in_per_s, rates.bytes_out_per_s, rates.aborts_per_s) == (20, 12, 0)
-
-
-@pytest.mark.parametrize(
-    "before",
-    [
-        None,
-        report(at_ms=2000),
-        report(at_ms=3000),
-        report(at_ms=1000, attempt=1),
-        report(at_ms=1000, lease=2),
-    ],
-    ids=["the first", "no time passed", "time went back", "another attempt", "another lease"],
-)
-def test_without_two_reports_of_one_attempt_there_is_no_rate(before: TaskReport | None) -> None:
-    assert rates_between(before, report(at_ms=2000, records_in=5)) == TaskRates()
 
 
 @pytest.mark.parametrize(

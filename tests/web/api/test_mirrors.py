@@ -162,7 +162,7 @@ ANSWERS: list[tuple[type[BaseModel], type[msgspec.Struct], set[str]]] = [
     (runs.InstanceOutcome, instance.InstanceOutcome, set()),
     (runs.TaskStatus, task.TaskStatus, set()),
     (runs.TaskReport, task.TaskReport, set()),
-    (runs.TaskRates, task.TaskRates, set()),
+    (runs.TaskRates, task.TaskRates, {"since"}),
     (runs.Counters, task.Counters, set()),
     (runs.PartitionProgress, task.PartitionProgress, set()),
     (runs.TaskEvent, task.TaskEventRecord, set()),

@@ -154,10 +154,7 @@ class PhaseLengths(Answer):
     ]
     upload: Annotated[
         float | None,
-        Field(
-            description="From then until the last file was uploaded and verified. What files that were full earlier "
-            "took is not told: they are uploaded beside the filling."
-        ),
+        Field(description="From then until the last file was written from the spool, uploaded and verified."),
     ]
     reference: Annotated[
         float | None,

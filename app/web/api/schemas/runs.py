@@ -132,12 +132,16 @@ class Counters(Answer):
 
 
 class TaskRates(Answer):
+    """Per second. `over_ms`: the time that they are an average of: of a task that commits less often than each second,
+    from commit to commit."""
+
     records_in_per_s: float | None
     records_out_per_s: float | None
     bytes_in_per_s: float | None
     bytes_out_per_s: float | None
     commits_per_s: float | None
     aborts_per_s: float | None
+    over_ms: int | None
 
 
 class TaskReport(Answer):
@@ -162,6 +166,7 @@ class TaskReport(Answer):
     commit_latency_p99_ms: float | None
     open_transaction_age_ms: int | None
     last_error: str | None
+    commits_every_ms: int | None
 
 
 class TaskStatus(Answer):

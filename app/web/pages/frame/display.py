@@ -209,9 +209,11 @@ def count(value: float | None) -> str:
 
 
 def rate(value: float | None) -> str:
-    """Per second: one decimal below ten, none above."""
+    """Per second: one decimal below ten, none above; two digits of what is less than a tenth."""
     if value is None:
         return NOTHING
+    if 0 < value < 0.1:
+        return f"{value:.2g}" if value >= 0.001 else "< 0.001"
     return f"{value:.1f}" if 0 < value < 10 else f"{round(value):,}"
 
 

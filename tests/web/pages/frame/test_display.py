@@ -90,7 +90,17 @@ def test_the_moment_itself_is_said_in_utc() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(None, "–"), (0, "0"), (0.44, "0.4"), (9.96, "10.0"), (10, "10"), (8_412.4, "8,412")]
+    ("value", "text"),
+    [
+        (None, "–"),
+        (0, "0"),
+        (0.0004, "< 0.001"),
+        (1 / 31, "0.032"),
+        (0.44, "0.4"),
+        (9.96, "10.0"),
+        (10, "10"),
+        (8_412.4, "8,412"),
+    ],
 )
 def test_a_rate_has_a_decimal_only_where_it_says_something(value: float | None, text: str) -> None:
     assert display.rate(value) == text
