@@ -72,8 +72,9 @@ zombies: $(STAMP) ## Zombies of each stage of a migration, and of the switch in 
 	$(BIN)/fenceline doctor --for tests
 	$(BIN)/python -m tests.zombies $(ARGS)
 
-numbers: $(STAMP) ## docs/faults.md anew, from the ledger of `make faults`
+numbers: $(STAMP) ## docs/faults.md and docs/file-faults.md anew, from the ledgers of `make faults`
 	$(BIN)/python -m tests.fault_suite.page
+	$(BIN)/python -m tests.fault_suite.file_page
 
 standstill: $(STAMP) ## How long records stand still after the loss of an instance, against the bounds (ARGS=…)
 	$(BIN)/fenceline doctor --for tests

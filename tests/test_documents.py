@@ -21,7 +21,7 @@ PATH = re.compile(rf"(?<![\w./-])(?:{'|'.join(ROOMS)})/[\w./*-]*\w")
 TEST = re.compile(r"\btest_\w+(?:\.py|…)?")
 COMMAND = re.compile(r"\bfenceline((?: [a-z][a-z|-]*\b)+)")
 FAULT_ROW = re.compile(r"^\|.*\| ([\d.]+) s \| ([\d.]+) s \|$", re.MULTILINE)
-WRITTEN_BY_A_RUN = {"tests/results/all.json", "tests/results/faults.jsonl"}
+WRITTEN_BY_A_RUN = {"tests/results/all.json", "tests/results/faults.jsonl", "tests/results/file_faults.jsonl"}
 ALL = pytest.mark.parametrize("document", DOCUMENTS, ids=[str(path.relative_to(ROOT)) for path in DOCUMENTS])
 
 

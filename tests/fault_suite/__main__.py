@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from app.domain.pipelines.pipeline import GroupProtocol, OffsetFencing, ProcessingGuarantee
-from tests.fault_suite import ledger
+from tests.fault_suite import file_ledger, ledger
 from tests.fault_suite.file_run import run_files
 from tests.fault_suite.plan import Kind
 from tests.fault_suite.run import end_when_told, finish, new_folder, run_on
@@ -29,7 +29,7 @@ def main() -> int:
         "--stage",
         choices=["tasks", "spark", "files"],
         default="tasks",
-        help="tasks of the loop alone, all of a pipeline, or tasks that write files into a bad store (not entered)",
+        help="tasks of the loop alone, all of a pipeline, or tasks that write files into a bad store",
     )
     parser.add_argument("--brokers", type=int, choices=[1, 3], default=3, help="how many (3); under Spark always 3")
     parser.add_argument("--only", type=Kind, nargs="+", default=None, help="these kinds of faults, and no others")
@@ -91,8 +91,9 @@ def _over_files(chosen: argparse.Namespace, seed: int, folder: Path) -> int:
         at_most=chosen.faults,
         protocol=chosen.protocol,
     )
+    file_ledger.append(found)
     sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
-    if found.failure is not None:
+    if not found.is_exact:
         say(f"failed: {found.failure}\nsee {folder}")
         return 1
     if not chosen.keep:

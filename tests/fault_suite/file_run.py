@@ -2,50 +2,34 @@
 
 from __future__ import annotations
 
+import platform
 import threading
 import time
 from collections import Counter
 from contextlib import suppress
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 
-import msgspec
+import confluent_kafka
 
 from app.domain.pipelines.pipeline import GroupProtocol
+from app.embedded.maven import KAFKA_VERSION
 from tests.fault_suite.fault_log import FaultLog
+from tests.fault_suite.file_ledger import FileEntry
 from tests.fault_suite.file_stage import FileStage
 from tests.fault_suite.plan import NotDoneError, faults
 from tests.support.collected import assert_whole_and_collected
 from tests.support.feeder import Feeder
 from tests.support.file_pipelines import FileAudit, audit_files
 from tests.support.lakes import Bucket
-from tests.support.object_store import FaultyProxy, serving_s3
+from tests.support.object_store import Fault, FaultyProxy, serving_s3
+from tests.support.results import git, is_changed_since_commit
 from tests.support.topics import unique_name
 from tests.support.waiting import wait_for
 
 _RECORDS_PER_S = 400
 _REST_WITHIN_S = 180.0
-
-
-class FileRunFound(msgspec.Struct, kw_only=True):
-    """lost, duplicated, dangling, orphans: None where it was not judged. requests: of the object store, all in all.
-
-    failure: None only where everything was as it must be, and the collector has taken the orphans and nothing else.
-    """
-
-    seed: int
-    stage: str
-    faults: int
-    not_done: int
-    by_kind: dict[str, int]
-    requests: int
-    records: int
-    files: int | None
-    lost: int | None
-    duplicated: int | None
-    dangling: int | None
-    orphans: int | None
-    seconds: int
-    failure: str | None
 
 
 def run_files(
@@ -56,9 +40,9 @@ def run_files(
     minutes: float,
     at_most: int | None = None,
     protocol: GroupProtocol | None = None,
-) -> FileRunFound:
+) -> FileEntry:
     """Faults for so many minutes, and not more than so many that were really done; then rest, and the verdict."""
-    began_at = time.monotonic()
+    began_at, commit, is_changed = time.monotonic(), git("rev-parse", "HEAD"), is_changed_since_commit()
     with serving_s3() as s3:
         lake = Bucket(s3, unique_name("bucket"), FaultyProxy(s3.port))
         stage = FileStage(seed, folder, brokers=brokers, lake=lake, protocol=protocol)
@@ -71,13 +55,14 @@ def run_files(
         finally:
             lake.proxy.close()
     audit = run.audit
-    return FileRunFound(
+    return FileEntry(
         seed=seed,
         stage=stage.name,
         faults=run.done.total(),
         not_done=run.not_done,
         by_kind=dict(run.done),
         requests=len(lake.proxy.seen),
+        requests_met={fault.name.lower(): met for fault, met in sorted(lake.proxy.met.items(), key=_name)},
         records=run.records,
         files=None if audit is None else len(audit.references),
         lost=None if audit is None else len(audit.lost),
@@ -86,7 +71,22 @@ def run_files(
         orphans=None if audit is None else len(audit.orphans),
         seconds=round(time.monotonic() - began_at),
         failure="; ".join(run.failures) or None,
+        commit=commit,
+        changed_since_commit=is_changed,
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+        versions={
+            "kafka": KAFKA_VERSION,
+            "confluent-kafka": version("confluent-kafka"),
+            "librdkafka": confluent_kafka.libversion()[0],
+            "s3fs": version("s3fs"),
+            "moto": version("moto"),
+            "python": platform.python_version(),
+        },
     )
+
+
+def _name(met: tuple[Fault, int]) -> str:
+    return met[0].name
 
 
 class _FileRun:

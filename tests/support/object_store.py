@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from enum import Enum, auto
@@ -34,12 +35,14 @@ class Fault(Enum):
 class FaultyProxy:
     """Passes HTTP requests on. `fault` is asked for each: method, path with query, how many came before it.
 
-    `seen` has what was asked for, in order. releases_itself: what is held goes on when the next request comes.
+    `seen` has what was asked for, in order; `met` how many requests met which fault. releases_itself: what is held goes
+    on when the next request comes.
     """
 
     def __init__(self, port: int) -> None:
         self.fault: Callable[[str, str, int], Fault] = lambda _method, _path, _before: Fault.NONE
         self.seen: list[tuple[str, str]] = []
+        self.met: Counter[Fault] = Counter()
         self.releases_itself = False
         self._port = port
         self._release = threading.Event()
@@ -108,6 +111,9 @@ class FaultyProxy:
             if self._is_holding and self.releases_itself:
                 self.release()
         fault = self.fault(request.command, request.path, before)
+        if fault is not Fault.NONE:
+            with self._lock:
+                self.met[fault] += 1
         if fault is Fault.ERROR:
             request.send_response(503)
             request.send_header("Content-Length", "0")
