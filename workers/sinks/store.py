@@ -59,7 +59,8 @@ class Store:
 
     Args:
         root: `file:///path`, `s3://bucket/prefix`, or another URL that fsspec opens.
-        parallel: how many uploads at a time. On S3 each takes memory for one part (S3Bucket), 8 MiB.
+        parallel: how many uploads at a time; None: 4 into a folder of this host, whose disk is soon busy, 8 elsewhere,
+            where each waits for answers. On S3 each takes memory for one part (S3Bucket), 8 MiB.
         options: for the client of the store, such as `endpoint_url`; else everything is as its environment says
             (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`, …). Never logged, and in no message.
         pause_s: how long to wait after try N failed.
@@ -69,13 +70,15 @@ class Store:
         self,
         root: str,
         *,
-        parallel: int = 4,
+        parallel: int | None = None,
         max_threads: int | None = None,
         options: Mapping[str, Any] | None = None,
         pause_s: Callable[[int], float] = growing_pause_s,
         destination: Destination | None = None,
     ) -> None:
         """Raises ValueError when the root cannot be a store."""
+        if parallel is None:
+            parallel = 4 if urlsplit(root).scheme == "file" else 8
         if parallel < 1:
             raise ValueError(f"parallel is {parallel}; at least one upload must be possible")
         self.root = root
