@@ -28,6 +28,7 @@ BROKEN_RULES: Mapping[str, str] = {
     "fk_partition_mappings_assigned_id": "an assigned id belongs to no pipeline, or to another one than its partition",
     "uq_tokens_valid_name": "a valid token has that name already: revoke it first, or take another name",
     "uq_audits_living": "an audit of this pipeline is not over yet: wait for it, or stop it",
+    "uq_orphan_looks_living": "a look for orphans of this pipeline, or a collection, is not over yet: wait for it",
     "pk_webhooks": "a webhook of that name exists already: change it, or take another name",
     "uq_drills_disturbing": "another drill is not over yet: wait for its end, or stop it",
     "uq_migrations_open": "another migration of this pipeline is not over yet: let it end, or abort it",

@@ -27,6 +27,7 @@ from app.db.repositories.instances import SqlInstances
 from app.db.repositories.mappings import SqlMappings
 from app.db.repositories.migrations import SqlMigrations
 from app.db.repositories.offset_log import SqlOffsetLog
+from app.db.repositories.orphan_looks import SqlOrphanLooks
 from app.db.repositories.pipelines import SqlPipelines
 from app.db.repositories.retention import SqlRetention
 from app.db.repositories.runs import SqlRuns
@@ -64,6 +65,7 @@ class SqlUnitOfWork:
         self.foreign_migrations = SqlForeignMigrations(self._db)
         self.files = SqlFiles(self._db)
         self.file_readings = SqlFileReadings(self._db)
+        self.orphan_looks = SqlOrphanLooks(self._db)
         self.webhooks = SqlWebhooks(self._db)
         self.deliveries = SqlDeliveries(self._db)
         self.raised_alerts = SqlRaisedAlerts(self._db)

@@ -44,6 +44,8 @@ DRILLS = Principal(name="drills", role=Role.ADMINISTRATOR, kind=PrincipalKind.SY
 MIGRATIONS = Principal(name="migrations", role=Role.ADMINISTRATOR, kind=PrincipalKind.SYSTEM)
 AUDITOR = Principal(name="auditor", role=Role.ADMINISTRATOR, kind=PrincipalKind.SYSTEM)
 """Who asks for the audits of a plan."""
+COLLECTOR = Principal(name="collector", role=Role.ADMINISTRATOR, kind=PrincipalKind.SYSTEM)
+"""Who deletes the orphans that somebody had collected, and tells what came of it."""
 RECONCILER = Principal(name="reconciler", role=Role.ADMINISTRATOR, kind=PrincipalKind.SYSTEM)
 COMMAND_LINE = Principal(name="command line", role=Role.ADMINISTRATOR, kind=PrincipalKind.SYSTEM)
 """Who acts when a command works directly on the database: somebody who holds its password."""
@@ -78,6 +80,8 @@ class Verb(StrEnum):
     START_AUDIT = "start_audit"
     STOP_AUDIT = "stop_audit"
     CHANGE_AUDIT_PLAN = "change_audit_plan"
+    LOOK_FOR_ORPHANS = "look_for_orphans"
+    COLLECT_ORPHANS = "collect_orphans"
     VALIDATE_PIPELINE = "validate_pipeline"
     CREATE_PIPELINE = "create_pipeline"
     CHANGE_PIPELINE = "change_pipeline"
@@ -132,6 +136,8 @@ NEEDED_ROLE: dict[Verb, Role] = {
     _V.START_AUDIT: Role.OPERATOR,
     _V.STOP_AUDIT: Role.OPERATOR,
     _V.CHANGE_AUDIT_PLAN: Role.AUTHOR,
+    _V.LOOK_FOR_ORPHANS: Role.OPERATOR,
+    _V.COLLECT_ORPHANS: Role.OPERATOR,
     _V.VALIDATE_PIPELINE: Role.AUTHOR,
     _V.CREATE_PIPELINE: Role.AUTHOR,
     _V.CHANGE_PIPELINE: Role.AUTHOR,

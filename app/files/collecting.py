@@ -20,7 +20,8 @@ from app.wire import file_references
 BATCH = 500
 """So many files are deleted between two looks at what was committed meanwhile."""
 
-_GONE = "it is gone"
+GONE = "it is gone"
+"""Why an orphan was kept that somebody else has deleted."""
 
 
 class SinkTopic(ReferenceTopic, Protocol):
@@ -262,7 +263,7 @@ class Collector:
         try:
             found = self._store.stat(stored.path)
         except FileNotFoundError:
-            return _GONE
+            return GONE
         return None if found == stored else "it has changed since it was listed"
 
     def _delete(self, stored: Stored) -> str | None:
@@ -270,7 +271,7 @@ class Collector:
         try:
             self._store.delete(stored.path)
         except FileNotFoundError:
-            return _GONE
+            return GONE
         return None
 
     def _abort(self, upload: OpenUpload) -> bool:

@@ -41,6 +41,7 @@ from app.loops.id_census import IdCensus
 from app.loops.migration_driver import MigrationDriver
 from app.loops.observer import Observer
 from app.loops.offset_watch import OffsetWatch
+from app.loops.orphan_watch import OrphanWatch
 from app.loops.reconciler import Reconciler
 from app.loops.retention import Retention
 from app.loops.supervisor import Loop, Supervisor
@@ -48,6 +49,7 @@ from app.loops.webhook_sender import WebhookSender
 from app.main.drivers import launcher_for, spark_submit_for
 from app.main.errors import StartError
 from app.main.health import Health
+from app.main.orphan_collecting import FileOrphanCollectors
 from app.main.own_freeze import freeze_self
 from app.ports.clock import SystemClock
 from app.services.access import tokens
@@ -108,6 +110,15 @@ class Server:
         self._files = FileWatch(
             unit_of_work=database.unit_of_work,
             topics=KafkaReferenceTopics(environment=os.environ, secrets_dir=settings.secrets_dir),
+            clock=self._clock,
+        )
+        self._orphans = OrphanWatch(
+            unit_of_work=database.unit_of_work,
+            collectors=FileOrphanCollectors(
+                environment=os.environ,
+                secrets_dir=settings.secrets_dir,
+                allowed_roots=settings.allowed_file_roots,
+            ),
             clock=self._clock,
         )
         self._sender = self._make_sender(users_url)
@@ -216,6 +227,7 @@ class Server:
             folders,
             offsets,
             self._files,
+            self._orphans,
             self._sender,
             *ending,
             *self._observing(),
@@ -293,6 +305,7 @@ class Server:
         finally:
             await self._sender.close()
             await self._files.close()
+            await self._orphans.close()
             await self.wiring.held_back.close()
             if self._hanging is not None:
                 await self._hanging.close()

@@ -13,6 +13,7 @@ from app.ports.file_repository import FileReadingRepository, FileRepository
 from app.ports.hanging_repository import HangingRepository
 from app.ports.migration_repository import ForeignMigrationRepository, MigrationRepository
 from app.ports.offset_log_repository import OffsetLogRepository
+from app.ports.orphans import OrphanLookRepository
 from app.ports.repositories import (
     AccessRepository,
     ClusterRepository,
@@ -75,6 +76,8 @@ class UnitOfWork(Protocol):
     def files(self) -> FileRepository: ...
     @property
     def file_readings(self) -> FileReadingRepository: ...
+    @property
+    def orphan_looks(self) -> OrphanLookRepository: ...
     @property
     def webhooks(self) -> WebhookRepository: ...
     @property

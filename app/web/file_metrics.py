@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from app.domain.files.orphan_look import OrphanLook
 from app.services.files.showing import FileStanding
 
 
@@ -51,3 +52,25 @@ def file_metrics(registry: CollectorRegistry, standings: Mapping[str, FileStandi
             behind.labels(name).set(standing.behind)
         if watch is not None and watch.looked_at is not None:
             looked.labels(name).set(watch.looked_at.timestamp())
+
+
+def orphan_metrics(registry: CollectorRegistry, looks: Mapping[str, OrphanLook]) -> None:
+    """Of the newest look that judged files; nothing of a pipeline of which nobody has looked."""
+    if not looks:
+        return
+    orphans, size_bytes, dangling, looked = (
+        Gauge(f"fenceline_files_{name}", words, ["pipeline"], registry=registry)
+        for name, words in (
+            ("orphans", "Files that no committed reference names nor ever will, when somebody last looked"),
+            ("orphans_bytes", "Bytes of them"),
+            ("dangling_references", "Committed references whose file was not in the store then"),
+            ("orphans_looked_timestamp_seconds", "When the files were listed for that"),
+        )
+    )
+    for name, look in looks.items():
+        if look.findings is None or not look.findings.roots:
+            continue
+        orphans.labels(name).set(look.findings.orphans.files)
+        size_bytes.labels(name).set(look.findings.orphans.size_bytes)
+        dangling.labels(name).set(look.findings.missing)
+        looked.labels(name).set(min(one.listed_at for one in look.findings.roots).timestamp())

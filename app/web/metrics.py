@@ -23,7 +23,7 @@ from app.services import fencing_feed, overview
 from app.services.files.showing import standings_of_all
 from app.services.overview import PipelineLine
 from app.web.dependencies import Wiring
-from app.web.file_metrics import file_metrics
+from app.web.file_metrics import file_metrics, orphan_metrics
 
 
 async def exposition(wiring: Wiring) -> bytes:
@@ -51,6 +51,7 @@ async def exposition(wiring: Wiring) -> bytes:
             plans = await uow.audit_plans.scheduled()
             pipelines = [line.pipeline for line in lines]
             files = await standings_of_all(uow, pipelines, now=wiring.clock.now())
+            orphans = await uow.orphan_looks.newest_findings(list(files))
     except FencelineError:
         return generate_latest(registry)
     _webhooks(registry, webhooks, now=wiring.clock.now())
@@ -58,6 +59,7 @@ async def exposition(wiring: Wiring) -> bytes:
     _offset_log(registry, lines, contradictions)
     _fencings(registry, fencings)
     file_metrics(registry, files)
+    orphan_metrics(registry, orphans)
     _audits(registry, {line.pipeline.name: audits.get(line.pipeline.name, {}) for line in lines}, plans)
     _totals(registry, {line.pipeline.name: totals[line.run.id] for line in lines if line.run and line.run.id in totals})
     return generate_latest(registry)

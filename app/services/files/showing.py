@@ -24,6 +24,7 @@ from app.domain.files.written_file import FileFilter, FileRecord
 from app.domain.page import Page, checked_limit
 from app.domain.pipelines.pipeline_record import Pipeline
 from app.ports.unit_of_work import UnitOfWork
+from app.services.files.orphans import NOBODY_LOOKED, Orphans, orphans_of
 
 HOURS_SHOWN = timedelta(days=7)
 
@@ -67,6 +68,7 @@ class FilesPage(msgspec.Struct, frozen=True, kw_only=True):
     totals: FileTotals
     checkpoints: tuple[FileCheckpoint, ...]
     schemas: tuple[SchemaInHistory, ...]
+    orphans: Orphans = NOBODY_LOOKED
 
 
 async def list_files(
@@ -119,6 +121,7 @@ async def files_page(
         totals=await _totals(uow, pipeline, limit=partitions, hours_since=None, now=now),
         checkpoints=tuple(await uow.files.checkpoints(name, limit=checkpoints)),
         schemas=tuple(await _schemas(uow, name, limit=schemas)),
+        orphans=await orphans_of(uow, name),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 from urllib.parse import urlencode
 
 import msgspec
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Form, Query, Request, Response
 
 from app.domain.access import Principal, Verb
 from app.domain.errors import FencelineError, InvalidError
@@ -19,8 +19,8 @@ from app.domain.files.schema_history import SchemaInHistory
 from app.domain.files.totals import PartitionTotal
 from app.domain.files.written_file import FileFilter, partition_filter, partition_text
 from app.ports.unit_of_work import UnitOfWork
-from app.services.files import showing
-from app.web.dependencies import WiringDep, may
+from app.services.files import orphans, showing
+from app.web.dependencies import Uow, Wiring, WiringDep, may
 from app.web.pages.frame import screen
 from app.web.pages.frame.charts import file_records_chart_of, file_sizes_chart_of
 from app.web.pages.frame.errors import PageRoute
@@ -36,6 +36,7 @@ _LONGEST_JSON = 20_000
 
 Words = Annotated[list[str], Query(max_length=20)]
 After = Annotated[str | None, Query(max_length=1000)]
+Why = Annotated[str, Form(max_length=1000)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +97,7 @@ def looking_at(name: str, words: Sequence[str], after: str | None) -> Look:
             "schemas": [(one, json_of(one)) for one in found.schemas],
             "size_chart": file_sizes_chart_of(found.totals.hours),
             "records_chart": file_records_chart_of(found.totals.hours),
+            "orphans": found.orphans,
             "words": list(words),
             "is_first": after is None,
             "columns": columns,
@@ -178,6 +180,46 @@ async def show(
         return await screen.page(request, wiring, by, look, refused=refused, is_live=False)
     # What lies further down does not change under its reader.
     return await screen.live(request, wiring, by, looking_at(name, words, after), is_live=after is None)
+
+
+@router.post("/pipelines/{name}/files/orphans")
+async def look_for_orphans(
+    request: Request,
+    wiring: WiringDep,
+    uow: Uow,
+    by: Annotated[Principal, may(Verb.LOOK_FOR_ORPHANS)],
+    name: str,
+    why: Why = "",
+) -> Response:
+    try:
+        await orphans.ask_look(uow, pipeline=name, by=by, why=why or None, now=wiring.clock.now())
+        await uow.commit()
+    except FencelineError as error:
+        return await _refused(request, wiring, by, name, error)
+    return screen.see("pipelines", name, "files", said="orphans-looked")
+
+
+@router.post("/pipelines/{name}/files/orphans/collect")
+async def collect_orphans(
+    request: Request,
+    wiring: WiringDep,
+    uow: Uow,
+    by: Annotated[Principal, may(Verb.COLLECT_ORPHANS)],
+    name: str,
+    look: Annotated[str, Form(max_length=100)] = "",
+    why: Why = "",
+) -> Response:
+    try:
+        await orphans.ask_collection(uow, pipeline=name, look_id=look, by=by, why=why or None, now=wiring.clock.now())
+        await uow.commit()
+    except FencelineError as error:
+        return await _refused(request, wiring, by, name, error)
+    return screen.see("pipelines", name, "files", said="orphans-collected")
+
+
+async def _refused(request: Request, wiring: Wiring, by: Principal, name: str, error: FencelineError) -> Response:
+    look = looking_at(name, (), None)
+    return await screen.page(request, wiring, by, look, refused=error, at=("pipelines", name, "files"))
 
 
 def _why_not(words: Sequence[str]) -> FencelineError | None:

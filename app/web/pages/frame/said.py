@@ -33,6 +33,8 @@ _SENTENCES = {
     "audit-asked": "Asked for. It begins as soon as the pipeline has passed the window.",
     "audit-planned": "Saved. Windows are audited as they are over.",
     "audit-stopped": "Stopping. Nothing is shown of the window.",
+    "orphans-looked": "Asked for. How far it is stands under Orphans.",
+    "orphans-collected": "Asked for. It looks anew, and deletes what is still an orphan; see under Orphans.",
     "ids-imported": "Imported. They are this pipeline's from now on.",
     "ids-forgotten": "Given up. The brokers keep the ids until they expire.",
     "webhook-added": "Added. It is told what happens from now on; send a test to see whether it is heard.",
