@@ -16,8 +16,8 @@ from app.domain.audits import result as audit_result
 from app.domain.clusters import cluster, survey
 from app.domain.drills import drill, timeline
 from app.domain.fencing_events import evidence, record, story
+from app.domain.files import orphan_findings, orphan_look, schema_history, totals, written_file
 from app.domain.files import reading as file_reading
-from app.domain.files import schema_history, totals, written_file
 from app.domain.journals import live_transactions, transaction_state
 from app.domain.migrations import alarms, foreign, judged, migration
 from app.domain.migrations import look as migration_look
@@ -35,6 +35,7 @@ from app.domain.webhooks import webhook
 from app.ports import brokers
 from app.services import partition_log
 from app.services.defining.pipelines import SavedPipeline
+from app.services.files import orphans as orphan_services
 from app.services.files import showing as file_showing
 from app.services.migrating import foreign as foreign_service
 from app.services.migrating import planning
@@ -47,6 +48,7 @@ from app.web.api.schemas import files as file_schemas
 from app.web.api.schemas import foreign_migrations as foreign_schemas
 from app.web.api.schemas import migrations as migration_schemas
 from app.web.api.schemas import offset_log as offset_schemas
+from app.web.api.schemas import orphans as orphan_schemas
 from app.web.api.schemas import partition_log as log_schemas
 from app.web.api.schemas import stuck as stuck_schemas
 from app.web.api.schemas import webhooks as webhook_schemas
@@ -144,6 +146,18 @@ ANSWERS: list[tuple[type[BaseModel], type[msgspec.Struct], set[str]]] = [
     (file_schemas.FileStanding, file_showing.FileStanding, set()),
     (file_schemas.FileTotals, file_showing.FileTotals, set()),
     (file_schemas.FieldChange, schema_history.FieldChange, set()),
+    (orphan_schemas.Orphans, orphan_services.Orphans, set()),
+    (orphan_schemas.OrphanLook, orphan_look.OrphanLook, set()),
+    (orphan_schemas.OrphanFindings, orphan_findings.OrphanFindings, set()),
+    (orphan_schemas.RootFindings, orphan_findings.RootFindings, set()),
+    (orphan_schemas.Amount, orphan_findings.Amount, set()),
+    (orphan_schemas.OrphanFile, orphan_findings.OrphanFile, set()),
+    (orphan_schemas.DanglingReference, orphan_findings.DanglingReference, set()),
+    (orphan_schemas.OpenTransaction, orphan_findings.OpenTransaction, set()),
+    (orphan_schemas.Collected, orphan_findings.Collected, set()),
+    (orphan_schemas.KeptFile, orphan_findings.KeptFile, set()),
+    (orphan_schemas.Confirmed, orphan_findings.Confirmed, set()),
+    (orphan_schemas.ConfirmedRoot, orphan_findings.ConfirmedRoot, set()),
     (clusters.ClusterDescription, brokers.ClusterDescription, set()),
     (clusters.Broker, brokers.Broker, set()),
     (clusters.SurveyedBroker, survey.SurveyedBroker, set()),
@@ -288,6 +302,7 @@ def test_every_schema_is_compared_or_is_made_here() -> None:
         ids.ImportGiven,
         audit_schemas.AuditGiven,
         audit_schemas.AuditPlanGiven,
+        orphan_schemas.CollectGiven,
         # Moments instead of milliseconds.
         audit_schemas.TimeWindow,
         # With a sentence; with when the next window is due.

@@ -96,7 +96,7 @@ def rendered(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(showing, "files_page", look)
         uow, principal = cast(UnitOfWork, SimpleNamespace()), SimpleNamespace(role=Role.VIEWER)
         shown = await files_page.looking_at("flights", words, after)(uow, cast(Any, principal), NOW)
-        return screen.render("files/_list", {**shown.context, "now": NOW})
+        return screen.render("files/_list", {**shown.context, "now": NOW, "may": lambda _: False})
 
     return render
 
