@@ -12,8 +12,11 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from app.db.database import Database
+from app.domain.files.orphan_findings import Amount, Collected
+from app.domain.files.orphan_look import OrphanLook, OrphanResult
 from app.web.dependencies import Wiring
 from tests.browser.test_verification_pages import look_at, tab_to
+from tests.support import orphans
 from tests.support.browser import NARROW, WIDE, visitor_of
 from tests.support.control_plane import ControlPlane
 from tests.support.databases import create_database, drop_database
@@ -136,6 +139,53 @@ def test_file_appears_as_it_is_referenced(shown: Shown, page: Page) -> None:
     shown.live.do(come)
     expect(page.locator("#files")).to_contain_text("user=mira")
     expect(page.locator(".facts .pill").first).to_have_text("live")
+
+
+def test_orphans_are_looked_for_and_collected_and_told_as_it_goes(shown: Shown, page: Page) -> None:
+    async def begin(_: Wiring) -> None:
+        await shown.plane.pipeline("files-asked", files=SINK, sink_topic="asked")
+
+    async def at_work(wiring: Wiring) -> OrphanLook:
+        shown.plane.now = wiring.clock.now()
+        newest = (await orphans.known(shown.plane, "files-asked")).newest
+        assert newest is not None
+        found = await orphans.begun(shown.plane, newest)
+        assert found is not None
+        await orphans.told(shown.plane, found[0], "812 files; waiting")
+        return found[0]
+
+    def end(look: OrphanLook, result: OrphanResult) -> None:
+        async def ended(wiring: Wiring) -> None:
+            shown.plane.now = wiring.clock.now()
+            assert await orphans.ended(shown.plane, look, result)
+
+        shown.live.do(ended)
+
+    shown.live.do(begin)
+    page.set_viewport_size(cast(Any, WIDE))
+    page.goto("/pipelines/files-asked/files")
+    section = page.locator("#orphans")
+    expect(section).to_contain_text("nobody has looked yet")
+    section.get_by_role("button", name="Look for orphans").click()
+    expect(section).to_contain_text("waits for a server to begin")
+    look = shown.live.do(at_work)
+    expect(section).to_contain_text("812 files; waiting")
+    end(look, OrphanResult(findings=orphans.findings(shown.plane.now, orphans=3, name="files-asked")))
+    expect(section.locator("#oldest-orphans tbody tr")).to_have_count(3)
+    tab_to(page, section.locator("details.action summary"))
+    page.keyboard.press("Enter")
+    form = section.locator("details.action form")
+    expect(form).to_contain_text("Deletes 3 files (74 kB)")
+    form.get_by_label("Why").fill("the bucket is full")
+    form.get_by_role("button", name="Collect").click()
+    expect(section).to_contain_text("collection that")
+    collection = shown.live.do(at_work)
+    collected = Collected(deleted=Amount(files=3, size_bytes=74_070), aborted_uploads=0)
+    end(collection, OrphanResult(findings=orphans.findings(shown.plane.now), collected=collected))
+    expect(section).to_contain_text("deleted 3 files (74 kB)")
+    expect(section).to_contain_text("No orphan")
+    page.goto("/commands")
+    expect(page.locator("tbody tr", has_text="the bucket is full").first).to_contain_text("3 files")
 
 
 def test_pipeline_of_records_has_no_tab(shown: Shown, page: Page) -> None:

@@ -6,15 +6,29 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+from app.domain.files.orphan_findings import Amount, Collected, KeptFile, OrphanFindings
+from app.domain.files.orphan_look import OrphanResult
 from app.domain.files.reading import Place, Portion, TopicMessage, moved
 from app.domain.pipelines.pipeline import ByDate, ByField, FileSink
 from app.services.files.receiving import keep, receive
 from app.wire import file_references
 from tests.support.control_plane import KAFKA_CLUSTER_ID, ControlPlane
 from tests.support.longest_names import LONG_TOPIC, long_pipeline
+from tests.support.orphans import (
+    ROOT,
+    asked,
+    begun,
+    collecting,
+    ended,
+    findings,
+    looked,
+    open_transaction,
+    told,
+)
 from tests.support.written_files import SINK, reference
 
 LONGEST = long_pipeline("files-")
+_AWAY = "no Kafka broker answers at 127.0.0.1:9: connection refused (tried for 5.0 s)"
 _PHASES_MS = ((30_000, 900, 12), (30_000, 2_400, 31), (11_200, 640, 9), (30_000, 58_000, 14), (30_000, 1_100, 3))
 _WIDER: dict[str, Any] = {
     "type": "record",
@@ -37,8 +51,7 @@ async def add_files(plane: ControlPlane) -> Mapping[str, str]:
     await plane.pipeline("files-away", files=SINK, sink_topic="away")
     await _fill(plane, "files-away", "away", checkpoints=1)
     async with plane.uow() as uow:
-        problem = "no Kafka broker answers at 127.0.0.1:9: connection refused (tried for 5.0 s)"
-        await uow.file_readings.note_problem(["files-away"], problem, now=plane.now)
+        await uow.file_readings.note_problem(["files-away"], _AWAY, now=plane.now)
         await uow.commit()
     await plane.pipeline("files-noted", files=SINK, sink_topic="noted")
     await _fill(plane, "files-noted", "noted", checkpoints=1, start=40)
@@ -53,6 +66,7 @@ async def add_files(plane: ControlPlane) -> Mapping[str, str]:
     await plane.pipeline("files-former", files=SINK, sink_topic="former")
     await _fill(plane, "files-former", "former", checkpoints=1)
     await plane.revise("files-former", files=None)
+    orphans = await add_orphans(plane)
     pages = {
         "no files yet": "files-none",
         "files": "files-well",
@@ -61,6 +75,7 @@ async def add_files(plane: ControlPlane) -> Mapping[str, str]:
         "files, with notes": "files-noted",
         "files, long names": LONGEST,
         "files of before": "files-former",
+        **orphans,
     }
     return {
         **{what: f"/pipelines/{name}/files" for what, name in pages.items()},
@@ -68,6 +83,58 @@ async def add_files(plane: ControlPlane) -> Mapping[str, str]:
         "files of a value that none has": "/pipelines/files-well/files?partition=user%3Dnobody",
         "page of a pipeline with files": "/pipelines/files-well",
     }
+
+
+async def add_orphans(plane: ControlPlane) -> Mapping[str, str]:
+    """The same pages with what is known of orphans, by what that is."""
+    states = (
+        ("looking", "files-looking"),
+        ("found", "files-orphaned"),
+        ("none", "files-tidy"),
+        ("blocked", "files-blocked"),
+        ("failed", "files-unlooked"),
+        ("dangling", "files-dangling"),
+        ("collected", "files-collected"),
+    )
+    for _, name in states:
+        await plane.pipeline(name, files=SINK, sink_topic=name)
+        await _fill(plane, name, name, checkpoints=1)
+    for name, result in (
+        ("files-tidy", OrphanResult(findings=findings(plane.now))),
+        ("files-blocked", OrphanResult(findings=OrphanFindings(blocked=(open_transaction(plane.now),)))),
+        ("files-unlooked", OrphanResult(reason=_AWAY)),
+        ("files-dangling", OrphanResult(findings=findings(plane.now, orphans=1, missing=3, name="files-dangling"))),
+        ("files-orphaned", OrphanResult(findings=_many(plane, "files-orphaned"))),
+        ("files-collected", OrphanResult(findings=_many(plane, "files-collected"))),
+        ("files-looking", OrphanResult(findings=_many(plane, "files-looking"))),
+    ):
+        look = await looked(plane, result, name)
+        if name == "files-looking":
+            at_work = await begun(plane, await asked(plane, name))
+            assert at_work is not None
+            await told(plane, at_work[0], "812 files; waiting until what is open in files-looking is decided")
+        if name == "files-collected":
+            at_work = await begun(plane, await collecting(plane, look.id, name))
+            assert at_work is not None
+            kept = KeptFile(root=ROOT, path=f"{name}/user=anna/{7:032x}.avro", why="it has changed since it was listed")
+            outcome = Collected(
+                deleted=Amount(files=39, size_bytes=8_123_456), aborted_uploads=2, kept_files=1, kept=(kept,)
+            )
+            left = findings(plane.now, orphans=1, name=name)
+            await ended(plane, at_work[0], OrphanResult(findings=left, collected=outcome))
+    return {f"orphans, {what}": name for what, name in states}
+
+
+def _many(plane: ControlPlane, name: str) -> OrphanFindings:
+    return findings(
+        plane.now,
+        orphans=40,
+        name=name,
+        open_uploads=2,
+        unknown=Amount(files=17, size_bytes=44_000_000),
+        not_ours=Amount(files=1, size_bytes=5),
+        skew_ms=1_200,
+    )
 
 
 async def _fill(
