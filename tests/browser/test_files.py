@@ -176,6 +176,8 @@ def test_orphans_are_looked_for_and_collected_and_told_as_it_goes(shown: Shown, 
     page.keyboard.press("Enter")
     form = section.locator("details.action form")
     expect(form).to_contain_text("Deletes 3 files (74 kB)")
+    _picture(page, "orphans, to be collected")
+    page.set_viewport_size(cast(Any, WIDE))
     form.get_by_label("Why").fill("the bucket is full")
     form.get_by_role("button", name="Collect").click()
     expect(section).to_contain_text("collection that")

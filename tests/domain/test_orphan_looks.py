@@ -85,4 +85,4 @@ def test_figures_are_of_all_roots() -> None:
 
 def test_an_open_transaction_is_told_with_whose_it_is_and_since_when() -> None:
     told = open_transaction(NOW).sentence
-    assert told == "A transaction of fl.t.flights.0.0 is open in out-0 from offset 41 on since 2026-01-01 11:53:00 UTC"
+    assert told == "A transaction of fl.t.flights.0.0 is open in out-0 from offset 41 on, since 2026-01-01 11:53:00 UTC"

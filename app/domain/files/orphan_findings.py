@@ -54,7 +54,7 @@ class OpenTransaction(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def sentence(self) -> str:
         whose = "" if self.transactional_id is None else f" of {self.transactional_id}"
-        since = "" if self.since is None else f" since {self.since:%Y-%m-%d %H:%M:%S} UTC"
+        since = "" if self.since is None else f", since {self.since:%Y-%m-%d %H:%M:%S} UTC"
         return f"A transaction{whose} is open in {self.topic}-{self.partition} from offset {self.offset} on{since}"
 
 

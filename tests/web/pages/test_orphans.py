@@ -134,7 +134,7 @@ async def test_missing_files_are_told_at_the_top_and_with_their_references(rende
 async def test_an_open_transaction_is_named_and_leads_to_why(rendered: Any) -> None:
     blocked = replace(LOOKED, findings=OrphanFindings(blocked=(open_transaction(NOW),)))
     html = await rendered(after(blocked))
-    assert "fl.t.flights.0.0 is open in out-0 from offset 41 on since" in html
+    assert "fl.t.flights.0.0 is open in out-0 from offset 41 on, since" in html
     assert "/stuck?cluster=demo&amp;target=out%3A0" in html
     assert "No orphan" not in html
 
