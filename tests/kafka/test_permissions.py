@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shlex
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from confluent_kafka import Producer
+from msgspec.structs import replace
 
 from app.domain.conformance.report import Verdict
 from app.domain.errors import FencelineError
 from app.domain.journals.live_groups import LiveGroups
 from app.domain.journals.live_transactions import LiveTransactions
 from app.domain.journals.record_batch import RecordBatch
+from app.domain.pipelines.pipeline import ByField, FileSink
 from app.domain.stuck.facts import OpenTransaction, Refused
 from app.kafka.admin import KafkaBrokers
 from app.kafka.conformance.bench import Place
@@ -30,7 +34,9 @@ from app.kafka.transactions.journals import (
     catch_up_groups,
     catch_up_transactions,
 )
+from app.main.orphan_collecting import FileOrphanCollectors
 from app.ports.brokers import TopicPartition
+from app.ports.orphans import OrphanOrder
 from tests.support.kafka_clients import Writer
 from tests.support.pipelines import TestPipeline
 from tests.support.quiet import QUIET
@@ -169,6 +175,28 @@ async def read_references(visitor: Visitor) -> str:
     return described.refusal or found.silent
 
 
+async def look_for_orphans(visitor: Visitor) -> str:
+    collectors = FileOrphanCollectors(environment=visitor.secrets, secrets_dir=None, allowed_roots=(), patience_s=0.0)
+    definition = visitor.stage.pipeline.definition
+    sink = FileSink(root=f"file://{visitor.folder}", partition_by=(ByField(name="user", field="user"),))
+    order = OrphanOrder(
+        pipeline="flights",
+        created_at=datetime.now(UTC),
+        definitions=(replace(definition, files=sink),),
+        connections={definition.cluster: visitor.connection},
+        confirmed=None,
+    )
+    job = collectors.begin(order)
+    result = await wait_for_async(lambda: asyncio.sleep(0, job.result), 60, "the end of the look")
+    assert result is not None
+    if result.reason is None:
+        # It names the open transaction, whose first record it has read for that.
+        assert result.findings is not None
+        assert [one.topic for one in result.findings.blocked] == [visitor.stage.sink.topic]
+        assert result.findings.blocked[0].since is not None
+    return result.reason or ""
+
+
 async def fence(visitor: Visitor) -> str:
     transactions = KafkaTransactions(environment=visitor.secrets, secrets_dir=None)
     await transactions.fence(visitor.connection, "fl.nobody", timeout_s=_TIMEOUT_S)
@@ -245,6 +273,7 @@ FEATURES: dict[str, Feature] = {
     "Why readers wait": explain,
     "The log of a partition": read_log,
     "The files of a pipeline": read_references,
+    "Orphans": look_for_orphans,
     "Fencing": fence,
     "Migrating": migrate,
     "Ending what dead tasks left": end_dead,

@@ -45,7 +45,13 @@ class Lake:
         self.watch = self.watch_with()
 
     def collectors(self, **options: Any) -> FileOrphanCollectors:
-        chosen = {"environment": {}, "secrets_dir": None, "allowed_roots": (), "patience_s": 20.0, **options}
+        chosen: dict[str, Any] = {
+            "environment": {},
+            "secrets_dir": None,
+            "allowed_roots": (),
+            "patience_s": 20.0,
+            **options,
+        }
         return FileOrphanCollectors(**chosen)
 
     def watch_with(self, **options: Any) -> OrphanWatch:

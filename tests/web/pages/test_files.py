@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from app.domain.access import Role
+from app.domain.access import Role, Verb, allows
 from app.domain.files.checkpoint import FileCheckpoint, Phase, checkpoints_of
 from app.domain.files.reading import FileWatchState, TopicReading, behind_of, is_whole, notes_of, standing_sentence
 from app.domain.files.schema_history import FileSchema, history_of
@@ -96,7 +96,11 @@ def rendered(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(showing, "files_page", look)
         uow, principal = cast(UnitOfWork, SimpleNamespace()), SimpleNamespace(role=Role.VIEWER)
         shown = await files_page.looking_at("flights", words, after)(uow, cast(Any, principal), NOW)
-        return screen.render("files/_list", {**shown.context, "now": NOW, "may": lambda _: False})
+
+        def may(verb: Verb) -> bool:
+            return allows(Role.VIEWER, verb)
+
+        return screen.render("files/_list", {**shown.context, "now": NOW, "may": may})
 
     return render
 

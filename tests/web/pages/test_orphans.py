@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from app.db.database import Database
-from app.domain.access import Role, allows
+from app.domain.access import Role, Verb, allows
 from app.domain.files.orphan_findings import Amount, Collected, KeptFile, OrphanFindings, confirmed
 from app.domain.files.orphan_look import OrphanAct, OrphanLook, OrphanLookState, OrphanResult
 from app.ports.unit_of_work import UnitOfWork
@@ -55,7 +55,11 @@ def rendered(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(showing, "files_page", look)
         uow, principal = cast(UnitOfWork, SimpleNamespace()), SimpleNamespace(role=role)
         shown = await files_page.looking_at("flights", (), None)(uow, cast(Any, principal), NOW)
-        context = {**shown.context, "now": NOW, "may": lambda verb: allows(role, verb)}
+
+        def may(verb: Verb) -> bool:
+            return allows(role, verb)
+
+        context = {**shown.context, "now": NOW, "may": may}
         return re.sub(r"\s+", " ", screen.render("files/_list", context))
 
     return render
