@@ -135,6 +135,9 @@ def test_upload_that_is_slower_than_the_rebalance_allows_is_not_referenced_late(
             threading.Timer(2.0, slow.let_go.set).start()
             second.wait_for_partitions(1)
             first.wait_for_event(EventKind.ABORTED)
+            # A drain ends with what was polled: what was aborted must have been polled again.
+            first.wait_for_position(110)
+            second.wait_for_position(110)
             second.drain()
         first.drain()
     found = assert_whole(pipeline, tmp_path)

@@ -119,7 +119,7 @@ def test_store_that_does_not_answer_is_no_difference_and_is_asked_again(
     monkeypatch.setattr(sink.verification, "_clock", lambda: now[0])
     sink.commit([record("a")])
     with monkeypatch.context() as away:
-        away.setattr("workers.sinks.verification._open", refuse)
+        away.setattr("workers.sinks.reading_back.Uploads.open", refuse)
         with pytest.raises(UnreadError, match=r"not compared yet: .*no route"):
             sink.check()
     sink.file_of("anna").unlink()

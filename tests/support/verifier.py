@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import Consumer, IsolationLevel, Message, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # pyright: ignore[reportPrivateImportUsage]
 
 from tests.support.quiet import QUIET
@@ -23,6 +23,9 @@ from tests.support.waiting import wait_for
 READ_COMMITTED = IsolationLevel.READ_COMMITTED
 READ_UNCOMMITTED = IsolationLevel.READ_UNCOMMITTED
 _TIMEOUT_S = 30.0
+_COORDINATOR_MOVES = frozenset(
+    {KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +168,28 @@ def committed_offsets(bootstrap_servers: str, group: str) -> dict[tuple[str, int
     try:
         topics = consumer.list_topics(timeout=_TIMEOUT_S).topics
         wanted = [TopicPartition(topic, number) for topic in topics for number in topics[topic].partitions]
-        found = consumer.committed(wanted, _TIMEOUT_S)
+        found = _committed(consumer, wanted)
     finally:
         consumer.close()
     return {(entry.topic, entry.partition): entry.offset for entry in found if entry.offset >= 0}
+
+
+def _committed(consumer: Consumer, wanted: list[TopicPartition]) -> list[TopicPartition]:
+    """Asked again while the group's coordinator moves: what a group has committed is not known then."""
+    found: list[TopicPartition] | None = None
+
+    def is_told() -> bool:
+        nonlocal found
+        try:
+            found = consumer.committed(wanted, _TIMEOUT_S)
+        except KafkaException as error:
+            if error.args[0].code() not in _COORDINATOR_MOVES:
+                raise
+        return found is not None
+
+    wait_for(is_told, _TIMEOUT_S, "a coordinator of the group")
+    assert found is not None
+    return found
 
 
 def group_members(bootstrap_servers: str, group: str) -> int:

@@ -21,6 +21,13 @@ _MAX_PARTS = 10_000
 _CONNECT_S = 5.0
 _ANSWER_S = 20.0
 _ABORT_S = 5.0
+REQUEST_CONFIG = {
+    "connect_timeout": _CONNECT_S,
+    "read_timeout": _ANSWER_S,
+    "retries": {"total_max_attempts": 1, "mode": "standard"},
+    "max_pool_connections": 64,
+}
+"""Of botocore: how long one request may take, and that it is not asked again unseen."""
 # Of the request or the bucket, not of the moment; everything else is asked again.
 _REFUSED = frozenset(
     {
@@ -63,13 +70,7 @@ class S3Bucket:
         self._bucket = bucket
         self._prefix = f"{prefix}/" if prefix else ""
         self._part_bytes = part_bytes
-        config = {
-            "connect_timeout": _CONNECT_S,
-            "read_timeout": _ANSWER_S,
-            "retries": {"total_max_attempts": 1, "mode": "standard"},
-            "max_pool_connections": 64,
-            **options.get("config_kwargs", {}),
-        }
+        config = {**REQUEST_CONFIG, **options.get("config_kwargs", {})}
         filesystem: Any = s3fs.S3FileSystem
         try:
             self._s3 = filesystem(skip_instance_cache=True, **{**options, "config_kwargs": config})

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, cast
 
 import fastavro
-import fsspec
 import msgspec
 
 from app.domain.avro_schemas.avro import AvroSchema
@@ -17,6 +16,7 @@ from app.domain.store_failures import sentence_of
 from app.domain.transforms import field_path
 from app.domain.transforms.field_path import MISSING
 from workers.sinks.json_records import decode
+from workers.sinks.reading_back import Uploads
 from workers.sinks.uploads import StoreRefusalError, ToUpload, check_content
 
 MOST_DUE = 100
@@ -24,8 +24,6 @@ MOST_DUE = 100
 
 _SHOWN = 20
 _ASKED_AGAIN_S = 5.0
-_open: Any = cast(Any, fsspec).open
-"""It has no types of its own."""
 
 
 class DifferenceError(Exception):
@@ -60,7 +58,7 @@ class Verification:
         """Raises FieldPathError when the field's path is none."""
         self._clock = clock
         self._not_before = 0.0
-        self._root = root
+        self._uploads = Uploads(root)
         self._id_of = field_path.getter(field_path.parse(id_field))
         self._ids: Counter[str] = Counter()
         self._due: list[Committed] = []
@@ -129,10 +127,9 @@ class Verification:
             )
 
     def _read(self, file: ToUpload) -> Counter[str]:
-        place = f"{self._root.rstrip('/')}/{file.path}"
-        with _open(place, "rb") as opened:
-            check_content(opened, file, where=place, deadline_s=float("inf"))
-        with _open(place, "rb") as opened:
+        with self._uploads.open(file.path) as opened:
+            check_content(opened, file, where=f"{self._uploads.root}/{file.path}", deadline_s=float("inf"))
+        with self._uploads.open(file.path) as opened:
             reader = fastavro.reader(opened)
             restored = json_values(cast(AvroSchema, reader.writer_schema))
             records = cast("Iterator[dict[str, Any]]", reader)
