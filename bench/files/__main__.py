@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -273,19 +273,21 @@ def main() -> None:
                     found = sparks(kafka, "files-source", folder, chosen.seconds)
                 rounds[name].append(found)
                 say(f"{name}, round {number + 1}: {found}")
+    record_bytes = size / chosen.records
+    keep("files", on, {"users": USERS, "record_bytes": record_bytes, "rounds": rounds, **summary(rounds, record_bytes)})
+
+
+def summary(rounds: Mapping[str, Sequence[Any]], record_bytes: float) -> dict[str, Any]:
+    """Of all rounds: medians, in records of this size and in MB of JSON; their ratio; the largest task of any round."""
     rates = {name: [one["records_per_second"] for one in its] for name, its in rounds.items()}
+    medians = {name: statistics.median(its) for name, its in rates.items()}
     found = ratio(rates["fenceline"], rates["spark avro"])
-    keep(
-        "files",
-        on,
-        {
-            "record_bytes": round(size / chosen.records),
-            "users": USERS,
-            "rounds": rounds,
-            "medians": {name: statistics.median(its) for name, its in rates.items()},
-            "ratio": {"median": found.median, "low": found.low, "high": found.high},
-        },
-    )
+    return {
+        "records_per_second": medians,
+        "mb_per_second": {name: round(rate * record_bytes / 1e6, 1) for name, rate in medians.items()},
+        "ratio": {"median": found.median, "low": found.low, "high": found.high},
+        "largest_task_mb": max(one["largest_task_mb"] for one in rounds["fenceline"]),
+    }
 
 
 if __name__ == "__main__":
