@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from app.domain.access import RECONCILER, RunTokenScope
 from app.domain.errors import ConflictError, FencelineError, NotFoundError, UnavailableError
@@ -146,6 +146,7 @@ class Reconciler:
             now=now,
             listening_since=self._listening_since or now,
             may_start=self._may_start(run, now),
+            uploads=max(map(_uploads, definitions.values())),
             timing=self._timing,
         )
         for action in decide(view):
@@ -271,3 +272,8 @@ async def _definitions(uow: UnitOfWork, run: Run) -> dict[int, PipelineDefinitio
 
 def _instance(run: Run, ordinal: int) -> Instance:
     return next(instance for instance in run.instances if instance.ordinal == ordinal)
+
+
+def _uploads(definition: PipelineDefinition) -> timedelta:
+    """What the driver adds to its bound to drain, at most."""
+    return timedelta(milliseconds=0 if definition.files is None else definition.files.upload_timeout_ms)

@@ -75,7 +75,7 @@ def _hurry(view: View, instance: Instance, seen: Observation) -> list[Action]:
         reason = f"{why}: its driver got SIGTERM"
         return [SignalDrain(ordinal=instance.ordinal, lease=instance.lease, reason=reason)]
     waited = view.now - signalled_at
-    if waited < timing.drain_kill_after:
+    if waited < timing.drain_kill_after + view.uploads:
         return []
     return _kill(view, instance, killed_undrained(waited))
 

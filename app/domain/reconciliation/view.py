@@ -55,6 +55,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     history: all leases of the run, the current ones among them.
     observations: of the current leases that may have an application, by ordinal.
     listening_since: before this nobody could hear heartbeats, so silence counts from here.
+    uploads: how long a drain may take for its files besides, as the driver has it (workers/spark/driver.py).
     """
 
     run: Run
@@ -64,6 +65,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     now: datetime
     listening_since: datetime
     may_start: bool
+    uploads: timedelta = timedelta(0)
     timing: Timing = Timing()
 
     def past(self, at: datetime | None) -> datetime | None:

@@ -79,6 +79,13 @@ def test_the_signal_is_sent_once_and_the_kill_comes_after_its_own_bound() -> Non
     assert action == Kill(ordinal=0, lease=1, reason="killed: it had not drained 121 s after SIGTERM")
 
 
+def test_a_kill_waits_for_uploads_that_may_take_longer() -> None:
+    for signalled_s, is_killed in ((121, False), (419, False), (421, True)):
+        seen = view([draining(signalled_s=signalled_s)], desired=D.DRAIN)
+        actions = decide(replace(seen, uploads=timedelta(minutes=5)))
+        assert any(isinstance(action, Kill) for action in actions) is is_killed
+
+
 def test_a_kill_is_told_once_and_sent_again_lest_a_server_died_before_it_was_sent() -> None:
     assert decide_for(draining(signalled_s=130, killed_s=5), desired=D.DRAIN) == []
     assert decide_for(draining(signalled_s=130, killed_s=11), desired=D.DRAIN) == [
