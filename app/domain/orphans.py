@@ -23,7 +23,8 @@ CLOCKS_MS = 300_000
 
 _NAME = r"[0-9a-f]{32}\.avro"
 _PARTIAL = rf"\.{_NAME}\.[0-9a-f]{{8}}\.part"
-_FOLDERS = r"(?:[^/]+=[^/]+/)*"
+# A value may be the empty text.
+_FOLDERS = r"(?:[^/]+=[^/]*/)*"
 
 
 class Standing(StrEnum):
@@ -122,11 +123,11 @@ def known_since(
     """From when on the references in the topics are all that there ever were.
 
     Args:
-        created_ms: of the pipeline; files from before are of another one that had its name.
+        created_ms: of the pipeline, by the server's clock; files from before are of another one that had its name.
         is_first_incarnation: nobody has ever deleted a sink topic and made it anew: what lies before its first
             reference was never referenced. Kafka does not tell, so somebody must.
     """
-    latest = KnownSince(at_ms=created_ms, why="the pipeline was made then")
+    latest = KnownSince(at_ms=created_ms + margin.clocks_ms, why="the pipeline is no older")
 
     def later(at_ms: int, why: str) -> None:
         nonlocal latest

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from app.domain.file_partitions import FilePartitions
 from app.domain.orphans import (
     KnownSince,
     LogBegin,
@@ -17,7 +18,7 @@ from app.domain.orphans import (
     known_since,
     margin_of,
 )
-from app.domain.pipelines.pipeline import FileSink, PipelineDefinition
+from app.domain.pipelines.pipeline import ByDate, ByField, FileSink, PipelineDefinition
 
 MARGIN = Margin(rotation_ms=30_000, upload_ms=60_000, standstill_ms=300_000, transaction_ms=900_000)
 HEX = "0123456789abcdef0123456789abcdef"
@@ -76,12 +77,20 @@ def test_what_never_got_its_name_needs_no_references() -> None:
     assert standing_of(path, age_ms=0, since=NEVER) is Standing.TOO_YOUNG
 
 
+@pytest.mark.parametrize("user", ["", "anna", "1=2", None, "\n/../ñ", "x" * 500])
+def test_every_path_that_a_sink_gives_is_ours(user: str | None) -> None:
+    partitions = FilePartitions([ByField(name="user", field="user"), ByDate(name="day")], event_time=None)
+    folder = partitions.folder(partitions.values({"user": user}, NOW_MS))
+    assert standing_of(f"flights/{folder}/{HEX}.avro", age_ms=MARGIN.total_ms) is Standing.ORPHAN
+
+
 @pytest.mark.parametrize(
     "path",
     [
         f"flights2/day=1/{HEX}.avro",
         f"other/flights/day=1/{HEX}.avro",
         f"flights/day/{HEX}.avro",
+        f"flights/=1/{HEX}.avro",
         f"flights/day=1/{HEX}.avro.bak",
         f"flights/day=1/{HEX.upper()}.avro",
         f"flights/day=1/{HEX[1:]}.avro",
@@ -104,7 +113,7 @@ def since_of(*begins: LogBegin, created_ms: int = 0, is_first_incarnation: bool 
 
 
 def test_a_log_from_its_beginning_knows_all_since_the_pipeline_was_made() -> None:
-    assert since_of(begin(0, 5_000), begin(0, None, partition=1), created_ms=77).at_ms == 77
+    assert since_of(begin(0, 5_000), begin(0, None, partition=1), created_ms=77).at_ms == 77 + MARGIN.clocks_ms
 
 
 def test_a_log_that_lost_its_beginning_knows_what_came_a_margin_after_its_first_reference() -> None:
