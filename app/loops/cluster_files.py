@@ -130,9 +130,10 @@ class ClusterFiles:
         topics = topics_to_read(one.sink_topic, self.cluster.kafka_cluster_id, list(known.values()), now=now)
         try:
             for topic in topics:
-                if problem := await self._read_topic(connection, one.name, topic, known):
-                    # A topic that is the sink no longer may be gone: there is nothing more to come of it.
-                    problems += [problem] if topic == one.sink_topic else []
+                if problem := await self._read_topic(
+                    connection, one.name, topic, known, is_former=topic != one.sink_topic
+                ):
+                    problems.append(problem)
         except ConflictError as error:
             # Somebody was faster; the next turn goes on where that left off.
             log.info("the references of %s: %s", one.name, error.message)
@@ -144,11 +145,14 @@ class ClusterFiles:
             problems.append(error.message)
         await self._tell_problem([one.name], "; ".join(problems))
 
-    async def _read_topic(self, connection: ReferenceConnection, pipeline: str, topic: str, known: Readings) -> str:
+    async def _read_topic(
+        self, connection: ReferenceConnection, pipeline: str, topic: str, known: Readings, *, is_former: bool
+    ) -> str:
         """Read on, batch by batch; why not all of it could be read, if so."""
         described = await self._asked(lambda: connection.describe(topic))
         if described.refusal:
-            return described.refusal
+            # A topic that is the sink no longer may be gone: there is nothing more to come of it.
+            return "" if is_former else described.refusal
         place = Place(self.cluster.kafka_cluster_id, topic, described.topic_id)
         for _ in range(MOST_BATCHES):
             positions = {

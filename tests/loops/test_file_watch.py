@@ -247,6 +247,20 @@ async def test_former_sink_topic_is_read_on_and_then_left(watched: Watched) -> N
     assert {topic for topic, _ in watched.topics.reads} == {"new"}
 
 
+async def test_former_sink_topic_that_does_not_answer_is_told_and_one_that_is_gone_is_not(watched: Watched) -> None:
+    """A task of the revision before may commit to it still: all that is committed is not read then."""
+    await watched.watch.turn()
+    watched.topics.topics["new"] = PlayedTopic()
+    watched.kept.pipelines = [FLIGHTS._replace(sink_topic="new")]
+    watched.topics.silent["out"] = "the leader of out-0 does not answer"
+    await watched.watch.turn()
+    assert watched.kept.problems["flights"] == "the leader of out-0 does not answer"
+    watched.topics.silent.clear()
+    del watched.topics.topics["out"]
+    await watched.watch.turn()
+    assert watched.kept.problems["flights"] == ""
+
+
 async def test_another_cluster_at_the_address_is_refused(watched: Watched) -> None:
     watched.topics.kafka_cluster_id = "another"
     await watched.watch.turn()
