@@ -12,6 +12,8 @@ from typing import Any
 import msgspec
 
 FORMAT = "fenceline.file/1"
+_FORMATS = "fenceline.file/"
+"""What the formats of all versions begin with."""
 
 
 class InputRange(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +65,45 @@ def encode(reference: FileReference) -> bytes:
 
 def decode(value: bytes) -> FileReference:
     """Raises ValueError (those of msgspec are) when it is none, or of a format that is not known here."""
-    found = msgspec.json.decode(value, type=FileReference)
+    try:
+        found = msgspec.json.decode(value, type=FileReference)
+    except RecursionError:
+        raise ValueError("its JSON is nested too deeply") from None
     if found.format_ != FORMAT:
         raise ValueError(f"a reference of format {found.format_!r}; this version reads {FORMAT!r}")
     return found
+
+
+class UnreadClaim(msgspec.Struct, frozen=True):
+    """A message that says it is a reference and is none that can be read here.
+
+    format_: what it says it is; empty: not even that is known. path: of the one file that it names; None: not known.
+    """
+
+    format_: str
+    path: str | None
+
+
+class _Claim(msgspec.Struct, rename={"format_": "format"}):
+    format_: Any = None
+    path: Any = None
+
+
+def unread_claim(value: bytes) -> UnreadClaim | None:
+    """Of what `decode` refuses: whether it may be a reference all the same, as one of a newer version is.
+
+    Readers pass it over. Whoever deletes what nobody refers to must not.
+    """
+    if _FORMATS.encode() not in value:
+        return None
+    try:
+        found = msgspec.json.decode(value, type=_Claim)
+    except RecursionError:
+        return UnreadClaim("", None)
+    except ValueError:
+        return None
+    if not isinstance(found.format_, str) or not found.format_.startswith(_FORMATS):
+        return None
+    # What another version means by `path`, and whether it names more, is not known.
+    is_known = found.format_ == FORMAT and isinstance(found.path, str)
+    return UnreadClaim(found.format_, found.path if is_known else None)

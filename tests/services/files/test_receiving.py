@@ -8,10 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from app.domain.avro_schemas.shape import MAX_DEPTH, NOTHING, BadValueError
 from app.domain.files.reading import TopicMessage
+from app.domain.pipelines.pipeline import FileSink
 from app.services.files.receiving import DEEPEST_SCHEMA, LONGEST_NAME, Received, receive
 from app.wire.file_references import InputRange
 from tests.support.written_files import AT_MS, message, portion, reference, written
+from workers.sinks.record_schemas import record_schemas
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -84,6 +87,18 @@ def nested(levels: int) -> dict[str, Any]:
 def test_reference_that_no_table_could_take_is_none(fields: dict[str, Any]) -> None:
     found = received(message(0, reference(**fields)))
     assert (found.files, found.strangers) == ((), 1)
+
+
+def test_schema_of_what_a_sink_nests_most_deeply_is_kept() -> None:
+    schemas, shape = record_schemas(FileSink(root="file:///lake")), NOTHING
+    record: object = None
+    for _ in range(MAX_DEPTH - 1):
+        record = {"name": record}
+        shape = schemas.add(shape, msgspec.json.encode(record))
+    with pytest.raises(BadValueError):
+        schemas.add(shape, msgspec.json.encode({"name": {"name": record}}))
+    found = received(message(0, reference(schema=schemas.schema(shape).schema)))
+    assert (len(found.files), found.strangers) == (1, 0), found.stranger
 
 
 def test_texts_are_made_storable() -> None:
