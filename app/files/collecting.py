@@ -20,6 +20,9 @@ from app.wire import file_references
 BATCH = 500
 """So many files are deleted between two looks at what was committed meanwhile."""
 
+_SAME_MS = 1_000
+"""Some stores tell milliseconds in a listing, and of one object seconds only, rounded down or up: MinIO, Ceph, Swift."""
+
 GONE = "it is gone"
 """Why an orphan was kept that somebody else has deleted."""
 
@@ -203,12 +206,15 @@ class Collector:
         start = {partition: min(begins[partition], end) for partition, end in ends.items()}
         firsts: dict[int, int] = {}
         listed.reading.topic = topic.name
-        for located in references_between(topic, start, ends, reading=listed.reading, heard=heard):
+        for located in references_between(
+            topic, start, ends, reading=listed.reading, heard=heard, named=listed.keep
+        ):
             at_ms = max(located.reference.uploaded_at_ms, located.timestamp_ms or 0)
             firsts.setdefault(located.partition, at_ms)
             # Whatever pipeline or root it names: a path that is referenced is kept.
             is_ours = located.reference.pipeline == self._pipeline and located.reference.root == self._store.root
             listed.add(located, is_ours=is_ours)
+        _require_readable(listed.reading)
         listed.begins += [
             LogBegin(
                 topic=topic.name,
@@ -246,17 +252,21 @@ class Collector:
         return tuple(found)
 
     def _check_unreferenced(self, left: Mapping[str, Stored], read_to: dict[str, dict[int, int]]) -> None:
+        def refuse(path: str, place: str) -> None:
+            if path in left:
+                raise ReferencesUnreadableError(
+                    f"{path} was referenced at {place} though it was uploaded more than "
+                    f"{self._margin.total_ms / 1000:g} s before: the margin does not hold. Nothing more is deleted."
+                )
+
         for topic in self._topics:
             start, stable = read_to[topic.name], topic.last_stable()
             end = {partition: max(offset, start.get(partition, 0)) for partition, offset in stable.items()}
             start = {partition: start.get(partition, 0) for partition in end}
-            for located in references_between(topic, start, end, reading=Reading(topic=topic.name)):
-                stored = left.get(located.reference.path)
-                if stored is not None:
-                    raise ReferencesUnreadableError(
-                        f"{stored.path} was referenced at {located.place} though it was uploaded more than "
-                        f"{self._margin.total_ms / 1000:g} s before: the margin does not hold. Nothing more is deleted."
-                    )
+            reading = Reading(topic=topic.name)
+            for located in references_between(topic, start, end, reading=reading, named=refuse):
+                refuse(located.reference.path, located.place)
+            _require_readable(reading)
             read_to[topic.name] = dict(end)
 
     def _changed(self, stored: Stored) -> str | None:
@@ -264,7 +274,8 @@ class Collector:
             found = self._store.stat(stored.path)
         except FileNotFoundError:
             return GONE
-        return None if found == stored else "it has changed since it was listed"
+        is_same = found.size_bytes == stored.size_bytes and abs(found.modified_ms - stored.modified_ms) <= _SAME_MS
+        return None if is_same else "it has changed since it was listed"
 
     def _delete(self, stored: Stored) -> str | None:
         self._step("delete")
@@ -281,6 +292,15 @@ class Collector:
             # Whoever began it has ended it.
             return False
         return True
+
+
+def _require_readable(reading: Reading) -> None:
+    """Raise ReferencesUnreadableError where something may name files and cannot be read, as a newer version's."""
+    if reading.doubtful:
+        raise ReferencesUnreadableError(
+            f"the record at {reading.doubtful} says that it is a reference, and which file it names cannot be told: "
+            "that file would look like an orphan, so nothing is judged. Use the version that wrote it"
+        )
 
 
 def _writer_of(record: Record) -> str | None:

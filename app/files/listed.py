@@ -25,6 +25,12 @@ class Listed:
         self.unchecked = 0
         self._oldest_ms = oldest_ms
 
+    def keep(self, path: str, _place: str) -> None:
+        """Something names it, though not as a reader could read it."""
+        stored = self.unreferenced.pop(path, None)
+        if stored is not None:
+            self.tallies[Standing.REFERENCED].add(stored)
+
     def add(self, located: Located, *, is_ours: bool) -> None:
         reference = located.reference
         stored = self.unreferenced.pop(reference.path, None)

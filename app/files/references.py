@@ -49,6 +49,8 @@ class Reading(msgspec.Struct, kw_only=True):
     references: those that were given.
     others: records that are no references, or of a newer format; `other` says where the last one is, and what is wrong.
     repeated: references to a path that had one already; they are not given again.
+    doubtful: where the last one of the others is that says it is a reference, and of which format, while what it names is
+        not known.
     """
 
     topic: str
@@ -59,6 +61,7 @@ class Reading(msgspec.Struct, kw_only=True):
     others: int = 0
     other: str = ""
     repeated: int = 0
+    doubtful: str = ""
 
 
 class ReferenceTopic(Protocol):
@@ -77,6 +80,7 @@ def committed_references(
     window: Window | None = None,
     *,
     pipeline: str | None = None,
+    seen: set[str] | None = None,
     heard: Callable[[Reading], None] = lambda _: None,
 ) -> Iterator[Located]:
     """Every reference that is committed when this is called, each path once, a partition after the other.
@@ -87,6 +91,7 @@ def committed_references(
         window: by the timestamps of the records. These need not be in order, so that all is read from the first one
             on that is young enough.
         pipeline: only references of this one; a topic may be the sink of several.
+        seen: paths that were given already; those that are given join them. A topic may have been copied into another.
         heard: told how far it is, now and then, and at the end.
 
     Raises:
@@ -97,7 +102,7 @@ def committed_references(
     begin = topic.begins() if window.from_ms is None else topic.at_time(window.from_ms)
     start = {partition: min(begin[partition], end[partition]) for partition in end}
     reading = Reading(topic=topic.name, expected=sum(end[at] - start[at] for at in end))
-    seen: set[str] = set()
+    seen = set() if seen is None else seen
     for located in references_between(topic, start, end, reading=reading, heard=heard):
         if pipeline is not None and located.reference.pipeline != pipeline:
             continue
@@ -120,8 +125,13 @@ def references_between(
     *,
     reading: Reading,
     heard: Callable[[Reading], None] = lambda _: None,
+    named: Callable[[str, str], None] = lambda _path, _place: None,
 ) -> Iterator[Located]:
-    """The references from `start` up to `end`, which must not lie behind the last stable offset."""
+    """The references from `start` up to `end`, which must not lie behind the last stable offset.
+
+    Args:
+        named: told path and place of what is a reference of this version but for something that is wrong with it.
+    """
     before = 0
     partition: int | None = None
     for record in topic.committed(start, end):
@@ -142,6 +152,11 @@ def references_between(
         except ValueError as error:
             reading.others += 1
             reading.other = f"{place}: {error}"
+            claim = file_references.unread_claim(record.value)
+            if claim is not None and claim.path is not None:
+                named(claim.path, place)
+            elif claim is not None:
+                reading.doubtful = f"{place} ({claim.format_ or error})"
             continue
         yield Located(
             reference=reference,

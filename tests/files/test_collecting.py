@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from app.domain.orphans import Margin, Standing
@@ -289,3 +290,58 @@ def test_a_bucket_is_collected_as_a_folder_is(lake: Lake, monkeypatch: pytest.Mo
         assert (outcome.deleted.files, outcome.aborted_uploads, outcome.kept) == (1, 1, ())
         assert s3.keys("lake") == [f"raw/{path(1)}"]
         assert s3.open_uploads("lake") == []
+
+
+def test_a_reference_of_a_newer_version_keeps_everything(lake: Lake) -> None:
+    """Which file it names is not known here: that file looks like an orphan."""
+    lake.store.put(path(1))
+    lake.topic.write(1, b'{"format": "fenceline.file/2", "files": ["' + path(1).encode() + b'"]}')
+    lake.topic.mark(1)
+    lake.grow_old()
+    with pytest.raises(ReferencesUnreadableError, match=r"files-0@0 \(fenceline\.file/2\).*nothing is judged"):
+        lake.collector().look()
+
+
+def test_a_reference_with_something_wrong_keeps_the_file_that_it_names(lake: Lake) -> None:
+    lake.store.put(path(1))
+    lake.topic.write(1, b'{"format": "fenceline.file/1", "path": "' + path(1).encode() + b'"}')
+    lake.topic.mark(1)
+    lake.topic.write(2, b"a note")
+    lake.topic.mark(2)
+    lake.grow_old()
+    findings = lake.collector().look()
+    assert (findings.orphans, findings.others) == ((), 2)
+    assert findings.tallies[Standing.REFERENCED].files == 1
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_what_comes_before_a_batch_and_cannot_be_read_ends_the_deleting(lake: Lake, is_known: bool) -> None:
+    lake.store.put(path(1))
+    lake.grow_old()
+    collector = lake.collector()
+    findings = collector.look()
+    assert findings.orphans
+    number = b"1" if is_known else b"2"
+    lake.topic.write(1, b'{"format": "fenceline.file/' + number + b'", "path": "' + path(1).encode() + b'"}')
+    lake.topic.mark(1)
+    with pytest.raises(ReferencesUnreadableError):
+        collector.delete(findings)
+    assert lake.store.deleted == []
+
+
+@pytest.mark.parametrize("rounded_ms", [999_999_789 // 1_000 * 1_000, 1_000_000_000])
+def test_a_store_that_tells_milliseconds_only_in_its_listing_tells_of_the_same_file(
+    lake: Lake, rounded_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As MinIO does: else each orphan would have changed since it was listed, and none would ever be deleted."""
+    lake.world.now_ms = 999_999_789
+    lake.store.put(path(1))
+    lake.grow_old()
+    collector = lake.collector()
+    findings = collector.look()
+    stat = lake.store.stat
+    monkeypatch.setattr(
+        lake.store, "stat", lambda at: msgspec.structs.replace(stat(at), modified_ms=rounded_ms)
+    )
+    outcome = collector.delete(findings)
+    assert (outcome.deleted.files, outcome.kept) == (1, ())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from app.files.references import Located, Reading, Window, committed_references
+import msgspec
+
+from app.files.references import Located, Reading, Window, committed_references, references_between
 from tests.support.file_worlds import MemoryTopic, World, reference_to
 
 
@@ -76,3 +78,49 @@ def test_what_was_deleted_is_passed_over() -> None:
     topic.delete_records(before=2)
     assert paths(list(committed_references(topic))) == ["p/1", "p/2"]
     assert paths(list(committed_references(topic, Window(from_ms=5)))) == ["p/1", "p/2"]
+
+
+def test_a_topic_that_was_copied_into_another_gives_each_path_once() -> None:
+    first, second, seen = topic_of(10, 20), topic_of(10, 20, 30), set[str]()
+    told: list[Reading] = []
+    assert paths(list(committed_references(first, seen=seen))) == ["p/0", "p/1"]
+    assert paths(list(committed_references(second, seen=seen, heard=told.append))) == ["p/2"]
+    assert told[-1].repeated == 2
+
+
+def test_what_says_it_is_a_reference_and_is_none_that_is_known_is_told_apart() -> None:
+    known = msgspec.to_builtins(reference_to("p/0"))
+    topic, named = MemoryTopic(World()), list[tuple[str, str]]()
+    del known["sha256"]
+    values = [
+        msgspec.json.encode(known),
+        b'{"format": "other", "x": "fenceline.file/1"}',
+        b"fenceline.file/1, no JSON",
+        b'{"format": "fenceline.file/2", "path": "p/1"}',
+    ]
+
+    def read() -> Reading:
+        reading = Reading(topic=topic.name)
+        references = references_between(
+            topic, {0: 0}, topic.ends(), reading=reading, named=lambda *given: named.append(given)
+        )
+        assert list(references) == []
+        return reading
+
+    for number, value in enumerate(values[:3]):
+        topic.write(number, value)
+        topic.mark(number)
+    assert (read().others, read().doubtful) == (3, "")
+    assert set(named) == {("p/0", "files-0@0")}
+    topic.write(3, values[3])
+    topic.mark(3)
+    assert read().doubtful == "files-0@6 (fenceline.file/2)"
+
+
+def test_a_record_that_is_nested_too_deeply_does_not_end_the_reading() -> None:
+    topic = topic_of(10)
+    topic.write(5, b'{"other":' + b"[" * 100_000)
+    topic.mark(5)
+    told: list[Reading] = []
+    assert paths(list(committed_references(topic, heard=told.append))) == ["p/0"]
+    assert "nested too deeply" in told[-1].other
