@@ -130,10 +130,8 @@ class ClusterFiles:
         topics = topics_to_read(one.sink_topic, self.cluster.kafka_cluster_id, list(known.values()), now=now)
         try:
             for topic in topics:
-                if problem := await self._read_topic(
-                    connection, one.name, topic, known, is_former=topic != one.sink_topic
-                ):
-                    problems.append(problem)
+                is_former = topic != one.sink_topic
+                problems.append(await self._read_topic(connection, one.name, topic, known, is_former=is_former))
         except ConflictError as error:
             # Somebody was faster; the next turn goes on where that left off.
             log.info("the references of %s: %s", one.name, error.message)
@@ -143,7 +141,7 @@ class ClusterFiles:
         except FencelineError as error:
             # What cannot be kept must not keep the pipelines behind it from being read.
             problems.append(error.message)
-        await self._tell_problem([one.name], "; ".join(problems))
+        await self._tell_problem([one.name], "; ".join(filter(None, problems)))
 
     async def _read_topic(
         self, connection: ReferenceConnection, pipeline: str, topic: str, known: Readings, *, is_former: bool
