@@ -162,6 +162,11 @@ def test_list_takes_a_window_a_partition_and_a_limit(lake: Lake) -> None:
     assert days("--from", begin, "--to", "2014-05-15T16:53:20Z") == ["1", "0"]
     assert days("--partition", "day=2", "-p", "day=0") == ["2", "0"]
     assert days("--limit", "1") == ["3"]
+    # As of another partition of the topic: it is read last, and is the oldest.
+    lake.world.now_ms -= 30 * DAY_MS
+    lake.commit(9, 9, partition={"day": "9"})
+    assert days("--limit", "2") == ["3", "2"]
+    assert days()[-1] == "9"
 
 
 def test_read_gives_one_line_for_each_record(lake: Lake) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
+import heapq
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -55,13 +56,18 @@ def list_(
     with Progress() as progress, opened(known) as topics:
 
         def look() -> None:
-            nonlocal size_bytes, records, found
-            kept: deque[Located] = deque(maxlen=limit if limit is not None or as_json else 50)
-            for located in finding.references(topics, progress):
-                size_bytes += located.reference.size_bytes
-                records += located.reference.records
-                kept.append(located)
-            found = sorted(kept, key=lambda one: (one.timestamp_ms or 0, one.partition, one.offset), reverse=True)
+            nonlocal found
+
+            def counted() -> Iterator[Located]:
+                nonlocal size_bytes, records
+                for located in finding.references(topics, progress):
+                    size_bytes += located.reference.size_bytes
+                    records += located.reference.records
+                    yield located
+
+            # They come by partition, not by time.
+            most = limit if limit is not None or as_json else 50
+            found = sorted(counted(), key=_age, reverse=True) if most is None else heapq.nlargest(most, counted(), _age)
 
         answered(look)
         finding.check()
@@ -92,6 +98,10 @@ def list_(
             ),
         )
     )
+
+
+def _age(located: Located) -> tuple[int, int, int]:
+    return located.timestamp_ms or 0, located.partition, located.offset
 
 
 def _row(located: Located) -> tuple[str, ...]:

@@ -87,13 +87,14 @@ class Finding:
         self._columns: set[str] = set()
 
     def references(self, topics: Iterable[Topic], progress: Progress) -> Iterator[Located]:
+        seen: set[str] = set()
         for topic in topics:
 
             def heard(reading: Reading) -> None:
                 self._readings[reading.topic] = reading
                 progress.tell(f"{reading.topic}: {reading.passed:,} of {reading.expected:,} offsets")
 
-            for located in committed_references(topic, self._window, pipeline=self._pipeline, heard=heard):
+            for located in committed_references(topic, self._window, pipeline=self._pipeline, seen=seen, heard=heard):
                 self._columns.update(located.reference.partition)
                 if self._selection.has(located.reference):
                     self.found += 1
