@@ -21,7 +21,7 @@ BATCH = 500
 """So many files are deleted between two looks at what was committed meanwhile."""
 
 _SAME_MS = 1_000
-"""Some stores tell milliseconds in a listing, and of one object seconds only, rounded down or up: MinIO, Ceph, Swift."""
+"""Some stores tell milliseconds in a listing, and of one object seconds only, rounded down or up: as MinIO, Swift."""
 
 GONE = "it is gone"
 """Why an orphan was kept that somebody else has deleted."""
@@ -206,9 +206,7 @@ class Collector:
         start = {partition: min(begins[partition], end) for partition, end in ends.items()}
         firsts: dict[int, int] = {}
         listed.reading.topic = topic.name
-        for located in references_between(
-            topic, start, ends, reading=listed.reading, heard=heard, named=listed.keep
-        ):
+        for located in references_between(topic, start, ends, reading=listed.reading, heard=heard, named=listed.keep):
             at_ms = max(located.reference.uploaded_at_ms, located.timestamp_ms or 0)
             firsts.setdefault(located.partition, at_ms)
             # Whatever pipeline or root it names: a path that is referenced is kept.

@@ -49,8 +49,8 @@ class Reading(msgspec.Struct, kw_only=True):
     references: those that were given.
     others: records that are no references, or of a newer format; `other` says where the last one is, and what is wrong.
     repeated: references to a path that had one already; they are not given again.
-    doubtful: where the last one of the others is that says it is a reference, and of which format, while what it names is
-        not known.
+    doubtful: where the last one of the others is that says it is a reference, and of which format, though what it
+        names is not known.
     """
 
     topic: str

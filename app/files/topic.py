@@ -114,11 +114,27 @@ class Topic:
         end = self.last_stable()
         return {partition: end[partition] if offset < 0 else offset for partition, offset in found.items()}
 
-    def transaction_max_timeout_ms(self) -> int:
-        """The longest transaction that any broker allows."""
+    def require_cluster(self, name: str, kafka_cluster_id: str) -> None:
+        """Raise ReferencesUnreadableError where another cluster answers than the one that was registered.
+
+        It may have a topic of this name, as a staging or a mirroring one has: what its references do not name is no
+        orphan.
+        """
+        found = cast("str | None", self._described().cluster_id)
+        if found is not None and found != kafka_cluster_id:
+            raise self._unreadable(
+                f"at the address of {name} a cluster with the id {found} answers, and {name} was registered with the "
+                f"id {kafka_cluster_id}"
+            )
+
+    def _described(self) -> DescribeClusterResult:
         with self._asked("which brokers there are"):
             future = cast("Future[DescribeClusterResult]", self._admin.describe_cluster(request_timeout=_ANSWER_S))
-            nodes = cast("list[Any]", future.result(_ANSWER_S).nodes)
+            return future.result(_ANSWER_S)
+
+    def transaction_max_timeout_ms(self) -> int:
+        """The longest transaction that any broker allows."""
+        nodes = cast("list[Any]", self._described().nodes)
         values: list[int] = []
         for node in nodes:
             # In a request with several, librdkafka takes one broker only.

@@ -132,6 +132,7 @@ class FileOrphanCollectors:
             resolved = resolve(connection, environment=self._environment, secrets_dir=self._secrets_dir)
             topics.append(Topic(name, resolved))
             stack.callback(topics[-1].close)
+            topics[-1].require_cluster(cluster, order.kafka_cluster_ids[cluster])
         return topics
 
     def _collector(

@@ -46,6 +46,7 @@ class OrphanOrder(NamedTuple):
     """Everything that must be known to look for the orphans of a pipeline.
 
     definitions: of all revisions that write files. connections: of their clusters by name, secrets as references.
+    kafka_cluster_ids: by name, as they were registered.
     confirmed: what may be deleted of what is found; None: nothing.
     """
 
@@ -53,6 +54,7 @@ class OrphanOrder(NamedTuple):
     created_at: datetime
     definitions: tuple[PipelineDefinition, ...]
     connections: Mapping[str, Mapping[str, str]]
+    kafka_cluster_ids: Mapping[str, str]
     confirmed: Confirmed | None
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.domain.orphans import Margin, Standing
+from app.domain.orphans import Margin, Standing, Stored
 from app.files.collecting import Collector
 from app.files.errors import ReferencesUnreadableError
 from app.files.open_upload import OpenUpload
@@ -340,8 +340,10 @@ def test_a_store_that_tells_milliseconds_only_in_its_listing_tells_of_the_same_f
     collector = lake.collector()
     findings = collector.look()
     stat = lake.store.stat
-    monkeypatch.setattr(
-        lake.store, "stat", lambda at: msgspec.structs.replace(stat(at), modified_ms=rounded_ms)
-    )
+
+    def rounded(at: str) -> Stored:
+        return msgspec.structs.replace(stat(at), modified_ms=rounded_ms)
+
+    monkeypatch.setattr(lake.store, "stat", rounded)
     outcome = collector.delete(findings)
     assert (outcome.deleted.files, outcome.kept) == (1, ())

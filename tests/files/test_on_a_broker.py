@@ -7,13 +7,17 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner
 
+from app.cli.errors import CommandError
 from app.cli.files import app
+from app.cli.files.pipeline_topics import PipelineTopics, opened
 from app.domain.orphans import Margin, Standing
+from app.embedded.kafka import KafkaCluster
 from app.files.collecting import Collector
 from app.files.errors import ReferencesUnreadableError
 from app.files.reading import Stores, all_records
@@ -127,6 +131,25 @@ def test_a_topic_that_is_not_there_and_brokers_that_are_away_are_said(
 
 def test_the_brokers_tell_their_longest_transaction(make_sink: MakeSink, open_topic: OpenTopic) -> None:
     assert open_topic(make_sink()).transaction_max_timeout_ms() == 900_000
+
+
+def test_commands_read_no_other_cluster_than_the_one_that_was_registered(
+    make_sink: MakeSink, kafka: KafkaCluster
+) -> None:
+    sink = make_sink()
+    known = PipelineTopics(
+        pipeline="flights",
+        connections={("local", sink.topic): {"bootstrap.servers": sink.bootstrap_servers}},
+        cluster_ids={"local": kafka.cluster_id},
+        roots=(f"file://{sink.root}",),
+        definitions=(),
+        created_at=None,
+    )
+    with opened(known) as (topic,):
+        assert topic.name == sink.topic
+    other = msgspec.structs.replace(known, cluster_ids={"local": "another-one"})
+    with pytest.raises(CommandError, match="local was registered with the id another-one"), opened(other):
+        pass
 
 
 def test_an_open_transaction_blocks_the_collector_which_names_it(make_sink: MakeSink, open_topic: OpenTopic) -> None:

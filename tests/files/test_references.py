@@ -99,12 +99,12 @@ def test_what_says_it_is_a_reference_and_is_none_that_is_known_is_told_apart() -
         b'{"format": "fenceline.file/2", "path": "p/1"}',
     ]
 
+    def note(path: str, place: str) -> None:
+        named.append((path, place))
+
     def read() -> Reading:
         reading = Reading(topic=topic.name)
-        references = references_between(
-            topic, {0: 0}, topic.ends(), reading=reading, named=lambda *given: named.append(given)
-        )
-        assert list(references) == []
+        assert list(references_between(topic, {0: 0}, topic.ends(), reading=reading, named=note)) == []
         return reading
 
     for number, value in enumerate(values[:3]):

@@ -184,6 +184,7 @@ async def look_for_orphans(visitor: Visitor) -> str:
         created_at=datetime.now(UTC),
         definitions=(replace(definition, files=sink),),
         connections={definition.cluster: visitor.connection},
+        kafka_cluster_ids={definition.cluster: visitor.stage.secured.kafka.cluster_id},
         confirmed=None,
     )
     job = collectors.begin(order)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from app.domain.access import Verb
+from app.domain.clusters.cluster import Cluster
 from app.domain.errors import ConflictError
 from app.domain.files.orphan_findings import OrphanFindings
 from app.domain.files.orphan_look import OrphanAct, OrphanLook, OrphanLookState
@@ -249,6 +250,29 @@ async def test_brokers_that_are_away_are_a_reason(lake: Lake) -> None:
     over = await lake.look()
     assert over.state is OrphanLookState.FAILED
     assert f"the references in {lake.sink.topic} cannot be read" in (over.reason or "")
+
+
+async def test_another_cluster_at_the_address_is_a_reason(lake: Lake, kafka: KafkaCluster) -> None:
+    """It may have a topic of this name, and names none of the files."""
+    lake.sink.commit(lake.sink.upload(1))
+    lake.sink.now_ms += _HOUR_MS
+    orphan = lake.sink.upload(2)
+    assert found_by(await lake.look()).orphans.files == 1
+    moved = Cluster(
+        name="moved",
+        kafka_cluster_id="another-one",
+        bootstrap_servers=kafka.bootstrap_servers,
+        created_at=lake.plane.now,
+        created_by="anna",
+    )
+    async with lake.plane.uow() as uow:
+        await uow.clusters.add(moved)
+        await uow.commit()
+    await lake.plane.revise("flights", cluster="moved")
+    over = await lake.look()
+    assert over.state is OrphanLookState.FAILED
+    assert f"a cluster with the id {kafka.cluster_id} answers" in (over.reason or "")
+    assert lake.is_there(orphan)
 
 
 async def test_a_root_that_is_not_allowed_is_not_opened(lake: Lake) -> None:

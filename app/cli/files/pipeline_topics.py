@@ -9,7 +9,7 @@ from datetime import datetime
 
 import msgspec
 
-from app.cli.client import Client, as_record, connect, settings_or_exit
+from app.cli.client import as_record, connect, settings_or_exit
 from app.cli.direct import answered, connection_of
 from app.cli.errors import CommandError, ExitCode
 from app.domain.clusters.cluster import Cluster
@@ -24,12 +24,14 @@ class PipelineTopics(msgspec.Struct, frozen=True, kw_only=True):
 
     connections: of each sink topic that it ever wrote references to, by name of the cluster, then of the topic; as a
         client is given them, with secrets resolved.
+    cluster_ids: by name, as the server knows them; empty where none was asked.
     roots: that it ever wrote files to; None: not known, so that references are believed.
     definitions: of all revisions that write files; empty where no server was asked.
     """
 
     pipeline: str
     connections: Mapping[tuple[str, str], Mapping[str, str]]
+    cluster_ids: Mapping[str, str]
     roots: tuple[str, ...] | None
     definitions: tuple[PipelineDefinition, ...]
     created_at: datetime | None
@@ -46,12 +48,17 @@ def of_server(pipeline: str) -> PipelineTopics:
             f"{pipeline} writes records to {found.definition.sink_topic}, no files; `fenceline log` shows them",
             code=ExitCode.USAGE,
         )
-    clusters = {name: _connection(client, name) for name in {definition.cluster for definition, _ in writing}}
+    clusters = {
+        name: as_record(client.get(f"/clusters/{name}"), Cluster)
+        for name in {definition.cluster for definition, _ in writing}
+    }
+    resolved = {name: _resolved(cluster.connection()) for name, cluster in clusters.items()}
     return PipelineTopics(
         pipeline=pipeline,
         connections={
-            (definition.cluster, definition.sink_topic): clusters[definition.cluster] for definition, _ in writing
+            (definition.cluster, definition.sink_topic): resolved[definition.cluster] for definition, _ in writing
         },
+        cluster_ids={name: cluster.kafka_cluster_id for name, cluster in clusters.items()},
         roots=tuple(dict.fromkeys(_root(files) for _, files in writing)),
         definitions=tuple(definition for definition, _ in writing),
         created_at=found.created_at,
@@ -66,6 +73,7 @@ def direct(pipeline: str, bootstrap_server: str, config: list[str] | None, topic
     return PipelineTopics(
         pipeline=pipeline,
         connections={(bootstrap_server, topic): connection},
+        cluster_ids={},
         roots=None,
         definitions=(),
         created_at=None,
@@ -74,18 +82,16 @@ def direct(pipeline: str, bootstrap_server: str, config: list[str] | None, topic
 
 @contextmanager
 def opened(known: PipelineTopics) -> Generator[Sequence[Topic]]:
-    """Its sink topics, closed at the end."""
+    """Its sink topics, closed at the end. Raises CommandError where another cluster is at the address of one."""
     with ExitStack() as stack:
         topics: list[Topic] = []
-        for (_, name), connection in known.connections.items():
+        for (cluster, name), connection in known.connections.items():
             topic = answered(lambda name=name, connection=connection: Topic(name, connection))
             stack.callback(topic.close)
+            if (cluster_id := known.cluster_ids.get(cluster)) is not None:
+                answered(lambda topic=topic, at=cluster, id_=cluster_id: topic.require_cluster(at, id_))
             topics.append(topic)
         yield topics
-
-
-def _connection(client: Client, cluster: str) -> Mapping[str, str]:
-    return _resolved(as_record(client.get(f"/clusters/{cluster}"), Cluster).connection())
 
 
 def _resolved(connection: Mapping[str, str]) -> Mapping[str, str]:

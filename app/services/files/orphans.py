@@ -169,12 +169,13 @@ async def _order(uow: UnitOfWork, look: OrphanLook) -> OrphanOrder:
     record = await uow.pipelines.get(look.pipeline)
     revisions = await uow.pipelines.list_revisions(look.pipeline)
     writing = tuple(revision.definition for revision in revisions if revision.definition.files is not None)
-    clusters = sorted({definition.cluster for definition in writing})
+    clusters = {name: await uow.clusters.get(name) for name in sorted({definition.cluster for definition in writing})}
     return OrphanOrder(
         pipeline=look.pipeline,
         created_at=record.created_at,
         definitions=writing,
-        connections={name: (await uow.clusters.get(name)).connection() for name in clusters},
+        connections={name: cluster.connection() for name, cluster in clusters.items()},
+        kafka_cluster_ids={name: cluster.kafka_cluster_id for name, cluster in clusters.items()},
         confirmed=look.confirmed,
     )
 
