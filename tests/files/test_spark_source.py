@@ -37,7 +37,7 @@ def answer(order):
     try:
         frame = kept.get(order["name"]) if "name" in order and order["name"] in kept else reading.load()
         kept[order.get("name")] = frame
-        rows = [row.asDict(recursive=True) for row in frame.collect()]
+        rows = [row.asDict(recursive=True) for row in frame.select("*").collect()]
     except Exception as error:
         return {"error": str(error)}
     return {"schema": frame.schema.simpleString(), "rows": rows, "partitions": frame.rdd.getNumPartitions()}
@@ -131,13 +131,14 @@ def test_a_dataframe_has_what_committed_references_name(make_sink: MakeSink, tmp
 
         chosen = session.read(sink, partitions='{"day": "1"}')
         assert (chosen["schema"], len(chosen["rows"])) == ("struct<carrier:string,id:bigint>", 2)
-        given = session.read(sink, schema="id double")
+        given = session.read(sink, name="given", schema="id double")
         assert sorted(row["id"] for row in given["rows"]) == [1.0, 2.0, 3.5]
         assert session.read(sink, schema="id double", pipeline="other")["rows"] == []
 
         # What is committed later is not in a DataFrame that was made before; one that is made now has it.
         sink.commit(sink.upload(4))
         assert len(session.read(sink, name="kept")["rows"]) == 3
+        assert len(session.read(sink, name="given")["rows"]) == 3
         assert len(session.read(sink)["rows"]) == 4
 
         damaged = sink.root / second.path
