@@ -18,6 +18,8 @@ from app.cli.client import Client
 from app.cli.errors import CommandError, ExitCode
 from app.cli.files import app, collecting, listing, pipeline_topics, reading
 from app.domain.pipelines.pipeline import ByField, FileSink, PipelineDefinition
+from app.files.errors import StoreUnavailableError
+from app.files.local_files import LocalFiles
 from tests.support.avro_files import write_file
 from tests.support.file_worlds import MemoryTopic, World
 
@@ -253,6 +255,25 @@ def test_collect_shows_and_deletes_only_when_told(lake: Lake) -> None:
     assert done["outcome"]["deleted"]["files"] == 1
     assert not orphan.exists()
     assert kept.exists()
+
+
+def test_a_collection_that_fails_says_what_it_had_deleted(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.commit(1, 1)
+    lake.world.now_ms += DAY_MS
+    orphans = [lake.leave(number) for number in (2, 3)]
+    delete = LocalFiles.delete
+
+    def fails_after_one(self: LocalFiles, path: str) -> None:
+        if not all(orphan.exists() for orphan in orphans):
+            raise StoreUnavailableError("the disk is gone")
+        delete(self, path)
+
+    monkeypatch.setattr(LocalFiles, "delete", fails_after_one)
+    error = refusal(run("collect", "flights", "--delete", "--yes"))
+    assert error.message == "the disk is gone"
+    assert [orphan.exists() for orphan in orphans].count(False) == 1
+    (line,) = error.lines
+    assert line.startswith("before that 1 files (")
 
 
 def test_collect_leaves_what_is_older_than_the_topics_first_reference_unless_told(lake: Lake) -> None:

@@ -16,9 +16,9 @@ from app.cli.files.options import Progress, size_text
 from app.cli.files.pipeline_topics import PipelineTopics, of_server, opened
 from app.cli.names import PipelineName
 from app.cli.output import AsJson, Yes, confirm_or_exit, console, print_json
-from app.domain.orphans import Margin, margin_of
+from app.domain.orphans import Margin, Stored, margin_of
 from app.files.collecting import Collector
-from app.files.findings import Findings, Outcome
+from app.files.findings import Findings, Outcome, Tally
 from app.files.store import open_store
 from app.files.topic import Topic
 
@@ -86,8 +86,19 @@ def _look(collector: Collector, root: str) -> Findings:
 
 
 def _delete(collector: Collector, findings: Findings) -> Outcome:
+    """Raises CommandError, which says how much was deleted before: no command log has it."""
+    deleted = Tally()
     with Progress() as progress:
-        return answered(lambda: collector.delete(findings, told=lambda stored: progress.tell(f"deleted {stored.path}")))
+
+        def told(stored: Stored) -> None:
+            deleted.add(stored)
+            progress.tell(f"deleted {stored.path}")
+
+        try:
+            return answered(lambda: collector.delete(findings, told=told))
+        except CommandError as error:
+            before = f"{deleted.files:,} files ({size_text(deleted.size_bytes)}) below {findings.root} were deleted"
+            raise CommandError(error.message, code=error.code, lines=(f"before that {before}",)) from error
 
 
 def _margin(known: PipelineTopics, topics: Sequence[Topic]) -> Margin:

@@ -32,6 +32,8 @@ def shown(findings: Findings, outcome: Outcome | None) -> RenderableType:
     if findings.blocked:
         return Group(*parts)
     parts += _orphans(findings) if outcome is None else _done(outcome)
+    if outcome is not None:
+        parts.append(Text("when it was looked there were", style="dim"))
     parts += [Text(sentence, style="dim") for sentence in _sentences(findings)]
     return Group(*parts)
 
