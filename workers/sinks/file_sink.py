@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -88,6 +88,8 @@ class FileSink:
     Args:
         folder: for finished files on their way, and the spool.
         buffers: shared by all sinks of a task.
+        numbers: of checkpoints, shared by the sinks that write under one transactional id, one after another.
+        pace: shared likewise.
         now_s: seconds that go on while the machine sleeps.
     """
 
@@ -99,6 +101,8 @@ class FileSink:
         store: Store,
         folder: Path,
         buffers: Buffers,
+        numbers: Iterator[int] | None = None,
+        pace: UploadPace | None = None,
         clock: Callable[[], float] = time.monotonic,
         now_s: Callable[[], float] = lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
     ) -> None:
@@ -116,12 +120,13 @@ class FileSink:
         self._spool = Spool(folder)
         self._parts = Parts(self._spool, buffers)
         self._most_bytes = settings.max_file_mb * _MEGABYTE
+        self._numbers = count(1) if numbers is None else numbers
         self._number = 0
         self._written: list[_File] = []
         self._stored: list[_Stored] = []
         self._first_upload_s: float | None = None
         self._size_bytes = 0
-        self._pace = UploadPace(settings.upload_timeout_ms / 1000)
+        self._pace = UploadPace(settings.upload_timeout_ms / 1000) if pace is None else pace
 
     @property
     def checkpoint(self) -> int:
@@ -135,7 +140,7 @@ class FileSink:
         return self._spool.size > _MOST_SPOOLED or self._pace.is_enough(self._load())
 
     def open(self) -> None:
-        self._number += 1
+        self._number = next(self._numbers)
 
     def add(self, outputs: Sequence[Dated], *, source: Source, offset: int) -> None:
         """Make all outputs of one record part of the checkpoint, or none.

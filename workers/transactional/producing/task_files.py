@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count
 from weakref import WeakSet, ref
 
 import msgspec
@@ -14,6 +15,7 @@ from workers.sinks.file_sink import FileSink, Identity
 from workers.sinks.parts import Buffers
 from workers.sinks.spool_folder import SpoolFolder
 from workers.sinks.store import Store
+from workers.sinks.upload_pace import UploadPace
 from workers.sinks.verification import MOST_DUE, DifferenceError, UnreadError, Verification
 from workers.transactional.control import TaskSpecification
 from workers.transactional.errors import PipelineStopError
@@ -36,7 +38,7 @@ class TaskFiles:
         self._folder = SpoolFolder()
         self._buffers = Buffers()
         self._store = Store(settings.root)
-        # Weakly: with a producer for each input partition they come and go with the assignments.
+        # Weakly: they come and go with their producers.
         self._sinks: WeakSet[FileSink] = WeakSet()
         # Not so what they owe: the last checkpoint of a partition is committed as it goes.
         self._verifications: list[tuple[ref[FileSink], Verification]] = []
@@ -50,32 +52,43 @@ class TaskFiles:
         return self._settings.upload_timeout_ms / 1000
 
     def into_files(self, make: MakeProducer, *, transactional_id: str | None) -> MakeProducer:
-        """Producers as `make` makes them, before which there is one file sink, whatever their number."""
-        sink = FileSink(
-            self._settings,
-            Identity(
-                pipeline=self._specification.pipeline,
-                transactional_id=transactional_id or self._specification.transactional_id or "",
-                attempt=self._attempt,
-            ),
-            store=self._store,
-            folder=self._folder.path,
-            buffers=self._buffers,
+        """Producers as `make` makes them, each behind a file sink of its own.
+
+        Not one for all: a call of a producer that was let go of, because nobody waits for it any more, may still be in
+        its sink. The checkpoints of one id are numbered through all of them, and what a store takes is learned once.
+        """
+        identity = Identity(
+            pipeline=self._specification.pipeline,
+            transactional_id=transactional_id or self._specification.transactional_id or "",
+            attempt=self._attempt,
         )
-        self._sinks.add(sink)
-        if sink.verification is not None:
-            self._verifications.append((ref(sink), sink.verification))
+        numbers, pace = count(1), UploadPace(self.upload_timeout_s)
 
         def made(batch_size: int | None) -> TaskProducer:
             return FileProducer(
                 make(batch_size),
-                sink,
+                self._sink(identity, numbers, pace),
                 topic=self._specification.definition.sink_topic,
                 upload_timeout_s=self.upload_timeout_s,
                 transaction_timeout_s=self._specification.definition.transaction_timeout_ms / 1000,
             )
 
         return made
+
+    def _sink(self, identity: Identity, numbers: Iterator[int], pace: UploadPace) -> FileSink:
+        sink = FileSink(
+            self._settings,
+            identity,
+            store=self._store,
+            folder=self._folder.path,
+            buffers=self._buffers,
+            numbers=numbers,
+            pace=pace,
+        )
+        self._sinks.add(sink)
+        if sink.verification is not None:
+            self._verifications.append((ref(sink), sink.verification))
+        return sink
 
     def verify(self, between: Callable[[], None]) -> None:
         """Read the files again that were committed since the last time, if the pipeline asks for that.
