@@ -122,6 +122,7 @@ class FileSink:
         self._most_bytes = settings.max_file_mb * _MEGABYTE
         self._numbers = count(1) if numbers is None else numbers
         self._number = 0
+        self._on_disk: set[Path] = set()
         self._written: list[_File] = []
         self._stored: list[_Stored] = []
         self._first_upload_s: float | None = None
@@ -188,7 +189,8 @@ class FileSink:
         """Write, upload and verify every file.
 
         Args:
-            bound_s: how long that may take. between: called at least once a second.
+            bound_s: how long that may take; the file that is being written by then is still ended.
+            between: called twice a second, and after each file.
 
         Raises:
             SinkError: it did not work in time, or not at all.
@@ -202,9 +204,14 @@ class FileSink:
             with ThreadPoolExecutor(1, thread_name_prefix="uploads") as uploads:
                 uploading: Future[list[_Stored]] | None = None
                 while True:
-                    between()
                     # Written while the ones before are uploaded.
-                    chunk = list(islice(files, _TOGETHER))
+                    chunk: list[_File] = []
+                    between()
+                    for file in islice(files, _TOGETHER):
+                        chunk.append(file)
+                        between()
+                        if self._clock() > deadline:
+                            break
                     if uploading is not None:
                         self._stored += _result(uploading, between)
                     if self._clock() > deadline:
@@ -248,8 +255,8 @@ class FileSink:
 
     def forget(self) -> None:
         """Let go of everything that is here; raises nothing."""
-        for file in self._written:
-            file.local.unlink(missing_ok=True)
+        # Those as well that were written and never got as far as their upload.
+        self._remove(list(self._on_disk))
         self._written.clear()
         self._stored.clear()
         self._first_upload_s = None
@@ -274,6 +281,7 @@ class FileSink:
 
     def _write(self, values: tuple[str, ...], part: Part, *, closed_at_ms: int) -> _File:
         local = self._folder / f"{secrets.token_hex(8)}.avro"
+        self._on_disk.add(local)
         schema = self._schemas.schema(part.shape)
         # What is lost with this host is read again: it need not reach its disk.
         written = avro_file.write(
@@ -295,10 +303,14 @@ class FileSink:
                 between=_nothing,
             )
         finally:
-            for file in files:
-                file.local.unlink(missing_ok=True)
+            self._remove([file.local for file in files])
         uploaded = {one.path: one.uploaded_at_ms for one in found}
         return [_Stored(file, uploaded[file.path]) for file in files]
+
+    def _remove(self, files: Sequence[Path]) -> None:
+        for file in files:
+            file.unlink(missing_ok=True)
+            self._on_disk.discard(file)
 
     def _reference(self, stored: _Stored) -> FileReference:
         file, identity = stored.file, self._identity

@@ -1,0 +1,74 @@
+"""What a sink does with its local disk and its time while a checkpoint's files are written and uploaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from app.domain.pipelines.pipeline import ByField
+from app.domain.pipelines.pipeline import FileSink as Settings
+from workers.sinks import avro_file
+from workers.sinks.file_sink import Dated, FileSink, Identity, SinkError
+from workers.sinks.parts import Buffers
+from workers.sinks.uploads import ToUpload, Uploaded, UploadError
+
+MORE_THAN_TWO_CHUNKS = 150
+
+
+class FailingStore:
+    """Takes `puts` times what it is given, and then no more."""
+
+    def __init__(self, puts: int = 0) -> None:
+        self.puts = puts
+
+    def put_all(self, files: Sequence[ToUpload], *, within_s: float, between: Callable[[], None]) -> list[Uploaded]:
+        if self.puts == 0:
+            raise UploadError("refused, for the test")
+        self.puts -= 1
+        return [Uploaded(path=file.path, uploaded_at_ms=0) for file in files]
+
+
+def filled(folder: Path, store: FailingStore, *, users: int, **named: Any) -> FileSink:
+    settings = Settings(root="file:///nowhere", partition_by=(ByField(name="user", field="user"),))
+    identity = Identity(pipeline="flights", transactional_id="fl.0", attempt="a")
+    sink = FileSink(settings, identity, store=store, folder=folder, buffers=Buffers(), **named)
+    sink.open()
+    for offset in range(users):
+        value = msgspec.json.encode({"user": f"u{offset}"})
+        sink.add([Dated(value, None)], source=("in", 0), offset=offset)
+    return sink
+
+
+@pytest.mark.parametrize("puts", [0, 1, 2])
+def test_what_could_not_be_uploaded_does_not_stay_on_the_local_disk(tmp_path: Path, puts: int) -> None:
+    """Whoever fills the disk with files that nobody will upload cannot write the next ones."""
+    sink = filled(tmp_path, FailingStore(puts), users=MORE_THAN_TWO_CHUNKS)
+    with pytest.raises(SinkError, match="refused, for the test"):
+        sink.finish(bound_s=10.0, between=lambda: None)
+    sink.forget()
+    assert not list(tmp_path.iterdir())
+
+
+def test_it_is_heard_of_and_ends_in_time_however_long_the_files_take_to_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few large files take as long as many small ones."""
+    now, heard_at = [100.0], [100.0]
+    write = avro_file.write
+
+    def slow(*arguments: Any, **named: Any) -> avro_file.Written:
+        now[0] += 0.9
+        return write(*arguments, **named)
+
+    monkeypatch.setattr(avro_file, "write", slow)
+    sink = filled(tmp_path, FailingStore(puts=9), users=60, clock=lambda: now[0])
+    with pytest.raises(SinkError, match="were not uploaded within 5"):
+        sink.finish(bound_s=5.0, between=lambda: heard_at.append(now[0]))
+    assert now[0] <= 106.0
+    assert max(after - before for before, after in zip(heard_at, heard_at[1:], strict=False)) <= 1.0
+    sink.forget()
+    assert not list(tmp_path.iterdir())
