@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,6 @@ def test_it_is_heard_of_and_ends_in_time_however_long_the_files_take_to_be_writt
     with pytest.raises(SinkError, match="were not uploaded within 5"):
         sink.finish(bound_s=5.0, between=lambda: heard_at.append(now[0]))
     assert now[0] <= 106.0
-    assert max(after - before for before, after in zip(heard_at, heard_at[1:], strict=False)) <= 1.0
+    assert max(after - before for before, after in pairwise(heard_at)) <= 1.0
     sink.forget()
     assert not list(tmp_path.iterdir())

@@ -127,6 +127,7 @@ class FileSink:
         self._stored: list[_Stored] = []
         self._first_upload_s: float | None = None
         self._size_bytes = 0
+        self._records = 0
         self._pace = UploadPace(settings.upload_timeout_ms / 1000) if pace is None else pace
 
     @property
@@ -182,6 +183,7 @@ class FileSink:
             span[1] = offset
         self._parts.hold(part, value)
         self._size_bytes += len(value)
+        self._records += 1
         if part.size_bytes >= self._most_bytes:
             self._written.append(self._write(values, self._parts.take(values), closed_at_ms=_now_ms()))
 
@@ -261,13 +263,14 @@ class FileSink:
         self._stored.clear()
         self._first_upload_s = None
         self._size_bytes = 0
+        self._records = 0
         self._parts.clear()
         if self.verification is not None:
             self.verification.forget()
 
     def _load(self) -> Load:
         """What is in the checkpoint now, in bytes of JSON."""
-        return Load(len(self._parts) + len(self._written), self._size_bytes)
+        return Load(len(self._parts) + len(self._written), self._size_bytes, self._records)
 
     def _was_late(self, load: Load) -> None:
         uploaded = sum(stored.file.part.size_bytes for stored in self._stored)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -56,6 +57,7 @@ class TaskLoop:
         drain_bound_s: float,
         progress: Progress,
         after_commits: Callable[[Callable[[], None]], None] | None = None,
+        most_polled: Callable[[], int] = lambda: sys.maxsize,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -63,8 +65,10 @@ class TaskLoop:
         Args:
             after_commits: called outside of callbacks when something may have been committed, with what it shall call
                 while it takes long.
+            most_polled: how many records may come at once, whatever the batches have grown to.
         """
         self._after_commits = after_commits
+        self._most_polled = most_polled
         self._membership = membership
         self._lanes = lanes
         self._starting = starting
@@ -188,7 +192,7 @@ class TaskLoop:
             wait_s = min(_LONGEST_POLL_S, max(_SETTLING_POLL_S, self._settling_wait_s()))
             polled = self._membership.consume(1, wait_s)
         else:
-            poll = self._pace.next_poll(self._opened_at(), limit=self._limit())
+            poll = self._pace.next_poll(self._opened_at(), limit=self._limit(), most=self._most_polled())
             polled = self._membership.consume(poll.records, poll.wait_s)
             self._pace.polled(len(polled[0]))
         self._lanes.polled()

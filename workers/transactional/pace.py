@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -49,12 +50,13 @@ class Pace:
         """Whether the last poll was made after the open checkpoint was due, for the next one."""
         return self._asked.is_ahead
 
-    def next_poll(self, opened_at: float | None, *, limit: int) -> Poll:
-        """limit: the most records that a checkpoint may hold now."""
+    def next_poll(self, opened_at: float | None, *, limit: int, most: int = sys.maxsize) -> Poll:
+        """limit: the most records that a checkpoint may hold now. most: those that may come at once."""
         if opened_at is None:
             self._gathered_since = None
         self._is_limited = limit != UNLIMITED
-        self._asked = self._poll(opened_at, limit)
+        asked = self._poll(opened_at, limit)
+        self._asked = asked._replace(records=min(asked.records, most))
         return self._asked
 
     def polled(self, records: int) -> None:

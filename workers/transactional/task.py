@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 
 from app.domain.pipelines.pipeline import ProcessingGuarantee
@@ -153,6 +154,7 @@ class Attempt:
             control=control,
             commit_interval_s=commit_interval_s,
             after_commits=None if self.files is None else self.files.verify,
+            most_polled=(lambda: sys.maxsize) if self.files is None else self.files.most_polled,
             drain_bound_s=2 * definition.transaction_timeout_ms / 1000
             + (0 if self.files is None else self.files.upload_timeout_s),
             progress=progress,

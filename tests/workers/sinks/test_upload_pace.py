@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from workers.sinks.upload_pace import Load, UploadPace
+from workers.transactional.records.batching import MAX_RECORDS
 
 WITHIN_S = 60.0
 KB = 1_000
@@ -68,3 +69,48 @@ def test_few_large_files_are_bounded_by_their_bytes() -> None:
     pace.was_late(Load(10, 10**9), uploaded=Load(4, 4 * 10**8))
     assert pace.is_enough(Load(1, 2 * 10**8))
     assert not pace.is_enough(Load(1, 2 * 10**8 - 1))
+
+
+def in_batches(pace: UploadPace, *, files_per_s: float, checkpoints: int, values: int, bytes_of_one: int = 0) -> int:
+    """As the loop fills them: a record, then batches of at most 2,000 until it is enough, or the rotation is over after
+    100 of them. How many of the checkpoints were committed."""
+    committed = 0
+    for _ in range(checkpoints):
+        records = 1
+        for _batch in range(100):
+            load = Load(min(values, records), records * bytes_of_one, records)
+            if pace.is_enough(load):
+                break
+            records += int(min(MAX_RECORDS, pace.most_records))
+        load = Load(min(values, records), records * bytes_of_one, records)
+        seconds = load.files / files_per_s
+        if seconds > WITHIN_S:
+            done = int(WITHIN_S * files_per_s) // 64 * 64
+            pace.was_late(load, uploaded=Load(done, done * bytes_of_one))
+        else:
+            pace.took(load, seconds)
+            committed += 1
+    return committed
+
+
+@pytest.mark.parametrize("files_per_s", [0.5, 3, 10, 33])
+def test_batches_of_more_values_than_the_store_takes_in_time_become_smaller(files_per_s: float) -> None:
+    """A checkpoint ends between two of them: the batch itself was too much, however soon it ended."""
+    pace = UploadPace(WITHIN_S)
+    in_batches(pace, files_per_s=files_per_s, checkpoints=15, values=100_000)
+    assert in_batches(pace, files_per_s=files_per_s, checkpoints=10, values=100_000) == 10
+
+
+def test_batches_of_few_values_are_large_again_soon_after_the_store_was_away() -> None:
+    pace = UploadPace(WITHIN_S)
+    for _ in range(20):
+        pace.was_late(Load(10, 10**6, 10_000), uploaded=Load(0, 0))
+    in_batches(pace, files_per_s=1_000, checkpoints=8, values=10, bytes_of_one=KB)
+    assert in_batches(pace, files_per_s=1_000, checkpoints=5, values=10, bytes_of_one=KB) == 5
+    assert pace.most_records >= MAX_RECORDS
+
+
+def test_a_checkpoint_of_offsets_alone_says_nothing_of_batches() -> None:
+    pace = UploadPace(WITHIN_S)
+    pace.took(Load(0, 0, 0), 0.01)
+    assert pace.most_records > 1e9

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
@@ -16,7 +17,7 @@ from tests.workers.transactional.test_checkpoint import ScriptedProducer
 from workers.sinks import avro_file
 from workers.sinks.file_sink import Dated
 from workers.transactional.control import TaskSpecification
-from workers.transactional.errors import LoopError
+from workers.transactional.errors import AbortableError, LoopError
 from workers.transactional.producing.file_producer import FileProducer
 from workers.transactional.producing.task_files import TaskFiles
 from workers.transactional.slices import Patience
@@ -158,3 +159,17 @@ def test_checkpoints_are_numbered_on_over_producers(task: Task) -> None:
         producer.flush(patience=Patience(DEADLINE_S))
         assert [reference["checkpoint"] for reference in task.made[-1].references] == [number]
         producer.discard()
+
+
+def test_after_uploads_that_were_late_fewer_records_are_polled_at_once(task: Task) -> None:
+    assert task.files.most_polled() == sys.maxsize
+    producer = task.producer()
+    fill(producer, range(40))
+    with pytest.raises(AbortableError):
+        producer.flush(patience=Patience(0.0))
+    # A record makes a file, 20 files are what a checkpoint may have, and a batch may be half of one.
+    assert task.files.most_polled() == 10
+    producer.discard()
+    successor = task.producer()
+    assert task.files.most_polled() == 10, "what the store takes does not depend on the producer"
+    successor.discard()

@@ -89,3 +89,12 @@ def test_large_or_slow_records_are_not_polled_in_several_batches() -> None:
     scene = Scene()
     scene.batch_size.processed(records=100, size_bytes=100 * 1024 * 1024, seconds=0.001)
     assert scene.batch_size.ahead == scene.batch_size.count < MAX_RECORDS
+
+
+def test_no_more_come_at_once_than_may_and_nobody_is_behind_for_that() -> None:
+    scene = Scene()
+    assert scene.pace.next_poll(100.0, limit=UNLIMITED, most=30).records == 30
+    scene.pace.polled(30)
+    scene.now = 100.2
+    assert not scene.pace.next_poll(100.0, limit=UNLIMITED, most=30).is_ahead
+    assert scene.pace.is_due(100.0)

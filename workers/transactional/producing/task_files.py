@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+import sys
 from collections.abc import Callable, Iterator
 from itertools import count
 from weakref import WeakSet, ref
@@ -40,6 +41,7 @@ class TaskFiles:
         self._store = Store(settings.root)
         # Weakly: they come and go with their producers.
         self._sinks: WeakSet[FileSink] = WeakSet()
+        self._paces: WeakSet[UploadPace] = WeakSet()
         # Not so what they owe: the last checkpoint of a partition is committed as it goes.
         self._verifications: list[tuple[ref[FileSink], Verification]] = []
 
@@ -50,6 +52,10 @@ class TaskFiles:
     @property
     def upload_timeout_s(self) -> float:
         return self._settings.upload_timeout_ms / 1000
+
+    def most_polled(self) -> int:
+        """The most records to ask for at once, so that the files of a batch can be uploaded in time."""
+        return int(min([sys.maxsize, *(pace.most_records for pace in self._paces)]))
 
     def into_files(self, make: MakeProducer, *, transactional_id: str | None) -> MakeProducer:
         """Producers as `make` makes them, each behind a file sink of its own.
@@ -63,6 +69,7 @@ class TaskFiles:
             attempt=self._attempt,
         )
         numbers, pace = count(1), UploadPace(self.upload_timeout_s)
+        self._paces.add(pace)
 
         def made(batch_size: int | None) -> TaskProducer:
             return FileProducer(
