@@ -15,6 +15,7 @@ from app.domain.pipelines.pipeline import FileSink as Settings
 from workers.sinks import avro_file
 from workers.sinks.file_sink import Dated, FileSink, Identity, SinkError
 from workers.sinks.parts import Buffers
+from workers.sinks.upload_pace import UploadPace
 from workers.sinks.uploads import ToUpload, Uploaded, UploadError
 
 MORE_THAN_TWO_CHUNKS = 150
@@ -33,10 +34,10 @@ class FailingStore:
         return [Uploaded(path=file.path, uploaded_at_ms=0) for file in files]
 
 
-def filled(folder: Path, store: FailingStore, *, users: int, **named: Any) -> FileSink:
+def filled(folder: Path, store: FailingStore, *, users: int, buffers: Buffers | None = None, **named: Any) -> FileSink:
     settings = Settings(root="file:///nowhere", partition_by=(ByField(name="user", field="user"),))
     identity = Identity(pipeline="flights", transactional_id="fl.0", attempt="a")
-    sink = FileSink(settings, identity, store=store, folder=folder, buffers=Buffers(), **named)
+    sink = FileSink(settings, identity, store=store, folder=folder, buffers=buffers or Buffers(), **named)
     sink.open()
     for offset in range(users):
         value = msgspec.json.encode({"user": f"u{offset}"})
@@ -73,3 +74,20 @@ def test_it_is_heard_of_and_ends_in_time_however_long_the_files_take_to_be_writt
     assert max(after - before for before, after in pairwise(heard_at)) <= 1.0
     sink.forget()
     assert not list(tmp_path.iterdir())
+
+
+def test_all_sinks_of_a_task_hold_no_more_files_together_than_one_may(tmp_path: Path) -> None:
+    """With a producer for each input partition there are as many sinks; memory is one."""
+    buffers = Buffers()
+
+    def sink(users: int) -> FileSink:
+        return filled(tmp_path, FailingStore(), users=users, buffers=buffers, pace=UploadPace(60.0))
+
+    small = sink(100)
+    sinks = [sink(4_900) for _ in range(4)]
+    assert not any(one.is_full for one in [small, *sinks])
+    sinks.append(sink(4_900))
+    assert all(one.is_full for one in sinks)
+    assert not small.is_full, "what it holds is not what there is too much of"
+    sinks.pop().forget()
+    assert not any(one.is_full for one in sinks)

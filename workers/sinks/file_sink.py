@@ -118,6 +118,7 @@ class FileSink:
             Verification(settings.root, settings.id_field) if settings.verifies and settings.id_field else None
         )
         self._spool = Spool(folder)
+        self._buffers = buffers
         self._parts = Parts(self._spool, buffers)
         self._most_bytes = settings.max_file_mb * _MEGABYTE
         self._numbers = count(1) if numbers is None else numbers
@@ -138,8 +139,12 @@ class FileSink:
     @property
     def is_full(self) -> bool:
         """Whether the checkpoint should end before its time: what it holds could not be uploaded in time if it were
-        more, or the spool takes no more."""
-        return self._spool.size > _MOST_SPOOLED or self._pace.is_enough(self._load())
+        more, the spool takes no more, or all sinks of the task hold as many files as memory does."""
+        return (
+            self._spool.size > _MOST_SPOOLED
+            or self._pace.is_enough(self._load())
+            or self._buffers.is_crowded_by(self._parts)
+        )
 
     def open(self) -> None:
         self._number = next(self._numbers)

@@ -11,6 +11,8 @@ from workers.sinks.spool import Extent, Spool
 
 _LOOKS = 32
 """How often the sum of all is asked for while they are filled once."""
+MOST_PARTS = 20_000
+"""Of all producers of a task together: each takes about 3 kB until its reference is written."""
 Source = tuple[str, int]
 """An input partition: topic and number."""
 
@@ -56,6 +58,10 @@ class Buffers:
 
     def join(self, parts: Parts) -> None:
         self._members.add(parts)
+
+    def is_crowded_by(self, parts: Parts) -> bool:
+        """Whether all together hold as many parts as may be, and this one its share of them or more: one does."""
+        return len(parts) * len(self._members) >= MOST_PARTS and sum(map(len, self._members)) >= MOST_PARTS
 
     @property
     def held_bytes(self) -> int:
