@@ -52,6 +52,7 @@ class TaskPlace(msgspec.Struct, frozen=True, kw_only=True):
     transactional_id: str | None
     database_epoch: str
     commits_every_ms: int | None = None
+    uploads_within_ms: int | None = None
 
 
 class Said(NamedTuple):
@@ -368,6 +369,7 @@ class HeartbeatReporter:
             producer_id=snapshot.producer_id,
             producer_epoch=snapshot.producer_epoch,
             commits_every_ms=place.commits_every_ms,
+            uploads_within_ms=place.uploads_within_ms,
             events=self._events.oldest(self._events_per_heartbeat),
             offsets=self._offsets.report(is_over=snapshot.state in ATTEMPT_OVER) if tells_offsets else None,
         )

@@ -89,6 +89,7 @@ class TaskHeartbeat(msgspec.Struct, frozen=True, kw_only=True):
     producer_id: int | None = None
     producer_epoch: int | None = None
     commits_every_ms: int | None = None
+    uploads_within_ms: int | None = None
     events: tuple[TaskEvent, ...] = ()
     offsets: OffsetReport | None = None
 

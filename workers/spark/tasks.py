@@ -105,7 +105,7 @@ def run_attempt(data: bytes, *, task: int, attempt: int) -> TaskResult:
     )
     luggage = unpack(data, task=task, attempt=attempt)
     specification = luggage.specification
-    identity = specification.tasks[task]
+    identity, files = specification.tasks[task], specification.definition.files
     line = DriverLine(host=luggage.driver_host, port=luggage.driver_port, secret=luggage.driver_secret)
     try:
         admission = line.begin(Begun(task=task, attempt=attempt, host=socket.gethostname(), pid=os.getpid()))
@@ -139,6 +139,7 @@ def run_attempt(data: bytes, *, task: int, attempt: int) -> TaskResult:
             transactional_id=identity.transactional_id,
             database_epoch=specification.database_epoch,
             commits_every_ms=specification.definition.commits_every_ms,
+            uploads_within_ms=None if files is None else files.upload_timeout_ms,
         ),
         ServerClient(specification.server_urls, specification.run_token),
         ask_client=ServerClient(specification.server_urls, specification.run_token),

@@ -19,13 +19,15 @@ def rates_between(before: TaskStatus | None, after: TaskReport) -> TaskRates:
     |---------------------|------------------------------------------------------------|------------------------------|
     | about each second   | anything                                                   | between the two reports      |
     | less often          | something, for the first time since then                   | from then to now             |
-    | less often          | nothing, for less than two intervals, and the task runs    | what they were               |
+    | less often          | nothing, for less than so long, and the task runs          | what they were               |
     | less often          | nothing, for longer, or the task does not run              | 0                            |
 
-    Of a task that had nothing to do, the time before its next commit counts as two intervals at most.
+    So long: two intervals, and what uploads may take besides. Of a task that had nothing to do, the time before its
+    next commit counts as that at most.
     """
     every_ms = after.commits_every_ms or 0
     is_rare = every_ms > _OFTEN_MS
+    longest_ms = 2 * every_ms + (after.uploads_within_ms or 0)
     now = Counted(at_ms=after.sent_at_ms, counters=after.counters)
     if (
         before is None
@@ -39,10 +41,10 @@ def rates_between(before: TaskStatus | None, after: TaskReport) -> TaskRates:
     since = before.rates.since or last
     passed_ms = max(1, now.at_ms - since.at_ms)
     if _ends(now.counters) != _ends(since.counters):
-        return _rates(since, now, over_ms=min(passed_ms, 2 * every_ms), since=now)
-    if after.state is TaskState.RUNNING and passed_ms <= 2 * every_ms:
+        return _rates(since, now, over_ms=min(passed_ms, longest_ms), since=now)
+    if after.state is TaskState.RUNNING and passed_ms <= longest_ms:
         return before.rates
-    return _rates(since, since, over_ms=min(passed_ms, 2 * every_ms), since=since)
+    return _rates(since, since, over_ms=min(passed_ms, longest_ms), since=since)
 
 
 def _ends(counters: Counters) -> tuple[int, ...]:

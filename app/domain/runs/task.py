@@ -129,6 +129,7 @@ class TaskReport(msgspec.Struct, frozen=True, kw_only=True):
     """What one heartbeat says of one attempt, free of the wire's protocol version and events.
 
     commits_every_ms: how long a checkpoint is open before it ends by itself; None: the worker is of an older release.
+    uploads_within_ms: how long its uploads may then take; None where there are none.
     """
 
     run_id: str
@@ -153,6 +154,7 @@ class TaskReport(msgspec.Struct, frozen=True, kw_only=True):
     producer_id: int | None = None
     producer_epoch: int | None = None
     commits_every_ms: int | None = None
+    uploads_within_ms: int | None = None
 
 
 class TaskStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,6 +24,7 @@ def report(
     lease: int = 1,
     state: TaskState = TaskState.RUNNING,
     every_ms: int | None = 100,
+    uploads_ms: int | None = None,
     **counters: Any,
 ) -> TaskReport:
     return TaskReport(
@@ -39,6 +40,7 @@ def report(
         state=state,
         counters=Counters(**counters),
         commits_every_ms=every_ms,
+        uploads_within_ms=uploads_ms,
     )
 
 
@@ -160,3 +162,17 @@ def test_times_that_are_told_never_go_backwards() -> None:
     since = [one.since.at_ms for one in rates_of(*reports) if one.since is not None]
     assert len(since) == 70
     assert all(earlier <= later for earlier, later in pairwise(since))
+
+
+def test_uploads_that_are_longer_than_the_rotation_are_part_of_the_time() -> None:
+    reports = [
+        report(
+            at_ms=second * 1000,
+            every_ms=5_000,
+            uploads_ms=60_000,
+            records_in=second // 25 * 25_000,
+            transactions_committed=second // 25,
+        )
+        for second in range(120)
+    ]
+    assert {one.records_in_per_s for one in rates_of(*reports)[25:]} == {1_000.0}

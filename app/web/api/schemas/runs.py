@@ -167,6 +167,7 @@ class TaskReport(Answer):
     open_transaction_age_ms: int | None
     last_error: str | None
     commits_every_ms: int | None
+    uploads_within_ms: int | None
 
 
 class TaskStatus(Answer):
