@@ -79,6 +79,26 @@ def test_each_checkpoint_is_compared_once(sink: Sink) -> None:
     sink.check()
 
 
+def test_it_stops_when_its_time_is_over_and_goes_on_there(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task that read all files of many at once would be no member any more."""
+    sink.commit([record(user, user) for user in ("anna", "bert", "carl")])
+    sink.file_of("carl").unlink()
+    now, read = [100.0], list[int]()
+    monkeypatch.setattr(sink.verification, "_clock", lambda: now[0])
+
+    def two_seconds() -> None:
+        now[0] += 2.0
+        read.append(len(read))
+
+    sink.verification.check(two_seconds, within_s=0.0)
+    assert read == []
+    sink.verification.check(two_seconds, within_s=3.0)
+    assert (len(read), sink.verification.due) == (2, 1)
+    with pytest.raises(DifferenceError, match="of 3 ids 1 are missing") as found:
+        sink.verification.check(two_seconds, within_s=3.0)
+    assert (len(read), found.value.lost) == (3, Counter({'"carl"': 1}))
+
+
 def test_what_is_missing_is_what_was_in_the_file_that_cannot_be_read(sink: Sink) -> None:
     """The others are read all the same."""
     sink.commit([record("a"), record("b"), record("b"), record("c", "bert")])

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
 import fastavro
@@ -62,6 +63,7 @@ class Verification:
         self._id_of = field_path.getter(field_path.parse(id_field))
         self._ids: Counter[str] = Counter()
         self._due: list[Committed] = []
+        self._begin()
 
     @property
     def due(self) -> int:
@@ -85,46 +87,49 @@ class Verification:
         self._due.append(Committed(checkpoint, self._ids, tuple(files)))
         self._ids = Counter()
 
-    def check(self, between: Callable[[], None]) -> None:
+    def check(self, between: Callable[[], None], *, within_s: float = math.inf) -> None:
         """Read again what was committed since the last time, and compare. Nothing is read for 5 s after an UnreadError.
+
+        Args:
+            between: called before each file.
+            within_s: after that no other file is begun; the next call goes on where this one has stopped.
 
         Raises:
             DifferenceError: a file is gone or another one, an id is missing or came from nowhere.
             UnreadError: what is due stays due.
         """
+        until = self._clock() + within_s
         while self._due and self._clock() >= self._not_before:
-            try:
-                self._compare(self._due[0], between)
-            except UnreadError:
-                self._not_before = self._clock() + _ASKED_AGAIN_S
-                raise
+            due = self._due[0]
+            for file in due.files[self._read_files :]:
+                if self._clock() >= until:
+                    return
+                between()
+                self._take(file, due)
+                self._read_files += 1
+            found, unreadable = self._found, self._unreadable
             del self._due[0]
+            self._begin()
+            _compare(due, found, unreadable)
 
-    def _compare(self, due: Committed, between: Callable[[], None]) -> None:
-        found: Counter[str] = Counter()
-        unreadable: list[str] = []
-        for file in due.files:
-            between()
-            try:
-                found += self._read(file)
-            except (FileNotFoundError, StoreRefusalError, ValueError) as error:
-                # The others are read all the same: then what is missing is what was in this one.
-                unreadable.append(sentence_of(error))
-            except Exception as error:  # the border to whatever library fsspec calls
-                raise UnreadError(
-                    f"checkpoint {due.checkpoint} is committed, and not compared yet: {file.path} cannot be read: "
-                    f"{sentence_of(error)}"
-                ) from error
-        if unreadable or found != due.ids:
-            lost, unexpected = due.ids - found, found - due.ids
-            cause = f"; {len(unreadable)} of them cannot be read, such as: {unreadable[0]}" if unreadable else ""
-            raise DifferenceError(
-                f"checkpoint {due.checkpoint} is committed, and its files are not what went into them: of "
-                f"{due.ids.total()} ids {lost.total()} are missing{_some(lost)}, {unexpected.total()} are too many"
-                f"{_some(unexpected)}{cause}",
-                lost=lost,
-                unexpected=unexpected,
-            )
+    def _begin(self) -> None:
+        """Of the oldest that is due nothing has been read."""
+        self._read_files = 0
+        self._found: Counter[str] = Counter()
+        self._unreadable: list[str] = []
+
+    def _take(self, file: ToUpload, due: Committed) -> None:
+        try:
+            self._found += self._read(file)
+        except (FileNotFoundError, StoreRefusalError, ValueError) as error:
+            # The others are read all the same: then what is missing is what was in this one.
+            self._unreadable.append(sentence_of(error))
+        except Exception as error:  # the border to whatever library fsspec calls
+            self._not_before = self._clock() + _ASKED_AGAIN_S
+            raise UnreadError(
+                f"checkpoint {due.checkpoint} is committed, and not compared yet: {file.path} cannot be read: "
+                f"{sentence_of(error)}"
+            ) from error
 
     def _read(self, file: ToUpload) -> Counter[str]:
         with self._uploads.open(file.path) as opened:
@@ -138,6 +143,21 @@ class Verification:
     def _id(self, record: Any) -> str:
         found = self._id_of(cast("dict[str, Any]", record)) if isinstance(record, dict) else None
         return msgspec.json.encode(None if found is MISSING else found).decode()
+
+
+def _compare(due: Committed, found: Counter[str], unreadable: Sequence[str]) -> None:
+    """Raises DifferenceError."""
+    if not unreadable and found == due.ids:
+        return
+    lost, unexpected = due.ids - found, found - due.ids
+    cause = f"; {len(unreadable)} of them cannot be read, such as: {unreadable[0]}" if unreadable else ""
+    raise DifferenceError(
+        f"checkpoint {due.checkpoint} is committed, and its files are not what went into them: of "
+        f"{due.ids.total()} ids {lost.total()} are missing{_some(lost)}, {unexpected.total()} are too many"
+        f"{_some(unexpected)}{cause}",
+        lost=lost,
+        unexpected=unexpected,
+    )
 
 
 def _some(ids: Counter[str]) -> str:

@@ -56,7 +56,7 @@ class TaskLoop:
         commit_interval_s: float,
         drain_bound_s: float,
         progress: Progress,
-        after_commits: Callable[[Callable[[], None]], None] | None = None,
+        after_commits: Callable[[Callable[[], None], bool], None] | None = None,
         most_polled: Callable[[], int] = lambda: sys.maxsize,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
@@ -64,7 +64,7 @@ class TaskLoop:
         """
         Args:
             after_commits: called outside of callbacks when something may have been committed, with what it shall call
-                while it takes long.
+                while it takes long, and whether it is for the last time.
             most_polled: how many records may come at once, whatever the batches have grown to.
         """
         self._after_commits = after_commits
@@ -124,11 +124,11 @@ class TaskLoop:
             self._lanes.guarded(self._turn)
         self._progress.enter(TaskState.DRAINING, now=self._clock(), opened_at=self._transaction_opened_at())
         self._drain()
-        self._look_after_commits()
+        self._look_after_commits(is_last=True)
 
-    def _look_after_commits(self) -> None:
+    def _look_after_commits(self, *, is_last: bool = False) -> None:
         if self._after_commits is not None:
-            self._after_commits(self._publish_if_due)
+            self._after_commits(self._publish_if_due, is_last)
 
     def _subscribe(self, topics: Sequence[str]) -> None:
         try:

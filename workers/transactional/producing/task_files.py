@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 import secrets
 import sys
+import time
 from collections.abc import Callable, Iterator
 from itertools import count
 from weakref import WeakSet, ref
@@ -25,6 +27,8 @@ from workers.transactional.producing.producers import TaskProducer
 from workers.transactional.settling import MakeProducer
 
 log = logging.getLogger(__name__)
+_VERIFIES_FOR_S = 5.0
+"""Between two polls, all producers of a task together."""
 
 
 class TaskFiles:
@@ -97,8 +101,10 @@ class TaskFiles:
             self._verifications.append((ref(sink), sink.verification))
         return sink
 
-    def verify(self, between: Callable[[], None]) -> None:
+    def verify(self, between: Callable[[], None], is_last: bool) -> None:
         """Read the files again that were committed since the last time, if the pipeline asks for that.
+
+        For a few seconds at a time, lest the group takes the task for dead meanwhile; to the end when `is_last`.
 
         A store that does not give them is asked again; the pipeline goes on meanwhile, for 100 checkpoints.
 
@@ -106,9 +112,10 @@ class TaskFiles:
             PipelineStopError: they are not what went into them; both sets of ids are in the log. Or the store has not
                 given them for so long.
         """
+        until = math.inf if is_last else time.monotonic() + _VERIFIES_FOR_S
         for _sink, verification in self._verifications:
             try:
-                verification.check(between)
+                verification.check(between, within_s=max(0.0, until - time.monotonic()))
             except DifferenceError as error:
                 sets = {"missing": sorted(error.lost.elements()), "too_many": sorted(error.unexpected.elements())}
                 log.error("%s; all ids: %s", error, msgspec.json.encode(sets).decode())  # noqa: TRY400
