@@ -59,6 +59,10 @@ def main() -> int:
         chosen.guarantee is not ProcessingGuarantee.EXACTLY_ONCE or chosen.protocol is GroupProtocol.CONSUMER
     ):
         parser.error("group_only is for exactly_once in a classic group")
+    if chosen.stage == "files" and (
+        chosen.guarantee is ProcessingGuarantee.AT_LEAST_ONCE or chosen.fencing is not OffsetFencing.GENERATION
+    ):
+        parser.error("files need transactions, and offsets that are fenced by generation")
     end_when_told()
     seed: int = secrets.randbelow(2**32) if chosen.seed is None else chosen.seed
     folder = new_folder(seed)
@@ -89,6 +93,7 @@ def _over_files(chosen: argparse.Namespace, seed: int, folder: Path) -> int:
         brokers=chosen.brokers,
         minutes=chosen.minutes,
         at_most=chosen.faults,
+        guarantee=chosen.guarantee,
         protocol=chosen.protocol,
     )
     file_ledger.append(found)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import confluent_kafka
 
-from app.domain.pipelines.pipeline import GroupProtocol
+from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
 from app.embedded.maven import KAFKA_VERSION
 from tests.fault_suite.fault_log import FaultLog
 from tests.fault_suite.file_ledger import FileEntry
@@ -39,13 +39,14 @@ def run_files(
     brokers: int,
     minutes: float,
     at_most: int | None = None,
+    guarantee: ProcessingGuarantee = ProcessingGuarantee.EXACTLY_ONCE_V2,
     protocol: GroupProtocol | None = None,
 ) -> FileEntry:
     """Faults for so many minutes, and not more than so many that were really done; then rest, and the verdict."""
     began_at, commit, is_changed = time.monotonic(), git("rev-parse", "HEAD"), is_changed_since_commit()
     with serving_s3() as s3:
         lake = Bucket(s3, unique_name("bucket"), FaultyProxy(s3.port))
-        stage = FileStage(seed, folder, brokers=brokers, lake=lake, protocol=protocol)
+        stage = FileStage(seed, folder, brokers=brokers, lake=lake, guarantee=guarantee, protocol=protocol)
         run = _FileRun(seed, stage, folder)
         try:
             with stage:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from app.domain.pipelines.pipeline import GroupProtocol
+from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
 from tests.fault_suite.freeze_points import AnyPoint, FilePoint, Point
 from tests.fault_suite.plan import Fault
 from tests.fault_suite.task_stage import TaskStage
@@ -28,12 +28,20 @@ class FileStage(TaskStage):
     stands still, the points of files among the places, depends on the seed."""
 
     def __init__(
-        self, seed: int, folder: Path, *, brokers: int, lake: Bucket, protocol: GroupProtocol | None = None
+        self,
+        seed: int,
+        folder: Path,
+        *,
+        brokers: int,
+        lake: Bucket,
+        guarantee: ProcessingGuarantee = ProcessingGuarantee.EXACTLY_ONCE_V2,
+        protocol: GroupProtocol | None = None,
     ) -> None:
         super().__init__(
             seed,
             folder,
             brokers=brokers,
+            guarantee=guarantee,
             protocol=protocol,
             environment=lake.environment,
             partitions=_PARTITIONS,
