@@ -99,9 +99,13 @@ def test_nothing_is_given_of_a_file_that_is_damaged_at_its_end(tmp_path: Path) -
     assert given == []
 
 
-def test_what_is_no_avro_file_is_said(tmp_path: Path) -> None:
-    reference = write_file(tmp_path, 1, FLIGHTS)
-    content = b"no avro at all"
+@pytest.mark.parametrize("where", ["all of it", "in a block"])
+def test_what_is_no_avro_file_is_said(tmp_path: Path, where: str) -> None:
+    """Each codec has errors of its own."""
+    reference = write_file(tmp_path, 1, FLIGHTS, codec="zstandard")
+    written, magic = (tmp_path / reference.path).read_bytes(), b"\x28\xb5\x2f\xfd"
+    assert magic in written, "a block is a frame of zstandard"
+    content = b"no avro at all" if where == "all of it" else written.replace(magic, b"none")
     (tmp_path / reference.path).write_bytes(content)
     changed = msgspec.structs.replace(reference, size_bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
     with pytest.raises(FileDamagedError, match="cannot be read as Avro"):

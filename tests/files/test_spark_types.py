@@ -103,6 +103,7 @@ def test_what_has_nothing_in_common_is_text() -> None:
 def test_an_integer_that_no_double_holds_is_an_error_and_not_another_number() -> None:
     row = row_of(merged_schema([record(a="long"), record(a="double")]))
     assert row({"a": 1 << 53}) == (float(1 << 53),)
+    assert row({"a": 1 << 60}) == (float(1 << 60),)
     with pytest.raises(OverflowError, match="9007199254740993 is no double exactly"):
         row({"a": (1 << 53) + 1})
 

@@ -30,7 +30,6 @@ RECORD = "record"
 
 _IS_ALL = "fenceline.is_record"
 """In the metadata of that column: it is no field of the record."""
-_EXACT = 1 << 53
 _PRIMITIVES: Mapping[str, DataType] = {
     "null": NullType(),
     "boolean": BooleanType(),
@@ -163,7 +162,7 @@ def _text(value: Any) -> str | None:
 
 
 def _double(value: Any) -> float | None:
-    if type(value) is int and abs(value) > _EXACT:
+    if type(value) is int and int(float(value)) != value:
         raise OverflowError(
             f"{value} is no double exactly, and other files have doubles at its place; give a schema of your own, with "
             "a string there"
