@@ -120,7 +120,7 @@ class Topic:
         It may have a topic of this name, as a staging or a mirroring one has: what its references do not name is no
         orphan.
         """
-        found = cast("str | None", self._described().cluster_id)
+        found = self._described().cluster_id
         if found is not None and found != kafka_cluster_id:
             raise self._unreadable(
                 f"at the address of {name} a cluster with the id {found} answers, and {name} was registered with the "
