@@ -33,7 +33,7 @@ def written_all_the_time(scene: Scene, topic: str) -> Generator[None]:
     def write() -> None:
         producer = Producer({**scene.connection, **QUIET, "linger.ms": 0})
         while not stop.is_set():
-            producer.produce(topic, b"plain", partition=0, on_delivery=lambda *_: None)
+            producer.produce(topic, b"plain", partition=0)
             producer.poll(0)
             written[0] += 1
             if written[0] % 50 == 0:
