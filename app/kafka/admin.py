@@ -20,6 +20,7 @@ from app.kafka.attempt import Attempt
 from app.kafka.cluster_client import ClusterClient, Settings
 from app.kafka.connections import BOOTSTRAP, resolve
 from app.kafka.group_client import BrokerFacts
+from app.kafka.raw_client import LEAST_EXPLAINING_S
 from app.ports.brokers import (
     DEFAULT_TIMEOUT_S,
     ClusterDescription,
@@ -167,7 +168,7 @@ class KafkaBrokers:
         """The answer of a question that blocks."""
         asked = asyncio.get_running_loop().run_in_executor(self._threads, question)
         try:
-            return await asyncio.wait_for(asked, attempt.left_s)
+            return await asyncio.wait_for(asked, attempt.left_s + LEAST_EXPLAINING_S + 0.1)
         except TimeoutError:
             # The thread ends by its own bound soon after.
             raise attempt.unreachable("no answer in time") from None

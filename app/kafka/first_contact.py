@@ -37,14 +37,12 @@ def why_not_at(resolved: Mapping[str, str], addresses: list[str], *, within_s: f
         return {}
     until = time.monotonic() + within_s
     threads = ThreadPoolExecutor(len(addresses), thread_name_prefix="first-contact")
-    asked = {address: threads.submit(_Address(resolved, address, until).problem) for address in addresses}
+    tried = [_Address(resolved, address, until) for address in addresses]
+    asked = {one: threads.submit(one.problem) for one in tried}
     wait(asked.values(), timeout=within_s)
     # One that looks up a name cannot be interrupted.
     threads.shutdown(wait=False, cancel_futures=True)
-    found = {
-        address: future.result() if future.done() else f"{address} is not looked up within {within_s:.0f} s"
-        for address, future in asked.items()
-    }
+    found = {one.address: future.result() if future.done() else one.so_far for one, future in asked.items()}
     return {address: problem for address, problem in found.items() if problem is not None}
 
 
@@ -53,7 +51,8 @@ class _Address:
 
     def __init__(self, resolved: Mapping[str, str], address: str, until: float) -> None:
         self._resolved = resolved
-        self._address = address
+        self.address = address
+        self.so_far = f"{address}: the name is not resolved in time"
         host, port = host_and_port(address)
         self._where = (host, int(port) if port.isascii() and port.isdigit() else 0)
         self._until = until
@@ -65,29 +64,30 @@ class _Address:
             socket.getaddrinfo(*self._where, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
             why = error.strerror if isinstance(error, OSError) else "it is no host name"
-            return f"{self._address}: the name resolves to no address ({why})"
+            return f"{self.address}: the name resolves to no address ({why})"
+        self.so_far = f"{self.address}: no answer in time"
         try:
             self._connected().close()
         except TimeoutError:
-            return f"{self._address} does not accept the connection: no answer in time"
+            return f"{self.address} does not accept the connection: no answer in time"
         except OSError as error:
-            return f"{self._address}: {error.strerror or error}"
-        refused = handshake.problem(self._resolved, self._address) if self._uses_tls else None
+            return f"{self.address}: {error.strerror or error}"
+        refused = handshake.problem(self._resolved, self.address) if self._uses_tls else None
         if refused is not None:
-            return f"{self._address}: {refused}"
+            return f"{self.address}: {refused}"
         return self._of_listener()
 
     def _of_listener(self) -> str | None:
         """What the listener is: something accepts connections there."""
         if self._uses_tls and not self._speaks_tls():
             if self._is_kafka(tls=False):
-                return f"{self._address} speaks no TLS, but Kafka: set security.protocol to {self._other(tls=False)}"
+                return f"{self.address} speaks no TLS, but Kafka: set security.protocol to {self._other(tls=False)}"
             return self._no_kafka()
         if not self._is_kafka(tls=self._uses_tls):
             if not self._uses_tls and self._speaks_tls():
                 if self._is_kafka(tls=True):
-                    return f"{self._address} speaks TLS: set security.protocol to {self._other(tls=True)}"
-                return f"{self._address} speaks TLS, and does not answer as Kafka does"
+                    return f"{self.address} speaks TLS: set security.protocol to {self._other(tls=True)}"
+                return f"{self.address} speaks TLS, and does not answer as Kafka does"
             return self._no_kafka()
         return self._of_sasl()
 
@@ -97,10 +97,10 @@ class _Address:
     def _no_kafka(self) -> str:
         answer = self._said(b"GET / HTTP/1.0\r\n\r\n")
         if answer.startswith(b"HTTP/"):
-            return f"{self._address} is an HTTP server, no Kafka broker: check the port"
+            return f"{self.address} is an HTTP server, no Kafka broker: check the port"
         if self._is_over:
-            return f"{self._address} accepts the connection and does not answer: no answer in time"
-        return f"{self._address} accepts the connection and does not answer as Kafka does: check the port"
+            return f"{self.address} accepts the connection and does not answer: no answer in time"
+        return f"{self.address} accepts the connection and does not answer as Kafka does: check the port"
 
     def _of_sasl(self) -> str | None:
         """Kafka answers: whether it wants to know who asks, and takes the mechanism."""
@@ -108,7 +108,7 @@ class _Address:
             # A listener with SASL tells its versions to everybody, and ends the connection at the next question.
             if self._answer(_METADATA, 1, struct.pack(">i", 0), tls=self._uses_tls) is None:
                 wanted = "SASL_SSL" if self._uses_tls else "SASL_PLAINTEXT"
-                return f"{self._address} is Kafka and expects SASL: set security.protocol to {wanted}, and a login"
+                return f"{self.address} is Kafka and expects SASL: set security.protocol to {wanted}, and a login"
             return None
         mechanism = mechanism_of(self._resolved).encode()
         body = struct.pack(">h", len(mechanism)) + mechanism
@@ -116,10 +116,10 @@ class _Address:
         code = struct.unpack_from(">h", answer)[0] if len(answer) >= 2 else 0
         if code == _ILLEGAL_SASL_STATE:
             wanted = "SSL" if self._uses_tls else "PLAINTEXT"
-            return f"{self._address} is Kafka and takes no SASL: set security.protocol to {wanted}"
+            return f"{self.address} is Kafka and takes no SASL: set security.protocol to {wanted}"
         if code == _UNSUPPORTED_MECHANISM:
             offered = ", ".join(_strings(answer[2:])) or "none"
-            return f"{self._address} does not take the mechanism {mechanism.decode()}; it takes {offered}"
+            return f"{self.address} does not take the mechanism {mechanism.decode()}; it takes {offered}"
         return None
 
     def _is_kafka(self, *, tls: bool) -> bool:

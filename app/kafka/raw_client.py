@@ -20,7 +20,13 @@ from app.domain.errors import FencelineError, UnavailableError
 from app.kafka import first_contact
 from app.kafka.attempt import Attempt
 from app.kafka.connections import to_kafka_python
-from app.kafka.raw_connections import LARGEST_ANSWER_BYTES, MalformedAnswerError, is_about_settings, open_network
+from app.kafka.raw_connections import (
+    LARGEST_ANSWER_BYTES,
+    MalformedAnswerError,
+    UnreachedError,
+    is_about_settings,
+    open_network,
+)
 
 errors: Any = library_errors
 
@@ -29,9 +35,10 @@ _library_log = logging.getLogger("kafka")
 _library_log.addHandler(logging.NullHandler())
 _library_log.propagate = False
 
-# Together below 15 s, and the second is the rest of a short question's time.
+# Together below 15 s. To explain has the rest of a short question's time, and at least a moment.
 _BOOTSTRAP_S = 8.0
 _EXPLAINED_WITHIN_S = 4.0
+LEAST_EXPLAINING_S = 0.8
 _SHARE_OF_BOOTSTRAP = 0.7
 # What code stumbles over that reads an answer which is not what it should be.
 _UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, struct.error)
@@ -68,10 +75,11 @@ class RawClient:
             seen = opened[0]._manager.last_failure if opened else None  # noqa: SLF001 - our own
             if is_about_settings(error):
                 raise
-            why = first_contact.why_not(resolved, within_s=min(_EXPLAINED_WITHIN_S, attempt.left_s))
+            explained_s = min(_EXPLAINED_WITHIN_S, max(LEAST_EXPLAINING_S, attempt.left_s))
+            why = first_contact.why_not(resolved, within_s=explained_s)
             if why is None and seen is None:
                 raise
-            raise errors.KafkaTimeoutError(why or str(seen) or type(seen).__name__) from error
+            raise UnreachedError(why or str(seen) or type(seen).__name__) from error
         self._manager: Any = self._client._manager  # noqa: SLF001 - no public way to a broker of one's choice
         # To look for a topic must not create it, nor one anew that is deleted while it is looked at.
         self._manager.cluster.config["allow_auto_create_topics"] = False

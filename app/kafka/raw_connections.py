@@ -48,6 +48,13 @@ class ClosedAtLoginError(library_errors.KafkaError):
     """
 
 
+class UnreachedError(library_errors.KafkaError):
+    """No broker is reached at the addresses; the message says why."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # the library's puts the name of the class before it
+
+
 class MalformedAnswerError(library_errors.KafkaProtocolError):
     """What a broker sent cannot be read as the answer that it should be."""
 
