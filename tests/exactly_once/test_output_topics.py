@@ -218,7 +218,7 @@ def look_by_idempotent(specification: TaskSpecification, topic: str) -> None:
 
 def look_by_consumer(specification: TaskSpecification, topic: str) -> None:
     for settings in (consumer_config(specification), reader_config(specification)):
-        consumer = Consumer(settings)
+        consumer = Consumer({**settings})
         consumer.subscribe([topic])
         consumer.poll(1)
         look_for(topic, consumer)

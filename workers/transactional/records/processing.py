@@ -85,7 +85,7 @@ class Processing:
     def _without_unwritable(self, processed: Processed, count: int) -> Processed:
         """A record with an output for a topic that is not there is a bad one, and none of its outputs is kept."""
         named: set[str] = set(map(_topic_of, processed.outputs)) - {None}
-        problems = self._topics.unwritable(named) if named else {}
+        problems = self._topics.unwritable(named)
         if not problems:
             return processed
         failed: dict[int, Exception] = {failure.index: failure.error for failure in processed.failures}
