@@ -213,9 +213,10 @@ def _pipelines(registry: CollectorRegistry, lines: list[PipelineLine]) -> None:
         for each in RunState:
             state.labels(name, each.value).set(line.state is each)
         needs.labels(name).set(len(line.needs))
-        for one in line.run.instances if line.run is not None else ():
-            counted = failures_so_far(one, bounce_requested_at=line.run.bounce_requested_at)
-            failures.labels(name, str(one.ordinal)).set(counted)
+        if line.run is not None:
+            for one in line.run.instances:
+                counted = failures_so_far(one, bounce_requested_at=line.run.bounce_requested_at)
+                failures.labels(name, str(one.ordinal)).set(counted)
         for field, gauge in gauges.items():
             value = getattr(line.rates, field)
             if value is not None:
