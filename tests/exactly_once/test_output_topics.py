@@ -226,7 +226,7 @@ def look_by_consumer(specification: TaskSpecification, topic: str) -> None:
 
 
 def look_by_admin(specification: TaskSpecification, topic: str) -> None:
-    look_for(topic, AdminClient(admin_config(specification)))
+    look_for(topic, AdminClient({**admin_config(specification)}))
 
 
 def look_by_audit(specification: TaskSpecification, topic: str) -> None:
