@@ -41,6 +41,7 @@ _STATE_STYLES = {
     "running": "green",
     "paused": "yellow",
     "degraded": "red",
+    "crash-looping": "red",
     "failed": "red",
     "lost": "red",
     "unreachable": "red",

@@ -96,10 +96,7 @@ class ClusterClient(LeaderClient, GroupClient):
     def offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, PartitionOffsets]:
         return {
             at: PartitionOffsets(
-                earliest=ends.earliest,
-                last_stable=ends.last_stable,
-                # Three answers are three moments, and a high watermark is never behind the last stable offset.
-                high_watermark=max(ends.high_watermark, ends.last_stable),
+                earliest=ends.earliest, last_stable=ends.last_stable, high_watermark=ends.high_watermark
             )
             for at, ends in self._told(self.ends(partitions)).items()
         }
