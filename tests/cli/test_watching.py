@@ -108,9 +108,11 @@ def test_a_wait_ends_at_its_own_bound_also_while_nobody_answers(tmp_path: Path, 
 
 
 def test_a_refusal_is_an_answer(tmp_path: Path, clock: list[float]) -> None:
-    gone = httpx.Response(404, json={"status": 404, "detail": "there is no run r"})
+    def gone(_: httpx.Request) -> httpx.Response:
+        return httpx.Response(404, json={"status": 404, "detail": "there is no run r"})
+
     with watching(), pytest.raises(CommandError, match="no run r"):
-        client_of(tmp_path, iter([lambda _: gone])).get("/runs/r")
+        client_of(tmp_path, iter([gone])).get("/runs/r")
     assert clock[0] == 0
 
 

@@ -51,8 +51,15 @@ class Played:
         self._looks = iter([400, *[FLIGHTS] * 3])
         monkeypatch.setattr(once, "FLIGHTS", FLIGHTS)
         monkeypatch.setattr(once, "_LOOK_FOR_COMMIT_EVERY_S", 0.001)
-        monkeypatch.setattr(once, "JournalTail", lambda **_: PlayedJournal(self.feed, back_at))
-        monkeypatch.setattr(once, "kill_inside_a_transaction", lambda *_: KILL if has_kill else None)
+
+        def journal(**_: object) -> PlayedJournal:
+            return PlayedJournal(self.feed, back_at)
+
+        def kill(*_: object) -> Kill | None:
+            return KILL if has_kill else None
+
+        monkeypatch.setattr(once, "JournalTail", journal)
+        monkeypatch.setattr(once, "kill_inside_a_transaction", kill)
 
     def committed(self) -> list[int]:
         return [next(self._looks, self.feed.sent)]
