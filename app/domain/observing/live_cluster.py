@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 import msgspec
 
+from app.domain.clocks.broker_clocks import MeasuredClocks
 from app.domain.journals import group_records, transaction_state
 from app.domain.journals.live_groups import LiveGroup, LiveGroups
 from app.domain.journals.live_transactions import LiveTransaction, LiveTransactions
@@ -50,6 +51,7 @@ class LiveCluster:
             keep=LiveGroup.copy,
             now_ms=now_ms,
         )
+        self.clocks = MeasuredClocks()
         self._cluster = cluster
         # Of what was saved too: who was to be told may not have been.
         self._stepped = {name for name, live in folds.transactions.ids.items() if live.past}
@@ -113,6 +115,7 @@ class LiveCluster:
                 aborts=self._aborts,
                 expired_ids=self.folds.transactions.expired,
                 records_of_unwanted_groups=self.folds.groups.records_of_others,
+                clocks=self.clocks.frozen(now_ms=now_ms),
             )
         else:
             newest = msgspec.structs.replace(
@@ -122,6 +125,7 @@ class LiveCluster:
                 aborts=self._aborts,
                 transaction_journal=self.transactions.status(now_ms),
                 group_journal=self.groups.status(now_ms),
+                clocks=self.clocks.frozen(now_ms=now_ms),
             )
         self._newest = newest
         return newest
