@@ -44,6 +44,7 @@ class JournalTail:
         self._partitions = tuple(sorted({transaction_log_partition(name) for name in transactional_ids}))
         self._next = dict.fromkeys(self._partitions, 0)
         self._states: dict[str, TransactionState] = {}
+        self._committed: dict[str, int] = {}
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap_servers,
@@ -73,7 +74,14 @@ class JournalTail:
                 self._next[record.partition] = record.offset + 1
                 if isinstance(record.state, TransactionState):
                     self._states[record.transactional_id] = record.state
+                    if record.state.status is TransactionStatus.COMPLETE_COMMIT:
+                        self._committed[record.transactional_id] = record.state.producer_epoch
         return self._states.get(transactional_id)
+
+    def has_committed_since(self, kill: Kill) -> bool:
+        """Whether a later incarnation of the killed worker's id has committed, as of this moment."""
+        self.state_of(kill.transactional_id)
+        return self._committed.get(kill.transactional_id, -1) > kill.epoch
 
     def close(self) -> None:
         self._consumer.close()
