@@ -21,6 +21,8 @@ else:
 MAX_BLOCK_BYTES: Final = 128 << 20
 """Inflated. A sink ends a block at 256 KiB, or behind the one record that is larger."""
 
+_UNTYPED: Final = cast(Any, fastavro)
+"""Its streams are of any kind, and its types say nothing of them."""
 _MAGIC: Final = b"Obj\x01"
 _SYNC_BYTES: Final = 16
 _CODEC: Final = "avro.codec"
@@ -49,14 +51,14 @@ class BoundedContainer(io.RawIOBase):
         super().__init__()
         self._content = content
         self._max_bytes = max_block_bytes
-        header = cast("dict[str, Any]", fastavro.schemaless_reader(content, _HEADER, None))
+        header = cast("dict[str, Any]", _UNTYPED.schemaless_reader(content, _HEADER, None))
         codec = cast(bytes, header["meta"].get(_CODEC, b"null")).decode("utf-8", "replace")
         inflate = _INFLATERS.get(codec)
         if inflate is None:
             raise BlockError(f"its codec is {codec!r}; a file sink writes {', '.join(_INFLATERS)}")
         self._inflate = inflate
         head = io.BytesIO()
-        fastavro.schemaless_writer(head, _HEADER, {**header, "meta": {**header["meta"], _CODEC: b"null"}})
+        _UNTYPED.schemaless_writer(head, _HEADER, {**header, "meta": {**header["meta"], _CODEC: b"null"}})
         self._ready = io.BytesIO(head.getvalue())
 
     def readable(self) -> bool:
@@ -135,7 +137,7 @@ def _deflate(data: bytes, max_bytes: int) -> bytes:
 
 def _zstandard(data: bytes, max_bytes: int) -> bytes:
     # A block is one frame. A larger window than the bound would be allocated before the first byte comes out.
-    options = {zstd.DecompressionParameter.window_log_max: max(10, max_bytes.bit_length())}
+    options: dict[int, int] = {zstd.DecompressionParameter.window_log_max: max(10, max_bytes.bit_length())}
     decompressor = zstd.ZstdDecompressor(options=options)
     try:
         inflated = decompressor.decompress(data, max_length=max_bytes)

@@ -20,6 +20,7 @@ from app.domain.pipelines.pipeline import (
     Step,
     StepOperator,
 )
+from app.wire.heartbeat import EventKind
 from tests.support.messages import a_message
 from workers.sinks.avro_encoder import AvroEncoder
 from workers.transactional.errors import PipelineStopError
@@ -129,7 +130,12 @@ def test_a_value_that_does_not_fit_a_schema_is_not_quoted(type_: Any) -> None:
 
 def bad_records(policy: FailurePolicy, said: list[str]) -> BadRecords:
     handling = ErrorHandling(policy=policy, dead_letter_topic="dead" if policy is FailurePolicy.DEAD_LETTER else None)
-    return BadRecords(handling, announce=lambda _kind, sentence: said.append(sentence))
+
+    def announce(kind: EventKind, message: str, **_details: Any) -> None:
+        assert kind is EventKind.BAD_RECORD
+        said.append(message)
+
+    return BadRecords(handling, announce=announce)
 
 
 def a_bad_record() -> tuple[Message, Exception]:
