@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from confluent_kafka import Message
 
@@ -143,14 +145,14 @@ def test_too_many_bad_records_stop_the_pipeline(make_pipeline: MakePipeline) -> 
 
 @pytest.mark.parametrize("policy", [FailurePolicy.SKIP, FailurePolicy.DEAD_LETTER])
 def test_record_that_the_broker_refuses_is_found_and_treated_by_the_policy(
-    make_pipeline: MakePipeline, policy: FailurePolicy
+    make_pipeline: MakePipeline, policy: FailurePolicy, rng: random.Random
 ) -> None:
     pipeline = make_pipeline(sink_config={"max.message.bytes": "200000"})
     errors = ErrorHandling(policy=policy)
     if policy is FailurePolicy.DEAD_LETTER:
         errors = with_letters(pipeline)
     pipeline.feed(300)
-    pipeline.feed_value(b"LARGE" * 60_000, partition=1)
+    pipeline.feed_value(rng.randbytes(300_000), partition=1)
     pipeline.feed(300)
     with running(pipeline.specification(errors=errors)) as task:
         finish(pipeline, task)

@@ -13,6 +13,7 @@ from workers.audit.accepting import FileAcceptance
 from workers.audit.ids import IdOf, id_of
 from workers.transforms import Output, Transform
 from workers.transforms.build import build
+from workers.transforms.carrying import transformed, with_writable_times
 
 
 class Fate(Enum):
@@ -61,8 +62,10 @@ class Expectations:
         return self._transform.is_identity and self._accepts is None
 
     def of(self, message: Message) -> Expected:
-        processed = self._transform.process([message])
-        if processed.failures or not (self._accepts is None or self._accepts.takes(processed.outputs, message)):
+        processed, failed = transformed(self._transform, [message])
+        if not failed and self._accepts is None:
+            failed = with_writable_times(processed)[1]
+        if failed or not (self._accepts is None or self._accepts.takes(processed.outputs, message)):
             return self._failed(message)
         ids: list[tuple[int, bytes | None]] = []
         elsewhere = untimed = 0

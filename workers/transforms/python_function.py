@@ -15,6 +15,7 @@ from workers.transforms.record import Origin, Record
 from workers.transforms.user_code import describe, load_function, sha256_of
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
+_NO_TIMESTAMP = -1
 _MAX_TIMESTAMP_MS = (1 << 63) - 1
 
 
@@ -127,8 +128,10 @@ class PythonTransform:
         checked: list[tuple[str, bytes | None]] = []
         for header in cast("list[object]", headers):
             match header:
-                case (str() as name, None | bytes() as value):
+                case (str() as name, None | bytes() as value) if _is_header_name(name):
                     checked.append((name, value))
+                case (str() as name, None | bytes()):
+                    raise self._wrong(f"returned a Record with the header name {name!r}, which the client cannot write")
                 case _:
                     raise self._wrong(f"returned a Record with the header {header!r}; it must be (name, bytes)")
         return checked or None
@@ -154,10 +157,15 @@ def _record(message: Message) -> Record:
         message.value(),
         message.key(),
         () if headers is None else tuple(headers),
-        None if kind == TIMESTAMP_NOT_AVAILABLE else timestamp_ms,
+        None if kind == TIMESTAMP_NOT_AVAILABLE or timestamp_ms == _NO_TIMESTAMP else timestamp_ms,
         None,
         Origin(message.topic() or "", message.partition() or 0, message.offset() or 0),
     )
+
+
+def _is_header_name(name: str) -> bool:
+    """A lone surrogate would end the process, and a name is cut at a zero (confluent-kafka 2.16.1)."""
+    return "\0" not in name and not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
 def _is_bytes(value: object) -> bool:

@@ -135,6 +135,8 @@ def test_no_exception_of_a_record_gets_away(statement: str) -> None:
         ("Record(b'', headers=[(b'a', b'b')])", "the header (b'a', b'b')"),
         ("Record(b'', headers=['a'])", "the header 'a'"),
         ("Record(b'', headers=None)", "whose headers are None"),
+        ("Record(b'', headers=[('\\ud800', b'b')])", "the header name '\\ud800', which the client cannot write"),
+        ("Record(b'', headers=[('a\\0b', b'b')])", "the header name 'a\\x00b', which the client cannot write"),
     ],
 )
 def test_what_is_no_output_is_a_failure_that_says_what_came(returned: str, part: str) -> None:

@@ -19,11 +19,15 @@ from typing import Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from workers.transactional.client_config import Config
 from workers.transactional.control import ProducerIdentity
 from workers.transactional.errors import AbortableError, FatalError, RetriableError, kafka_call
 from workers.transactional.records import writing
 from workers.transactional.slices import Patience, in_slices
 from workers.transforms import Output
+
+_MESSAGE_TIMEOUT_MS = 300_000
+"""librdkafka's default."""
 
 
 class SendsFor(Protocol):
@@ -64,8 +68,10 @@ class TaskProducer(Protocol):
 class QueueingProducer:
     """What both have in common: the client and its queue."""
 
-    def __init__(self, producer: Producer) -> None:
+    def __init__(self, producer: Producer, config: Config) -> None:
         self._producer: Producer | None = producer
+        # After that every record that waits has failed, and nothing more is gained by waiting for room.
+        self._room_within_s = int(config.get("message.timeout.ms", _MESSAGE_TIMEOUT_MS)) / 1000
 
     @property
     def live(self) -> Producer:
@@ -74,10 +80,12 @@ class QueueingProducer:
         return self._producer
 
     def write_messages(self, messages: Sequence[Message], *, topic: str, keep_partition: bool) -> None:
-        writing.write_messages(self.live, messages, topic=topic, keep_partition=keep_partition)
+        writing.write_messages(
+            self.live, messages, topic=topic, keep_partition=keep_partition, room_within_s=self._room_within_s
+        )
 
     def write_outputs(self, outputs: Sequence[Output], *, topic: str) -> None:
-        writing.write_outputs(self.live, outputs, topic=topic)
+        writing.write_outputs(self.live, outputs, topic=topic, room_within_s=self._room_within_s)
 
     def flush(self, *, patience: Patience) -> None:
         """Wait until every record is delivered or has failed; AbortableError when its patience ends before."""

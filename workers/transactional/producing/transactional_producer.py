@@ -66,7 +66,7 @@ class TransactionalProducer(QueueingProducer):
     def __init__(self, config: Config) -> None:
         self._keeper = _IdentityKeeper(str(config["transactional.id"]))
         self._abort_is_open = False
-        super().__init__(Producer({**config, "stats_cb": self._keeper}))
+        super().__init__(Producer({**config, "stats_cb": self._keeper}), config)
 
     def init(self, timeout_s: float) -> None:
         """Take the id over: ends what a predecessor left open, and the predecessor. Resumable while retriable."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from confluent_kafka import Message
 
@@ -10,8 +10,10 @@ from workers.transactional.errors import AbortableError
 from workers.transactional.producing.producers import TaskProducer
 from workers.transactional.records.failures import BadRecords
 from workers.transactional.records.suspicion import CondemnedError
+from workers.transactional.records.writing import UnfitError
 from workers.transactional.telling.tally import Work
-from workers.transforms import Output, Processed, Transform
+from workers.transforms import Transform
+from workers.transforms.carrying import transformed, with_writable_times
 
 _LOOK_UP_S = 5.0
 
@@ -55,27 +57,59 @@ class Processing:
             PipelineStopError: a bad record whose policy says so.
             LoopError: the producer does not take a record, or the sink topic is not there.
         """
-        keep_partition = self._keeps_partition(producer)
+        self._require_sink_topic(producer)
         work.records_in += len(messages)
-        size_bytes = sum(map(len, messages))
-        work.bytes_in += size_bytes
+        work.bytes_in += sum(map(len, messages))
         bad_records.read(len(messages))
         if condemned is not None:
-            letter = bad_records.treat(messages[0], condemned, work)
-            self._write([letter] if letter else [], producer, work)
+            failed: Mapping[int, Exception] = {0: condemned}
         elif self._transform.is_identity:
-            producer.write_messages(messages, topic=self._sink_topic, keep_partition=keep_partition)
-            work.records_out += len(messages)
-            work.bytes_out += size_bytes
+            failed = self._write_through(messages, producer, work)
         else:
-            processed = self._transform.process(messages)
-            self._write(_with_letters(messages, processed, work, bad_records), producer, work)
+            failed = self._write_transformed(messages, producer, work)
+        if failed:
+            self._treat(messages, failed, producer, work, bad_records)
 
-    def _write(self, outputs: list[Output], producer: TaskProducer, work: Work) -> None:
+    def _write_through(self, messages: list[Message], producer: TaskProducer, work: Work) -> Mapping[int, Exception]:
+        """Write the messages as they are; why some cannot be, by index."""
+        keep_partition = self._keeps_partition(producer)
+        failed: Mapping[int, Exception] = {}
+        try:
+            producer.write_messages(messages, topic=self._sink_topic, keep_partition=keep_partition)
+        except UnfitError as error:
+            failed = error.found
+        if failed:
+            messages = [message for index, message in enumerate(messages) if index not in failed]
+            producer.write_messages(messages, topic=self._sink_topic, keep_partition=keep_partition)
+        work.records_out += len(messages)
+        work.bytes_out += sum(map(len, messages))
+        return failed
+
+    def _write_transformed(
+        self, messages: list[Message], producer: TaskProducer, work: Work
+    ) -> Mapping[int, Exception]:
+        """Write what the transform makes of the messages; why it makes nothing of some, by index."""
+        processed, failed = transformed(self._transform, messages)
+        outputs, untimed = with_writable_times(processed)
         if outputs:
             producer.write_outputs(outputs, topic=self._sink_topic)
             work.records_out += len(outputs)
             work.bytes_out += sum(len(output.value or b"") for output in outputs)
+        return {**failed, **untimed}
+
+    def _treat(
+        self,
+        messages: list[Message],
+        failed: Mapping[int, Exception],
+        producer: TaskProducer,
+        work: Work,
+        bad_records: BadRecords,
+    ) -> None:
+        """By the policy, in their order. Dead letters are no outputs, and are not counted as such."""
+        treated = [bad_records.treat(messages[index], error, work) for index, error in sorted(failed.items())]
+        letters = [letter for letter in treated if letter is not None]
+        if letters:
+            producer.write_outputs(letters, topic=self._sink_topic)
 
     def _require_sink_topic(self, producer: TaskProducer) -> None:
         """Raises AbortableError when the sink topic is not there; looked up once for each assignment."""
@@ -90,13 +124,3 @@ class Processing:
                 producer.partition_count(topic, _LOOK_UP_S) == sink_partitions for topic in self._source_topics
             )
         return self._keep_partition
-
-
-def _with_letters(messages: list[Message], processed: Processed, work: Work, bad_records: BadRecords) -> list[Output]:
-    if not processed.failures:
-        return processed.outputs
-    letters = [
-        bad_records.treat(messages[failure.index], failure.error, work)  # pyright: ignore[reportArgumentType, reportCallIssue]
-        for failure in processed.failures
-    ]
-    return processed.outputs + [letter for letter in letters if letter is not None]
