@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from app.domain.allow_lists.client_options import NEVER_CREATE_TOPICS
 from app.domain.pipelines.pipeline import GroupProtocol, PipelineDefinition, ProcessingGuarantee
 from app.domain.runs.client_id import TaskName, client_id_of
 from workers.transactional.control import TaskSpecification
@@ -85,7 +86,7 @@ def consumer_config(specification: TaskSpecification) -> Config:
         # Also makes the broker hold back offsets that a transaction has not decided yet (require_stable).
         "isolation.level": "read_committed",
         "enable.partition.eof": False,
-        "allow.auto.create.topics": False,
+        **NEVER_CREATE_TOPICS,
         **_group_protocol(definition),
     }
 
@@ -149,6 +150,7 @@ def _producer_config(specification: TaskSpecification, batches: Batches) -> Conf
         **definition.producer_overrides,
         "enable.idempotence": True,
         "acks": "all",
+        **NEVER_CREATE_TOPICS,
     }
     chosen.setdefault(
         "queue.buffering.max.kbytes", max(_LEAST_QUEUE_KBYTES, int(chosen["message.max.bytes"]) // 1024 + 1)
@@ -170,12 +172,13 @@ def reader_config(specification: TaskSpecification) -> Config:
         "enable.partition.eof": True,
         "isolation.level": "read_uncommitted",
         "fetch.queue.backoff.ms": 10,
+        **NEVER_CREATE_TOPICS,
     }
 
 
 def admin_config(specification: TaskSpecification) -> Config:
     """A client that only asks."""
-    return {**specification.client_config, "client.id": _client_id(specification)}
+    return {**specification.client_config, "client.id": _client_id(specification), **NEVER_CREATE_TOPICS}
 
 
 def _client_id(specification: TaskSpecification) -> str:

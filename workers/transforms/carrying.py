@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
 
 from confluent_kafka import Message
@@ -46,11 +46,18 @@ def transformed(transform: Transform, messages: list[Message]) -> tuple[Processe
     return processed._replace(inputs=inputs), failed
 
 
-def with_writable_times(processed: Processed) -> tuple[list[Output], dict[int, Exception]]:
-    """The outputs without those of records that have one whose time cannot be written, and these records."""
+def untimed(processed: Processed) -> dict[int, Exception]:
+    """The inputs that have an output whose time cannot be written."""
     outputs = processed.outputs
     if all(output.timestamp_ms != UNWRITABLE_TIMESTAMP_MS for output in outputs):
-        return outputs, {}
-    pairs = list(zip(processed.inputs or (), outputs, strict=True))
-    untimed = {index for index, output in pairs if output.timestamp_ms == UNWRITABLE_TIMESTAMP_MS}
-    return [output for index, output in pairs if index not in untimed], dict.fromkeys(untimed, TimestampError())
+        return {}
+    pairs = zip(processed.inputs or (), outputs, strict=True)
+    return {index: TimestampError() for index, output in pairs if output.timestamp_ms == UNWRITABLE_TIMESTAMP_MS}
+
+
+def kept(processed: Processed, bad: Mapping[int, Exception]) -> list[Output]:
+    """The outputs without all those of bad inputs."""
+    if not bad:
+        return processed.outputs
+    pairs = zip(processed.inputs or (), processed.outputs, strict=True)
+    return [output for index, output in pairs if index not in bad]

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 
 from confluent_kafka import Message
 
-from workers.transactional.errors import AbortableError
+from workers.transactional.errors import AbortableError, PipelineStopError
+from workers.transactional.producing.output_topics import OutputTopics
 from workers.transactional.producing.producers import TaskProducer
 from workers.transactional.records.failures import BadRecords
 from workers.transactional.records.suspicion import CondemnedError
 from workers.transactional.records.writing import UnfitError
 from workers.transactional.telling.tally import Work
-from workers.transforms import Transform
-from workers.transforms.carrying import transformed, with_writable_times
+from workers.transforms import Processed, Transform
+from workers.transforms.carrying import kept, transformed, untimed
 
 _LOOK_UP_S = 5.0
+_topic_of = attrgetter("topic")
 
 
 class Processing:
@@ -28,15 +31,19 @@ class Processing:
     the order within a partition then holds for records without a key too, whatever partitioner wrote the source.
     """
 
-    def __init__(self, transform: Transform, *, source_topics: Sequence[str], sink_topic: str) -> None:
+    def __init__(
+        self, transform: Transform, *, source_topics: Sequence[str], sink_topic: str, topics: OutputTopics
+    ) -> None:
         self._transform = transform
+        self._topics = topics
         self._source_topics = tuple(source_topics)
         self._sink_topic = sink_topic
         self._keep_partition: bool | None = None
 
     def look_up_again(self) -> None:
-        """The assignment has changed, perhaps because a topic has more partitions now."""
+        """The assignment has changed, or a checkpoint was aborted: perhaps a topic has more partitions, or is gone."""
         self._keep_partition = None
+        self._topics.look_up_again()
 
     def run(
         self,
@@ -90,12 +97,21 @@ class Processing:
     ) -> Mapping[int, Exception]:
         """Write what the transform makes of the messages; why it makes nothing of some, by index."""
         processed, failed = transformed(self._transform, messages)
-        outputs, untimed = with_writable_times(processed)
+        bad = {**self._for_missing_topics(processed), **untimed(processed)}
+        outputs = kept(processed, bad)
         if outputs:
             producer.write_outputs(outputs, topic=self._sink_topic)
             work.records_out += len(outputs)
             work.bytes_out += sum(len(output.value or b"") for output in outputs)
-        return {**failed, **untimed}
+        return {**failed, **bad}
+
+    def _for_missing_topics(self, processed: Processed) -> dict[int, Exception]:
+        """A record with an output for a topic that is not there is a bad one, and none of its outputs is kept."""
+        problems = self._topics.unwritable(set(map(_topic_of, processed.outputs)) - {None})
+        if not problems:
+            return {}
+        outputs = zip(processed.inputs or (), processed.outputs, strict=True)
+        return {index: problem for index, output in outputs if (problem := problems.get(output.topic or ""))}
 
     def _treat(
         self,
@@ -108,6 +124,9 @@ class Processing:
         """By the policy, in their order. Dead letters are no outputs, and are not counted as such."""
         treated = [bad_records.treat(messages[index], error, work) for index, error in sorted(failed.items())]
         letters = [letter for letter in treated if letter is not None]
+        topics = {letter.topic for letter in letters if letter.topic is not None}
+        for problem in self._topics.unwritable(topics).values() if topics else ():
+            raise PipelineStopError(f"dead letters cannot be written: {problem}")
         if letters:
             producer.write_outputs(letters, topic=self._sink_topic)
 

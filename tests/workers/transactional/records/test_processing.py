@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from app.domain.pipelines.pipeline import ErrorHandling, FailurePolicy, Steps, T
 from app.domain.pipelines.pipeline import Identity as IdentitySettings
 from tests.support.messages import a_message
 from tests.support.tasks import RecordingControl
+from workers.transactional.producing.output_topics import OutputTopics
 from workers.transactional.records.failures import BadRecords
 from workers.transactional.records.processing import Processing
 from workers.transactional.records.writing import UnfitError
@@ -19,6 +21,21 @@ from workers.transactional.telling.tally import Work
 from workers.transforms import Output
 from workers.transforms.build import build
 from workers.transforms.carrying import as_they_are
+
+
+class There:
+    """Of every topic that is asked for."""
+
+    topic_id = "1"
+    partitions = (0,)
+    is_internal = False
+
+
+def there(topics: Sequence[str]) -> Mapping[str, Future[Any]]:
+    answers: dict[str, Future[Any]] = {topic: Future() for topic in topics}
+    for answer in answers.values():
+        answer.set_result(There())
+    return answers
 
 
 class Sink:
@@ -50,7 +67,8 @@ def test_outputs_and_dead_letters_are_counted_apart(transform: Transform, policy
     bad = [a_message(b"{}", offset=number, timestamp=(1, 0)) for number in (1, 3)]
     good = [a_message(b"{}", offset=number) for number in (0, 2, 4)]
     messages = sorted([*good, *bad], key=lambda message: message.offset() or 0)
-    processing = Processing(build(transform, source=None), source_topics=["in"], sink_topic="sink")
+    topics = OutputTopics("sink", ask=there)
+    processing = Processing(build(transform, source=None), source_topics=["in"], sink_topic="sink", topics=topics)
     processing.run(messages, producer, work, BadRecords(handling, announce=RecordingControl().event))
     assert (work.records_in, work.records_out, work.bytes_out) == (5, 3, 6)
     is_skip = policy is FailurePolicy.SKIP
