@@ -18,6 +18,9 @@ from workers.transactional.errors import RefusedError, translated
 from workers.transactional.producing.limits import Limits
 
 
+NOTHING: dict[str, str] = {}
+
+
 class Brokers:
     """Tell these settings, of each broker and of every topic."""
 
@@ -35,8 +38,8 @@ class Brokers:
     ("brokers", "expected"),
     [
         ([], LARGEST_REQUEST_BYTES),
-        ([{}], LARGEST_REQUEST_BYTES),
-        ([{"socket.request.max.bytes": "9000000"}, {"socket.request.max.bytes": "8000000"}, {}], 8_000_000),
+        ([NOTHING], LARGEST_REQUEST_BYTES),
+        ([{"socket.request.max.bytes": "9000000"}, {"socket.request.max.bytes": "8000000"}, NOTHING], 8_000_000),
     ],
 )
 def test_largest_request_is_what_all_brokers_take_or_the_default_where_none_says(
