@@ -185,12 +185,12 @@ def test_record_that_is_invalid_for_the_sink_is_found_among_its_batch(
     assert not audit.unexpected
 
 
-def test_refused_dead_letter_stops_the_pipeline(make_pipeline: MakePipeline) -> None:
+def test_refused_dead_letter_stops_the_pipeline(make_pipeline: MakePipeline, rng: random.Random) -> None:
     pipeline = make_pipeline(partitions=1, sink_config={"max.message.bytes": "200000"})
     topic = f"{pipeline.sink}.dead"
     create_topic(pipeline.bootstrap_servers, topic, config={"max.message.bytes": "200000"})
     errors = ErrorHandling(policy=FailurePolicy.DEAD_LETTER, dead_letter_topic=topic)
-    pipeline.feed_value(b"LARGE" * 60_000)
+    pipeline.feed_value(rng.randbytes(300_000))
     with running(pipeline.specification(errors=errors)) as task:
         error = task.join_error()
     assert isinstance(error, PipelineStopError)

@@ -51,7 +51,8 @@ _BESIDE_RECORDS_BYTES = 16_384
 """What a request may have around its one batch."""
 _HEARTBEATS_PER_SESSION = 4
 STATISTICS_INTERVAL_MS = 500
-"""Statistics are the only place where librdkafka tells a producer's id and epoch (rule 5 needs them)."""
+"""Statistics are the only place where librdkafka tells a producer's id and epoch (rule 5 needs them), and what holds
+its outputs up."""
 
 
 class Batches(NamedTuple):
@@ -123,7 +124,11 @@ def transactional_producer_config(
 
 def idempotent_producer_config(specification: TaskSpecification, *, batches: Batches | None = None) -> Config:
     """For `at_least_once`: no duplicates and no reordering by the producer's own retries; failures are reported."""
-    return {**_producer_config(specification, batches or Batches()), "delivery.report.only.error": True}
+    return {
+        **_producer_config(specification, batches or Batches()),
+        "delivery.report.only.error": True,
+        "statistics.interval.ms": STATISTICS_INTERVAL_MS,
+    }
 
 
 def is_compressing(specification: TaskSpecification) -> bool:

@@ -17,7 +17,6 @@ from workers.transactional.client_config import (
 from workers.transactional.errors import RefusedError, translated
 from workers.transactional.producing.limits import Limits
 
-
 NOTHING: dict[str, str] = {}
 
 
