@@ -14,6 +14,7 @@ from typing import ParamSpec, TypeVar
 from app.domain.clusters.cluster import ClusterFacts, GroupMember, TopicFacts
 from app.domain.clusters.survey import SETTINGS, Survey, SurveyedBroker
 from app.domain.partition_log.look import Landmark, Look
+from app.domain.runs.recorded_offset import TruncatedOffset
 from app.kafka import cluster_client, group_client, partition_log
 from app.kafka.admin_clients import AdminClients
 from app.kafka.attempt import Attempt
@@ -127,6 +128,21 @@ class KafkaBrokers:
     ) -> dict[TopicPartition, int]:
         return await self._ask_groups(
             connection, timeout_s, f"tell the offsets of {group}", lambda client: client.committed(group)
+        )
+
+    async def truncated_offsets(
+        self,
+        connection: Connection,
+        group: str,
+        partitions: Collection[TopicPartition],
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> list[TruncatedOffset]:
+        return await self._ask_groups(
+            connection,
+            timeout_s,
+            f"compare the offsets of {group} with the logs' epochs",
+            lambda client: client.truncated(group, partitions),
         )
 
     async def offsets(

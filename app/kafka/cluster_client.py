@@ -33,6 +33,8 @@ T = TypeVar("T")
 Settings = Mapping[str, str]
 
 # Kafka's own list (org.apache.kafka.common.internals.Topic); the flag is not in the answer to a list of all topics.
+_NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+"""The zero id, as base64."""
 _INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 # Metadata that is a moment old; the next answer will be from the right broker.
 _MOVED = frozenset(
@@ -86,6 +88,8 @@ async def topic_facts(admin: Admin, attempt: Attempt, topics: Collection[str]) -
             retention_ms=number(settings.get(name), "retention.ms"),
             retention_bytes=number(settings.get(name), "retention.bytes"),
             deletes=_deletes(settings.get(name)),
+            unclean_leader_election=_is_true(settings.get(name), "unclean.leader.election.enable"),
+            topic_id=_topic_id(topic),
         )
         for name, topic in found.items()
     }
@@ -212,6 +216,18 @@ def _deletes(settings: Settings | None) -> bool | None:
     """Whether a topic loses old records; None where it is not told."""
     policy = None if settings is None else settings.get("cleanup.policy")
     return None if policy is None else "delete" in [word.strip() for word in policy.split(",")]
+
+
+def _is_true(settings: Settings | None, name: str) -> bool | None:
+    """A setting that is on or off; None where it is not told."""
+    value = None if settings is None else settings.get(name)
+    return None if value is None else value == "true"
+
+
+def _topic_id(topic: Any) -> str | None:
+    """None from brokers that know topics by name only."""
+    said = str(topic.topic_id)
+    return None if said == _NO_TOPIC_ID else said
 
 
 def number(settings: Settings | None, name: str) -> int | None:
