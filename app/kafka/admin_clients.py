@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from app.domain.allow_lists.client_options import NEVER_CREATE_TOPICS
 from app.domain.errors import BrokerUnreachableError, InvalidError
 from app.kafka import handshake
 from app.kafka.attempt import Attempt
@@ -27,7 +28,7 @@ _SETTINGS: dict[str, str | int | float | bool] = {
     "log_level": 0,
     # A broker that comes back must be found within one question's time; the default waits for up to 10 s.
     "reconnect.backoff.max.ms": 500,
-    "allow.auto.create.topics": False,
+    **NEVER_CREATE_TOPICS,
 }
 
 

@@ -73,14 +73,16 @@ def _look(fetcher: RawFetcher, at: TopicPartition, *, start: int | Landmark, lim
         position = found.next_offset
         if isolation is Isolation.READ_COMMITTED:
             decided_until = position
-        # A leader that has just been elected may say less than it was (KIP-207).
+        # Both are of one moment here. A leader that has just been elected may say less than it was (KIP-207).
         last_stable = max(last_stable, found.last_stable_offset)
         high_watermark = max(high_watermark, found.high_watermark)
     return Look(
         start=first,
         next_offset=position,
         bounds=LogBounds(
-            first_offset=bounds.first_offset, last_stable_offset=last_stable, high_watermark=high_watermark
+            first_offset=bounds.first_offset,
+            last_stable_offset=last_stable,
+            high_watermark=max(high_watermark, last_stable),
         ),
         batches=tuple(batches),
         aborted=frozenset(aborted),
@@ -89,11 +91,14 @@ def _look(fetcher: RawFetcher, at: TopicPartition, *, start: int | Landmark, lim
 
 
 def _bounds(fetcher: RawFetcher, at: TopicPartition) -> LogBounds:
-    # In this order: each can only have grown since the one before it was asked for.
+    # In this order: what lies between the last two is behind a transaction that was open, however much was written in
+    # between (ADR 0078).
     earliest = fetcher.list_offsets([at], EARLIEST)[at]
-    last_stable = fetcher.list_offsets([at], LATEST, isolation=Isolation.READ_COMMITTED)[at]
     high_watermark = fetcher.list_offsets([at], LATEST)[at]
-    return LogBounds(first_offset=earliest, last_stable_offset=last_stable, high_watermark=high_watermark)
+    last_stable = fetcher.list_offsets([at], LATEST, isolation=Isolation.READ_COMMITTED)[at]
+    return LogBounds(
+        first_offset=earliest, last_stable_offset=last_stable, high_watermark=max(high_watermark, last_stable)
+    )
 
 
 def read_transactional_ids(

@@ -20,6 +20,7 @@ from workers.transactional.group.source_topics import SourceTopics
 from workers.transactional.group.starting import Starting
 from workers.transactional.lanes import Batch, Lane, Lanes
 from workers.transactional.pace import Pace
+from workers.transactional.producing.output_topics import OutputTopics
 from workers.transactional.records.batching import BatchSize
 from workers.transactional.records.processing import Processing
 from workers.transactional.records.trials import MAX_CHECKPOINT_RECORDS, UNLIMITED
@@ -50,6 +51,7 @@ class TaskLoop:
         lanes: Lanes,
         starting: Starting,
         source_topics: SourceTopics,
+        output_topics: OutputTopics,
         processing: Processing,
         batch_size: BatchSize,
         control: Control,
@@ -73,6 +75,7 @@ class TaskLoop:
         self._lanes = lanes
         self._starting = starting
         self._source_topics = source_topics
+        self._output_topics = output_topics
         self._processing = processing
         self._batch_size = batch_size
         self._control = control
@@ -150,6 +153,7 @@ class TaskLoop:
                 lane.settling.require_rewind()
             raise trouble
         self._source_topics.look()
+        self._output_topics.look()
         self._tell_obstacle()
         for error in errors:
             self._heed_client_error(error)
@@ -321,6 +325,7 @@ class TaskLoop:
             self._progress.enter(TaskState.BACKING_OFF, now=self._clock())
         for lane in before:
             if not lane.settling.is_needed:
+                self._processing.look_up_again()
                 for partition in [lane.partition] if lane.partition else list(self._positions):
                     self._positions.pop(partition, None)
 

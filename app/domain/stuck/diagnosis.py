@@ -136,7 +136,6 @@ def diagnose_partition(facts: PartitionFacts, asked: Asked) -> Diagnosis:
             advice="Nothing to do here.",
         )
     headline, links = _waiting(facts, ends, asked)
-    holder = first_open(facts)
     if isinstance(facts.open, Refused):
         return Diagnosis(
             subject=facts.name,
@@ -145,12 +144,13 @@ def diagnose_partition(facts: PartitionFacts, asked: Asked) -> Diagnosis:
             links=(*links, Link(facts.open.sentence, Source.DESCRIBE_PRODUCERS, facts.open_at_ms)),
             advice=_way_out((facts.open,)),
         )
-    if holder is None or holder.start_offset > ends.last_stable or holder.identity not in facts.still_open:
+    holder = holder_at(facts, ends)
+    if holder is None:
         return Diagnosis(
             subject=facts.name,
             verdict=Verdict.UNSETTLED,
             headline=headline,
-            links=(*links, _settled_link(facts, holder)),
+            links=(*links, _settled_link(facts, first_open(facts))),
             advice="Look again: a transaction was decided while the brokers were asked.",
         )
     links = (*links, _holder_link(facts, holder, asked.now_ms))
@@ -180,6 +180,14 @@ def first_open(facts: PartitionFacts) -> OpenTransaction | None:
     if isinstance(facts.open, Refused) or not facts.open:
         return None
     return min(facts.open, key=lambda one: one.start_offset)
+
+
+def holder_at(facts: PartitionFacts, ends: LogEnds) -> OpenTransaction | None:
+    """The transaction that its leader has open at the last stable offset, before and after the coordinators spoke."""
+    first = first_open(facts)
+    if first is None or first.start_offset > ends.last_stable or first.identity not in facts.still_open:
+        return None
+    return first
 
 
 def is_hanging(facts: PartitionFacts, one: OpenTransaction) -> bool:

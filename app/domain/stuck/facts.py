@@ -51,11 +51,20 @@ def hidden_id(transactional_id: str) -> Refused:
 
 
 class LogEnds(msgspec.Struct, frozen=True):
-    """ListOffsets at both isolation levels: readers of committed data see what is before `last_stable`."""
+    """ListOffsets at both isolation levels: readers of committed data see what is before `last_stable`.
+
+    The high watermark is the older answer, so what lies between the two is behind a transaction that was open (ADR
+    0078). Where the log has grown past it meanwhile, it is as the last stable offset.
+    """
 
     earliest: int
     last_stable: int
     high_watermark: int
+
+    @classmethod
+    def in_turn(cls, earliest: int, last_stable: int, high_watermark: int) -> LogEnds:
+        """Of three answers, of which that about the high watermark came first."""
+        return cls(earliest, last_stable, max(high_watermark, last_stable))
 
 
 class OpenTransaction(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
+from app.domain.allow_lists.client_options import NEVER_CREATE_TOPICS
 from app.domain.conformance.comparing import Seen, named
 from app.domain.errors import UnavailableError
 from app.kafka.admin_clients import error_of
@@ -35,7 +36,7 @@ class Writer:
 
     def __init__(self, settings: Mapping[str, Any], *, transactional_id: str | None = None) -> None:
         self.transactional_id = transactional_id
-        given = {"linger.ms": 0, **settings}
+        given = {"linger.ms": 0, **settings, **NEVER_CREATE_TOPICS}
         if transactional_id is not None:
             given["transactional.id"] = transactional_id
         self.producer = Producer(given)

@@ -108,10 +108,10 @@ class SearchClient(TransactionClient):
 
     def _stable_ends(self, partitions: Collection[TopicPartition]) -> Ends:
         silent: dict[str, None] = {}
-        # The stable end first: asked in this order it is never ahead of the other because of the time between them.
-        stable = self._latest(partitions, Isolation.READ_COMMITTED, silent)
-        high = self._latest(stable, Isolation.READ_UNCOMMITTED, silent)
-        ends: dict[Partition, StableEnd] = {at: StableEnd(stable[at], end) for at, end in high.items()}
+        # The high watermark first: what was written between the answers must not look held back (ADR 0078).
+        high = self._latest(partitions, Isolation.READ_UNCOMMITTED, silent)
+        stable = self._latest(high, Isolation.READ_COMMITTED, silent)
+        ends: dict[Partition, StableEnd] = {at: StableEnd(end, max(high[at], end)) for at, end in stable.items()}
         return Ends(ends, tuple(silent), is_stale=len(ends) < len(partitions))
 
     def _latest(

@@ -21,6 +21,7 @@ from workers.transactional.group.ownership import Ownership, Partition
 from workers.transactional.lane_of_each import LaneOfEach
 from workers.transactional.lanes import Batch, Lane
 from workers.transactional.loop import TaskLoop
+from workers.transactional.producing.output_topics import OutputTopics
 from workers.transactional.producing.producers import TaskProducer
 from workers.transactional.records.batching import BatchSize
 from workers.transactional.records.failures import BadRecords
@@ -202,12 +203,14 @@ class Many:
 
     def loop(self, *, starting: Any = None) -> TaskLoop:
         """What the loop makes of these lanes; it reads nothing and knows no time but the test's."""
+        no_outputs = OutputTopics("out", ask=lambda _topics: {})
         return TaskLoop(
             membership=self.group,
             lanes=self.lanes,
             starting=starting,
             source_topics=cast(Any, NoTopics()),
-            processing=Processing(IdentityTransform(), source_topics=["t"], sink_topic="out"),
+            output_topics=no_outputs,
+            processing=Processing(IdentityTransform(), source_topics=["t"], sink_topic="out", topics=no_outputs),
             batch_size=BatchSize(target_s=0.1),
             control=self.control,
             commit_interval_s=1.0,
