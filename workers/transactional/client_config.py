@@ -42,7 +42,8 @@ _OF_EACH_DEFAULTS: Config = {
 }
 _HEARTBEATS_PER_SESSION = 4
 STATISTICS_INTERVAL_MS = 500
-"""Statistics are the only place where librdkafka tells a producer's id and epoch (rule 5 needs them)."""
+"""Statistics are the only place where librdkafka tells a producer's id and epoch (rule 5 needs them), and what holds
+its outputs up."""
 
 
 def consumer_config(specification: TaskSpecification) -> Config:
@@ -99,7 +100,11 @@ def transactional_producer_config(
 
 def idempotent_producer_config(specification: TaskSpecification, *, batch_size: int | None = None) -> Config:
     """For `at_least_once`: no duplicates and no reordering by the producer's own retries; failures are reported."""
-    return {**_producer_config(specification, batch_size), "delivery.report.only.error": True}
+    return {
+        **_producer_config(specification, batch_size),
+        "delivery.report.only.error": True,
+        "statistics.interval.ms": STATISTICS_INTERVAL_MS,
+    }
 
 
 def _producer_config(specification: TaskSpecification, batch_size: int | None) -> Config:
