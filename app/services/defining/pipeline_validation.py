@@ -142,4 +142,9 @@ async def _check_python(uow: UnitOfWork, definition: PipelineDefinition, *, allo
     if source is None:
         message = f"no file with the SHA-256 {transform.sha256} was uploaded: upload {transform.file_name} first"
         return [Problem(field="transform.sha256", message=message)]
-    return await check_python_transform(transform, source=source.source)
+    return await check_python_transform(
+        transform,
+        source=source.source,
+        secret_paths=allowed.secret_paths,
+        accepts_no_isolation=allowed.unisolated_validation,
+    )
