@@ -104,6 +104,7 @@ class QueueingProducer:
             with kafka_call("flush the outputs"):
                 waiting = self.live.flush(timeout_s)
             if waiting:
+                self._raise_if_broken()
                 # What times out leaves the queue: the last number before that is the one that tells.
                 self._undelivered = waiting
                 self._statistics.keep()
@@ -116,6 +117,9 @@ class QueueingProducer:
                 f"could not flush the outputs within {patience.bound_s:.1f} s: {error}",
                 code=KafkaError._TIMED_OUT,  # noqa: SLF001 - public, in spite of its name
             ) from error
+
+    def _raise_if_broken(self) -> None:
+        """Raise the reason why what waits will never be delivered, where one is known."""
 
     def count_anew(self) -> None:
         """What is written from now on belongs to another checkpoint."""

@@ -75,6 +75,13 @@ class TransactionalProducer(QueueingProducer):
         with kafka_call("hand records to the producer"):
             self.live.begin_transaction()
 
+    def _raise_if_broken(self) -> None:
+        """After a refusal what waits behind it is not sent any more, and `flush` would wait for it in vain."""
+        error = error_of(self._begin_to_hear, LoopError)
+        # In a sound transaction it is fatal to begin another, for the call and not for the client.
+        if error is not None and not isinstance(error, FatalError):
+            raise error
+
     def send_offsets(self, offsets: list[TopicPartition], sends_for: SendsFor, *, patience: Patience) -> None:
         """Add the input offsets, with group metadata read here and now (rule 2).
 
