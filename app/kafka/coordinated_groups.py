@@ -35,7 +35,7 @@ from app.kafka.group_client import (
     ShareGroupDescribeRequest,
     StreamsGroupDescribeRequest,
 )
-from app.kafka.raw_client import error_of, errors, is_transient
+from app.kafka.raw_client import error_of, errors, is_transient, reading_answers
 
 _GROUPS_IN_A_REQUEST = 200
 _CONSUMER = "consumer"
@@ -95,14 +95,15 @@ def describe_all(
     refusals = _Refusals()
     for broker_id in broker_ids:
         try:
-            listed = send(_List(states_filter=[], types_filter=[]), broker_id)
-            if listed.error_code != 0:
-                raise error_of(listed.error_code, "ListGroups")
-            alive = [one for one in listed.groups if one.group_state != _DEAD]
-            for some in _in_parts([one for one in alive if is_wanted(one.group_id)]):
-                groups = _described(lambda request, to=broker_id: send(request, to), some, refusals)
-                _add_offsets(lambda request, to=broker_id: send(request, to), groups, refusals)
-                found |= groups
+            with reading_answers():
+                listed = send(_List(states_filter=[], types_filter=[]), broker_id)
+                if listed.error_code != 0:
+                    raise error_of(listed.error_code, "ListGroups")
+                alive = [one for one in listed.groups if one.group_state != _DEAD]
+                for some in _in_parts([one for one in alive if is_wanted(one.group_id)]):
+                    groups = _described(lambda request, to=broker_id: send(request, to), some, refusals)
+                    _add_offsets(lambda request, to=broker_id: send(request, to), groups, refusals)
+                    found |= groups
         except errors.KafkaError as error:
             missing.append(f"broker {broker_id}: {str(error) or type(error).__name__}")
     return DescribedGroups(found, (*missing, *refusals.sentences()))

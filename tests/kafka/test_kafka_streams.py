@@ -23,7 +23,7 @@ from app.domain.observing.snapshot import Snapshot
 from app.domain.stuck.facts import KnownTransaction
 from app.embedded.kafka import KafkaCluster
 from app.kafka.attempt import Attempt
-from app.kafka.group_client import ask
+from app.kafka.cluster_client import ask
 from app.kafka.transactions.client import TransactionClient
 from tests.kafka.test_observed_journals import tail_of
 from tests.support.journal_events import causes_of

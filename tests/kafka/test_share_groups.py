@@ -18,7 +18,7 @@ from app.domain.stuck.diagnosis import Asked, Kind, Verdict
 from app.embedded.kafka import KafkaCluster
 from app.kafka.admin import KafkaBrokers
 from app.kafka.attempt import Attempt
-from app.kafka.group_client import ask
+from app.kafka.cluster_client import ask
 from app.kafka.transactions.brokers import KafkaTransactions
 from app.ports.brokers import Connection, GroupDescription
 from app.services.stuck.explaining import explain

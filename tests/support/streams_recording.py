@@ -23,7 +23,7 @@ from app.domain.journals.live_transactions import LiveTransaction, StepKind
 from app.domain.journals.transaction_state import TransactionStatus
 from app.embedded.kafka import KafkaCluster
 from app.kafka.attempt import Attempt
-from app.kafka.group_client import ask
+from app.kafka.cluster_client import ask
 from tests.support.brokers import TEST_BROKER_SETTINGS
 from tests.support.journal_events import ids_of
 from tests.support.kafka_clients import initialise
