@@ -185,6 +185,6 @@ async def test_that_it_commits_nothing_is_over_when_its_instance_has_ended(plane
     watch = watch_of(plane, Observations(is_on=True))
     await plane.beat(beat(run.id, 10, 31_000))
     await watch.turn()
-    await plane.move(run.id, 0, InstanceState.LOST)
+    await plane.move(run.id, 0, InstanceState.FAILED)
     await watch.turn()
     assert await types(plane) == ["not_progressing.raised", "not_progressing.resolved"]

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-import httpx
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import cast
+
 import msgspec
 
+from app.db.database import Database
+from app.domain.access import Role
+from app.web.dependencies import Wiring
 from tests.support.control_plane import ControlPlane, task_heartbeat
+from tests.web.api.conftest import AsRole
 
 
 async def test_it_is_in_the_report_of_the_task_in_the_metrics_and_needs_somebody(
-    viewer: httpx.AsyncClient, plane: ControlPlane
+    wiring: Wiring, as_role: AsRole
 ) -> None:
-    run = await plane.running()
+    database = cast(Database, SimpleNamespace(unit_of_work=wiring.unit_of_work))
+    plane = ControlPlane(database, now=datetime.now(UTC).replace(microsecond=0))
+    run, viewer = await plane.running(), await as_role(Role.VIEWER)
     for sequence, still_ms in ((10, 31_000), (11, None)):
         sent = task_heartbeat(run.id, sequence=sequence)
         await plane.beat(msgspec.structs.replace(sent, not_progressing_ms=still_ms, last_error="broker 1 is slow"))
