@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple, cast
 
 from kafka.protocol.api_message import ApiMessage  # pyright: ignore[reportMissingTypeStubs]
-from kafka.protocol.consumer import OffsetFetchRequest  # pyright: ignore[reportMissingTypeStubs]
+from kafka.protocol.consumer import (  # pyright: ignore[reportMissingTypeStubs]
+    OffsetFetchRequest,
+    OffsetForLeaderEpochRequest,
+)
 from kafka.structs import OffsetAndMetadata  # pyright: ignore[reportMissingTypeStubs]
 from kafka.structs import TopicPartition as LibraryPartition  # pyright: ignore[reportMissingTypeStubs]
 
 from app.domain.clusters.cluster import GroupMember
 from app.domain.clusters.survey import Feature
 from app.domain.errors import ConflictError
+from app.domain.runs.recorded_offset import TruncatedOffset
 from app.kafka.raw_client import RawClient, error_of, errors
 from app.ports.brokers import GroupDescription, TopicPartition
 
@@ -133,6 +137,52 @@ class GroupClient(RawClient):
             for at, committed in found.items()
             if committed.offset >= 0
         }
+
+    def truncated(self, group: str, partitions: Collection[TopicPartition]) -> list[TruncatedOffset]:
+        """Those whose leader epoch ended before the committed offset: the log was cut there (KIP-320).
+
+        A partition whose leader does not answer for it now is left out: the worker's client asks again.
+        """
+        committed = {
+            TopicPartition(at.topic, at.partition): (found.offset, found.leader_epoch)
+            for at, found in self._client.list_group_offsets({group: None})[group].items()
+            if found.offset >= 0 and found.leader_epoch is not None and found.leader_epoch >= 0
+        }
+        wanted = {at: committed[at][1] for at in partitions if at in committed}
+        found: list[TruncatedOffset] = []
+        for broker_id in self.broker_ids() if wanted else ():
+            for at, epoch, end in self._epoch_ends(broker_id, wanted):
+                offset = committed[at][0]
+                if end < offset:
+                    found.append(
+                        TruncatedOffset(topic=at.topic, partition=at.partition, committed=offset, epoch=epoch, end=end)
+                    )
+        return sorted(found, key=lambda one: (one.topic, one.partition))
+
+    def _epoch_ends(
+        self, broker_id: int, epochs: Mapping[TopicPartition, int]
+    ) -> Iterator[tuple[TopicPartition, int, int]]:
+        """Where each epoch ended, of the partitions that this broker leads; -1 where their logs know of none so old."""
+        message: Any = OffsetForLeaderEpochRequest
+        of_topic = message.OffsetForLeaderTopic
+        by_topic: defaultdict[str, list[Any]] = defaultdict(list)
+        for at, epoch in epochs.items():
+            by_topic[at.topic].append(
+                of_topic.OffsetForLeaderPartition(partition=at.partition, current_leader_epoch=-1, leader_epoch=epoch)
+            )
+        answer = self.send(
+            message(
+                replica_id=-1,
+                topics=[of_topic(topic=name, partitions=found) for name, found in by_topic.items()],
+                min_version=2,
+            ),
+            broker_id,
+        )
+        for topic in answer.topics:
+            for partition in topic.partitions:
+                at = TopicPartition(topic.topic, partition.partition)
+                if partition.error_code == 0:
+                    yield at, epochs[at], partition.end_offset
 
     def alter(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Raises ConflictError while the group has members or an open transaction holds offsets of it."""

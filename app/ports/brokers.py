@@ -15,6 +15,7 @@ import msgspec
 from app.domain.clusters.cluster import ClusterFacts, GroupMember, TopicFacts
 from app.domain.clusters.survey import Survey
 from app.domain.partition_log.look import Landmark, Look
+from app.domain.runs.recorded_offset import TruncatedOffset
 
 DEFAULT_TIMEOUT_S = 5.0
 
@@ -95,6 +96,18 @@ class Brokers(Protocol):
         self, connection: Connection, group: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> dict[TopicPartition, int]:
         """The group's committed offsets, without those that an open transaction has pending."""
+        ...
+
+    async def truncated_offsets(
+        self,
+        connection: Connection,
+        group: str,
+        partitions: Collection[TopicPartition],
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> list[TruncatedOffset]:
+        """The group's committed offsets whose leader epoch ended before them, as the leaders say; those without an
+        epoch say nothing."""
         ...
 
     async def offsets(

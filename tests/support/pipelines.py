@@ -96,6 +96,12 @@ class TestPipeline:
             transactional_id=self.transactional_id(task),
         )
 
+    @staticmethod
+    def changed(specification: TaskSpecification, **changes: Any) -> TaskSpecification:
+        """The same with other fields of its definition."""
+        definition = msgspec.structs.replace(specification.definition, **changes)
+        return msgspec.structs.replace(specification, definition=definition)
+
     def specification_with_mappings(self, *mappings: PartitionMapping) -> TaskSpecification:
         return msgspec.structs.replace(self.specification(), mappings=mappings)
 

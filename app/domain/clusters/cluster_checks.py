@@ -41,6 +41,8 @@ def _check_sources(definition: PipelineDefinition, facts: ClusterFacts) -> Itera
     unknown = [(index, topic) for index, topic in enumerate(definition.source_topics) if topic not in facts.topics]
     for index, topic in unknown:
         yield Problem(field=f"source_topics.{index}", message=_unknown(topic, facts))
+    for index, topic in enumerate(definition.source_topics):
+        yield from _check_election(f"source_topics.{index}", topic, facts.topics.get(topic))
     partitions = sum(facts.topics[topic].partitions for topic in definition.source_topics if topic in facts.topics)
     tasks = definition.instances * definition.tasks_per_instance
     if not unknown and 0 < partitions < tasks:
@@ -59,12 +61,23 @@ def _check_output(field: str, topic: str, facts: ClusterFacts) -> Iterator[Probl
         return
     if (message := _durability(topic, found)) is not None:
         yield Problem(field=field, message=message, is_warning=True)
+    yield from _check_election(field, topic, found)
     if found.min_insync_replicas is not None and found.min_insync_replicas > found.replication_factor:
         message = (
             f"`{topic}` asks for {found.min_insync_replicas} in-sync replicas (min.insync.replicas) and has only "
             f"{found.replication_factor}: no write can succeed. Lower the one or raise the other"
         )
         yield Problem(field=field, message=message)
+
+
+def _check_election(field: str, topic: str, found: TopicFacts | None) -> Iterator[Problem]:
+    """Where a replica without all acknowledged records may lead, records go, and others come under their offsets."""
+    if found is not None and found.unclean_leader_election:
+        message = (
+            f"`{topic}` has unclean.leader.election.enable=true: acknowledged records are lost when a replica without "
+            "them leads. Set it to false"
+        )
+        yield Problem(field=field, message=message, is_warning=True)
 
 
 def _durability(topic: str, found: TopicFacts) -> str | None:

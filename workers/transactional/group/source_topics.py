@@ -16,6 +16,7 @@ from workers.transactional.client_config import Config
 from workers.transactional.errors import PipelineStopError
 from workers.transactional.group.membership import Announce
 from workers.transactional.group.ownership import Ownership, Partition
+from workers.transactional.group.remembered import Remembered
 
 _EVERY_S = 5.0
 _ANSWER_S = 5.0
@@ -63,6 +64,7 @@ class SourceTopics:
         ask: Ask,
         let_go: Callable[[], None],
         ownership: Ownership,
+        remembered: Remembered,
         announce: Announce,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -71,6 +73,7 @@ class SourceTopics:
         self._ask = ask
         self._let_go = let_go
         self._ownership = ownership
+        self._remembered = remembered
         self._announce = announce
         self._clock = clock
         self._pending: Mapping[str, Future[Described]] = {}
@@ -113,6 +116,7 @@ class SourceTopics:
         except KafkaException as error:
             if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART and topic not in self._missing:
                 self._missing.add(topic)
+                self._remembered.topic_is_missing(topic)
                 self._announce(
                     EventKind.ERROR,
                     f"there is no topic {topic}: nothing of it is read. Create it, or take it out of the source topics",
@@ -122,6 +126,7 @@ class SourceTopics:
             return
         was_missing = topic in self._missing
         self._missing.discard(topic)
+        self._remembered.topic_is(topic, None if topic_id == _NO_ID else topic_id, changes=self._changes)
         if topic_id == _NO_ID:
             return
         before, self._known[topic] = self._known.get(topic), Known(topic_id, self._numbers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 
 from confluent_kafka import Message
@@ -11,8 +12,10 @@ from app.wire.heartbeat import EventKind
 from workers.transactional.errors import PipelineStopError
 from workers.transactional.group.membership import Announce
 from workers.transactional.telling.tally import Work
-from workers.transforms import Output
+from workers.transforms import Output, RecordError
 from workers.transforms.identity import as_output
+
+log = logging.getLogger(__name__)
 
 HEADER_PREFIX = "fenceline."
 """A dead letter keeps the record's key, value, timestamp and headers, and adds where it came from and why."""
@@ -58,6 +61,9 @@ class BadRecords:
         """
         place = f"{message.topic()}-{message.partition()} offset {message.offset()}"
         sentence = f"the record at {place} cannot be processed: {type(error).__name__}: {error}"
+        if contents := _contents(error):
+            # Only operators read the logs of executors; the sentence goes to every viewer.
+            log.warning("the record at %s: %s", place, contents)
         if self._handling.policy is FailurePolicy.FAIL:
             raise PipelineStopError(f"{sentence}. The policy is `fail`: mend the transform or the record, or skip it")
         self._bad_open.append(self._window.read + self._read_open)
@@ -99,11 +105,15 @@ class BadRecords:
             )
 
 
+def _contents(error: Exception) -> str:
+    return error.contents if isinstance(error, RecordError) else ""
+
+
 def dead_letter(message: Message, error: Exception, *, topic: str | None) -> Output:
     """The record as it was, with `fenceline.*` headers that say where it came from and what was wrong with it."""
     record = as_output(message)
     added = {
-        "error": f"{type(error).__name__}: {error}",
+        "error": f"{type(error).__name__}: {error}" + (f": {contents}" if (contents := _contents(error)) else ""),
         "topic": message.topic() or "",
         "partition": str(message.partition()),
         "offset": str(message.offset()),

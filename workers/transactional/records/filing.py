@@ -87,7 +87,7 @@ def _first(pair: tuple[int, Output]) -> int:
 def dated(output: Output, message: Message) -> Dated:
     """What a file gets of an output of this message. Raises BadValueError for what is in no file."""
     if output.topic is not None:
-        raise BadValueError(f"it is for the topic {output.topic}, and the outputs of this pipeline go into files")
+        raise BadValueError("it names a topic, and the outputs of this pipeline go into files")
     if output.value is None:
         raise BadValueError("it has no value (a tombstone), and a file cannot say that a record is gone")
     if output.timestamp_ms is not None:
