@@ -30,6 +30,7 @@ FRESH_FOR = timedelta(hours=1)
 COSTS_WORK = frozenset(
     {
         Cause.TAKEOVER,
+        Cause.APPLICATION_RETURNED,
         Cause.TIMEOUT,
         Cause.COORDINATOR_ABORT,
         Cause.ZOMBIE_REFUSED,
