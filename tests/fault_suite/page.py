@@ -72,6 +72,7 @@ _BOUNDS: dict[Kind, str] = {
     Kind.STALLED_TO_CLIENT: _REQUESTS,
     Kind.SLOW: "the backlog that the slow time leaves",
     Kind.DELAYED: "the delay, several times a commit",
+    Kind.OUTPUT_TOO_SLOW: f"{_TRANSACTION} twice, until checkpoints are small enough; then they come at the slow speed",
     Kind.COMMIT_REQUEST_LOST: "the silence on the connection, then the client sends it again",
     Kind.COMMIT_ANSWER_LOST: "the silence on the connection, then the client sends it again",
     Kind.EXECUTOR_KILLED: f"{_SESSION}, or Spark's new attempt, whichever comes earlier",
