@@ -380,6 +380,7 @@ class HeartbeatReporter:
             producer_epoch=snapshot.producer_epoch,
             commits_every_ms=place.commits_every_ms,
             uploads_within_ms=place.uploads_within_ms,
+            not_progressing_ms=snapshot.not_progressing_ms,
             events=self._events.oldest(self._events_per_heartbeat),
             offsets=self._offsets.report(is_over=snapshot.state in ATTEMPT_OVER) if tells_offsets else None,
             confirmed=snapshot.confirmed,

@@ -138,7 +138,7 @@ def _show(client: Client, run_id: str) -> RenderableType:
             (
                 f"{t.ordinal}/{t.task}",
                 str(t.attempt),
-                state(t.last.state),
+                state(t.last.state if t.last.not_progressing_ms is None else "not progressing"),
                 number(t.last.generation),
                 number(t.rates.records_in_per_s),
                 number(t.rates.records_out_per_s),

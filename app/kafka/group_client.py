@@ -24,10 +24,11 @@ from app.domain.clusters.survey import Feature
 from app.domain.errors import ConflictError
 from app.domain.runs.recorded_offset import TruncatedOffset
 from app.kafka.raw_client import RawClient, error_of, errors
-from app.ports.brokers import GroupDescription, TopicPartition
+from app.ports.brokers import SHARE, GroupDescription, TopicPartition
 
 _MESSAGES = "app.kafka.messages"
 _CONSUMER_GROUP_DESCRIBE = 69
+_SHARE_GROUP_DESCRIBE = 77
 _STREAMS_GROUP_DESCRIBE = 89
 _UNSUPPORTED_VERSION = 35
 _GROUP_ID_NOT_FOUND = 69
@@ -49,6 +50,14 @@ class StreamsGroupDescribeRequest(ApiMessage, load_json=_MESSAGES):
 
 
 class StreamsGroupDescribeResponse(ApiMessage, load_json=_MESSAGES):
+    """Registers itself as the answer to the request above."""
+
+
+class ShareGroupDescribeRequest(ApiMessage, load_json=_MESSAGES):
+    """KIP-932: share groups; version 0 was early access."""
+
+
+class ShareGroupDescribeResponse(ApiMessage, load_json=_MESSAGES):
     """Registers itself as the answer to the request above."""
 
 
@@ -91,11 +100,12 @@ class GroupClient(RawClient):
     def describe(self, group: str) -> GroupDescription:
         """Asked as a KIP-848 group first: a group is only known to the question of its own protocol."""
         coordinator = self._manager.run(self._coordinator, group)
-        # To the others it is "Dead", so those of Kafka Streams are asked for last.
+        # To the others it is "Dead", so those of Kafka Streams and share groups are asked for last.
         return (
             self._described(ConsumerGroupDescribeRequest, _CONSUMER_GROUP_DESCRIBE, "consumer", group, coordinator)
             or self._classic(group, coordinator)
             or self._described(StreamsGroupDescribeRequest, _STREAMS_GROUP_DESCRIBE, "streams", group, coordinator)
+            or self._described(ShareGroupDescribeRequest, _SHARE_GROUP_DESCRIBE, SHARE, group, coordinator)
             or _description(group, "", _DEAD, ())
         )
 

@@ -43,8 +43,15 @@ class ClusterDescription(msgspec.Struct, frozen=True, kw_only=True):
     brokers: tuple[Broker, ...]
 
 
+SHARE = "share"
+"""The protocol of share groups (KIP-932), which commit no offsets."""
+
+
 class GroupDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """A consumer group as its coordinator describes it; `state` in Kafka's words, `Dead` when there is none."""
+    """A group as its coordinator describes it; `state` in Kafka's words, `Dead` when there is none.
+
+    protocol: classic, consumer, streams or share.
+    """
 
     group: str
     state: str

@@ -95,6 +95,7 @@ class TaskHeartbeat(msgspec.Struct, frozen=True, kw_only=True):
     producer_epoch: int | None = None
     commits_every_ms: int | None = None
     uploads_within_ms: int | None = None
+    not_progressing_ms: int | None = None
     events: tuple[TaskEvent, ...] = ()
     offsets: OffsetReport | None = None
     confirmed: tuple[RecordedOffset, ...] = ()
