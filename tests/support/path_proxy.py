@@ -37,7 +37,7 @@ class PathProxy(socketserver.ThreadingTCPServer):
 class _Exchange(socketserver.BaseRequestHandler):
     """One request for each connection."""
 
-    server: PathProxy
+    server: PathProxy  # pyright: ignore[reportIncompatibleVariableOverride] - the only one that makes it
 
     def handle(self) -> None:
         client: socket.socket = self.request
