@@ -54,6 +54,7 @@ _FROZEN = f"as long as it lasts, at most {_SESSION}, and {_TRANSACTION} where it
 _NOT_IN_THE_PATH = "nothing: records do not pass there"
 _BOUNDS: dict[Kind, str] = {
     Kind.WORKER_KILLED: f"{_SESSION}, unless its next attempt comes earlier",
+    Kind.OFFSETS_DELETED: "a drain of all, a start that is refused, the offsets set again, and a start of all",
     Kind.WORKER_TERMINATED: "a drain and a rebalance",
     Kind.WORKER_FROZEN: _FROZEN,
     Kind.WORKER_REPLACED: f"{_SESSION}: the next attempt's init ends its transaction, not its membership",

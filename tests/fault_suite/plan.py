@@ -62,6 +62,7 @@ class Kind(StrEnum):
     POSTGRES_RESTARTED = "postgres restarted"
     DATABASE_RESTORED = "older database restored"
     DISK_FULL = "disk full"
+    OFFSETS_DELETED = "offsets deleted"
 
 
 FREEZING = (Kind.WORKER_FROZEN, Kind.WORKER_REPLACED)
@@ -131,6 +132,7 @@ LASTS_S: dict[Kind, tuple[Range, ...]] = {
     Kind.DATABASE_RESTORED: _AT_ONCE,
     # From when a write was refused.
     Kind.DISK_FULL: ((0, 5),),
+    Kind.OFFSETS_DELETED: _AT_ONCE,
 }
 """For how many seconds: one of these ranges."""
 
