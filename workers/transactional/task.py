@@ -21,6 +21,7 @@ from workers.transactional.group.starting import Starting
 from workers.transactional.lane_parts import lanes_of
 from workers.transactional.lanes import Lanes
 from workers.transactional.loop import TaskLoop
+from workers.transactional.producing.limits import Limits
 from workers.transactional.producing.output_topics import OutputTopics
 from workers.transactional.producing.task_files import TaskFiles
 from workers.transactional.records.batching import BatchSize
@@ -126,6 +127,7 @@ class Attempt:
             announce=control.event,
             recorder=recorder,
         )
+        topic_client = TopicClient(admin_config(specification))
         self.lanes: Lanes = lanes_of(
             specification,
             control,
@@ -135,9 +137,9 @@ class Attempt:
             tally=tally,
             progress=progress,
             files=self.files,
+            limits=Limits(topic_client),
             max_poll_interval_s=int(consuming.get("max.poll.interval.ms", _DEFAULT_MAX_POLL_INTERVAL_MS)) / 1000,
         )
-        topic_client = TopicClient(admin_config(specification))
         self.source_topics = SourceTopics(
             definition.source_topics,
             ask=topic_client.ask,

@@ -15,6 +15,7 @@ from workers.transforms.record import Origin, Record
 from workers.transforms.user_code import load_function, place_of, sha256_of, text_of
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
+_NO_TIMESTAMP = -1
 MAX_CONTENTS = 500
 _MAX_TIMESTAMP_MS = (1 << 63) - 1
 
@@ -132,8 +133,12 @@ class PythonTransform:
         checked: list[tuple[str, bytes | None]] = []
         for header in cast("list[object]", headers):
             match header:
-                case (str() as name, None | bytes() as value):
+                case (str() as name, None | bytes() as value) if _is_header_name(name):
                     checked.append((name, value))
+                case (str() as name, None | bytes()):
+                    raise self._wrong(
+                        "returned a Record with a header name that the client cannot write", contents=repr(name)
+                    )
                 case _:
                     raise self._wrong(
                         "returned a Record with a header that is not (name, bytes)", contents=repr(header)
@@ -161,10 +166,15 @@ def _record(message: Message) -> Record:
         message.value(),
         message.key(),
         () if headers is None else tuple(headers),
-        None if kind == TIMESTAMP_NOT_AVAILABLE else timestamp_ms,
+        None if kind == TIMESTAMP_NOT_AVAILABLE or timestamp_ms == _NO_TIMESTAMP else timestamp_ms,
         None,
         Origin(message.topic() or "", message.partition() or 0, message.offset() or 0),
     )
+
+
+def _is_header_name(name: str) -> bool:
+    """A lone surrogate would end the process, and a name is cut at a zero (confluent-kafka 2.16.1)."""
+    return "\0" not in name and not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
 def _is_bytes(value: object) -> bool:

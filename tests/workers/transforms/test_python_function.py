@@ -141,6 +141,8 @@ def test_no_exception_of_a_record_gets_away(statement: str) -> None:
         ("Record(b'', headers=[(b'a', b'b')])", "not (name, bytes): (b'a', b'b')"),
         ("Record(b'', headers=['a'])", "not (name, bytes): 'a'"),
         ("Record(b'', headers=None)", "whose headers are None"),
+        ("Record(b'', headers=[('\\ud800', b'b')])", "a header name that the client cannot write: '\\ud800'"),
+        ("Record(b'', headers=[('a\\0b', b'b')])", "a header name that the client cannot write: 'a\\x00b'"),
     ],
 )
 def test_what_is_no_output_is_a_failure_that_says_what_came(returned: str, part: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -9,7 +10,7 @@ from typing import Any, Protocol
 
 import msgspec
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ConfigResource  # pyright: ignore[reportPrivateImportUsage]
 
 from app.wire.heartbeat import EventKind
 from workers.transactional.client_config import Config
@@ -18,8 +19,11 @@ from workers.transactional.group.membership import Announce
 from workers.transactional.group.ownership import Ownership, Partition
 from workers.transactional.group.remembered import Remembered
 
+log = logging.getLogger(__name__)
 _EVERY_S = 5.0
 _ANSWER_S = 5.0
+_AT_START_S = 2.0
+_NO_TOPIC = "."
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """The zero id, as base64: brokers before 2.8 know topics by name only."""
 
@@ -155,6 +159,35 @@ class TopicClient:
 
     def ask(self, topics: Sequence[str]) -> Mapping[str, Future[Any]]:
         return self._client.describe_topics(TopicCollection(list(topics)), request_timeout=_ANSWER_S)
+
+    def settings_of_topic(self, topic: str) -> dict[str, str]:
+        """Waits for them; empty where the brokers do not answer, or may not say."""
+        return self._settings([ConfigResource(ConfigResource.Type.TOPIC, topic)], _ANSWER_S)[0]
+
+    def settings_of_brokers(self) -> list[dict[str, str]]:
+        """Of each, as `settings_of_topic`."""
+        try:
+            # A name that no topic can have: the answer is short, and no broker creates it.
+            brokers = self._client.list_topics(_NO_TOPIC, timeout=_AT_START_S).brokers
+        except KafkaException:
+            return []
+        return self._settings(
+            [ConfigResource(ConfigResource.Type.BROKER, str(number)) for number in brokers], _AT_START_S
+        )
+
+    def _settings(self, resources: list[ConfigResource], timeout_s: float) -> list[dict[str, str]]:
+        """Asked together: a broker that does not answer is waited for once."""
+        answers = [self._client.describe_configs([one], request_timeout=timeout_s)[one] for one in resources]
+        ends_at = time.monotonic() + timeout_s
+        found: list[dict[str, str]] = []
+        for resource, answer in zip(resources, answers, strict=True):
+            try:
+                told: dict[str, Any] = answer.result(max(0.0, ends_at - time.monotonic()))
+            except (KafkaException, TimeoutError) as error:
+                log.info("the brokers do not tell the settings of %s: %s", resource.name, error)
+                told = {}
+            found.append({name: str(entry.value) for name, entry in told.items()})
+        return found
 
     def close(self) -> None:
         """Answers that are still awaited never come.
