@@ -100,17 +100,17 @@ class KafkaBrokers:
         async with self._clients.borrow(resolved) as admin:
             cluster = await cluster_client.describe_cluster(admin, attempt)
             broker_ids = [broker.id for broker in cluster.brokers]
-            found, limits, (abilities, members) = await asyncio.gather(
+            found, limits, (abilities, groups_found) = await asyncio.gather(
                 cluster_client.topic_facts(admin, attempt, topics),
                 cluster_client.broker_settings(admin, attempt, broker_ids),
                 self._ask(
                     resolved,
                     attempt,
                     "describe brokers and groups",
-                    lambda client: (client.broker_facts(broker_ids), client.members(groups)),
+                    lambda client: (client.broker_facts(broker_ids), client.descriptions(groups)),
                 ),
             )
-        return _facts(cluster, found, list(limits.values()), abilities, _foreign(members, own_client_ids))
+        return _facts(cluster, found, list(limits.values()), abilities, groups_found, own_client_ids)
 
     async def topics(self, connection: Connection, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> dict[str, TopicFacts]:
         resolved, attempt = await self._begin(connection, timeout_s)
@@ -234,7 +234,8 @@ def _facts(
     topics: dict[str, TopicFacts],
     limits: list[Settings],
     abilities: BrokerFacts,
-    foreign_members: dict[str, tuple[GroupMember, ...]],
+    groups: dict[str, GroupDescription],
+    own_client_ids: Collection[str],
 ) -> ClusterFacts:
     """Where brokers differ, the strictest: a coordinator may be any of them."""
 
@@ -247,10 +248,17 @@ def _facts(
     return ClusterFacts(
         cluster_id=cluster.cluster_id,
         broker_version=abilities.oldest,
-        offers_consumer_protocol=abilities.offers_consumer_protocol,
+        offers_consumer_protocol=abilities.offers_consumer_protocol and all(map(_allows_consumer_protocol, limits)),
         topics=topics,
         transaction_max_timeout_ms=of_all("transaction.max.timeout.ms", min),
         group_min_session_timeout_ms=of_all("group.min.session.timeout.ms", max),
         group_max_session_timeout_ms=of_all("group.max.session.timeout.ms", min),
-        foreign_members=foreign_members,
+        foreign_members=_foreign({name: group.members for name, group in groups.items()}, own_client_ids),
+        assignors={name: group.assignor for name, group in groups.items() if group.assignor},
     )
+
+
+def _allows_consumer_protocol(settings: Settings) -> bool:
+    """Whether this broker's own setting allows it; one that does not tell may."""
+    allowed = settings.get("group.coordinator.rebalance.protocols")
+    return allowed is None or "consumer" in [word.strip() for word in allowed.split(",")]

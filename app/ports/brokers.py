@@ -43,12 +43,16 @@ class ClusterDescription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """A consumer group as its coordinator describes it; `state` in Kafka's words, `Dead` when there is none."""
+    """A consumer group as its coordinator describes it; `state` in Kafka's words, `Dead` when there is none.
+
+    assignor: that of a classic group whose members have agreed on one.
+    """
 
     group: str
     state: str
     protocol: str
     members: tuple[GroupMember, ...]
+    assignor: str = ""
 
 
 class PartitionOffsets(msgspec.Struct, frozen=True, kw_only=True):
