@@ -123,7 +123,7 @@ def test_a_note_of_the_release_before_condemns_only_after_another_record_was_sur
 
 
 @settings(max_examples=60)
-@given(st.integers(1, 40_000), st.data(), st.sampled_from([1, 7, 500, 2_000, 100_000]))
+@given(st.integers(2, 40_000), st.data(), st.sampled_from([1, 7, 500, 2_000, 100_000]))
 def test_deadly_record_is_found_within_few_deaths_and_no_other_is_condemned(
     records: int, data: st.DataObject, batch: int
 ) -> None:
@@ -132,7 +132,7 @@ def test_deadly_record_is_found_within_few_deaths_and_no_other_is_condemned(
     while not log.attempt():
         deaths += 1
         assert deaths <= 7
-    assert log.condemned == [log.poison]
+    assert log.condemned == sorted(log.poison)
     assert deaths >= 2
 
 
