@@ -8,35 +8,91 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from app.domain.clusters import secret_reference
+from app.domain.clusters.cluster_entry import SASL_MECHANISMS
+from app.domain.errors import InvalidError
 
 BOOTSTRAP = "bootstrap.servers"
+_CERTIFICATE = "CERTIFICATE"
+_PEM_FILES = {
+    "ssl.ca.location": _CERTIFICATE,
+    "ssl.certificate.location": _CERTIFICATE,
+    "ssl.key.location": "PRIVATE KEY",
+}
+_LARGEST_PEM_BYTES = 4 << 20
 
 
 def resolve(
     connection: Mapping[str, str], *, environment: Mapping[str, str], secrets_dir: Path | None
 ) -> dict[str, str]:
-    """The client settings with their secrets. Raises InvalidError naming the option and the reference."""
+    """The client settings with their secrets.
+
+    Raises InvalidError that names the option, and the reference or the file that cannot be used.
+    """
 
     def read_file(name: str) -> str:
         if secrets_dir is None:
             raise FileNotFoundError(errno.ENOENT, "FENCELINE_SECRETS_DIR is not set")
         return (secrets_dir / name).read_text()
 
-    return secret_reference.resolve(connection, environment=environment, read_file=read_file)
+    resolved = secret_reference.resolve(connection, environment=environment, read_file=read_file)
+    for option, label in _PEM_FILES.items():
+        if option in resolved and not _is_pem(Path(resolved[option]), label):
+            raise InvalidError(f"{option}: {resolved[option]} is not a readable PEM file with a {label.lower()}")
+    return resolved
+
+
+def _is_pem(path: Path, label: str) -> bool:
+    """Whatever else the file is, nothing of it is read further or said."""
+    if label == _CERTIFICATE and (path.is_dir() or str(path) == "probe"):
+        return True
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            return f"{label}-----".encode() in file.read(_LARGEST_PEM_BYTES)
+    except OSError:
+        return False
 
 
 def to_kafka_python(resolved: Mapping[str, str]) -> dict[str, object]:
-    """The same settings in the words of kafka-python; only those that a cluster's entry may have."""
+    """The same settings in the words of kafka-python; only those that a cluster's entry may have.
+
+    Raises InvalidError for a mechanism that is not spoken, and for files of certificates that cannot be used.
+    """
+    protocol = resolved.get("security.protocol", "PLAINTEXT").upper()
     settings: dict[str, object] = {
         "bootstrap_servers": [address.strip() for address in resolved[BOOTSTRAP].split(",")],
-        "security_protocol": resolved.get("security.protocol", "PLAINTEXT").upper(),
-        "sasl_mechanism": resolved.get("sasl.mechanism", resolved.get("sasl.mechanisms")),
+        "security_protocol": protocol,
+        "sasl_mechanism": mechanism_of(resolved) if protocol.startswith("SASL") else None,
         "sasl_plain_username": resolved.get("sasl.username"),
         "sasl_plain_password": resolved.get("sasl.password"),
     }
-    if str(settings["security_protocol"]).endswith("SSL"):
-        settings["ssl_context"] = tls_context(resolved)
+    if protocol.endswith("SSL"):
+        try:
+            settings["ssl_context"] = tls_context(resolved)
+        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+            raise InvalidError(_unusable(resolved, error), field="client_config") from error
     return settings
+
+
+def mechanism_of(resolved: Mapping[str, str]) -> str:
+    """The SASL mechanism. Raises InvalidError for one that is not spoken."""
+    named = resolved.get("sasl.mechanism", resolved.get("sasl.mechanisms", ""))
+    if named.upper() not in SASL_MECHANISMS:
+        known = ", ".join(sorted(SASL_MECHANISMS))
+        raise InvalidError(f"sasl.mechanism {named or '(none)'} is not spoken: use {known}", field="client_config")
+    return named.upper()
+
+
+def _unusable(resolved: Mapping[str, str], error: Exception) -> str:
+    """Which of the files it is that cannot be used."""
+    for option in ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location"):
+        path = resolved.get(option)
+        if path is not None and path != "probe" and not Path(path).exists():
+            return f"{option}: there is no file {path}"
+    which = "ssl.certificate.location" if "ssl.certificate.location" in resolved else "ssl.ca.location"
+    why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return f"{which} {resolved.get(which, '')} cannot be used: {why}"
 
 
 def tls_context(resolved: Mapping[str, str]) -> ssl.SSLContext:

@@ -14,7 +14,7 @@ from app.domain.journals.transaction_state import TransactionState
 from app.domain.journals.wire_message import Undecodable
 from app.domain.partition_log.look import AbortedTransaction, Landmark, LogBounds, Look, first_offset_of
 from app.kafka.attempt import Attempt
-from app.kafka.raw_client import errors, failure
+from app.kafka.raw_client import errors, failure, reading_answers
 from app.kafka.raw_fetch import EARLIEST, LATEST, Isolation, RawFetcher, read_logs
 from app.kafka.transactions.client import TransactionClient
 from app.ports.brokers import TopicPartition, TransactionalIds
@@ -32,7 +32,7 @@ def read_partition_log(
     that is not, UnavailableError with the permission that is missing.
     """
     try:
-        with RawFetcher(resolved, attempt) as fetcher:
+        with RawFetcher(resolved, attempt) as fetcher, reading_answers():
             partitions = fetcher.partitions(at.topic)
             if at.partition not in partitions:
                 has = "only partition 0" if len(partitions) == 1 else f"partitions 0 to {max(partitions)}"
@@ -115,7 +115,7 @@ def read_transactional_ids(
     except UnavailableError as refusal:
         why = f"{transaction_state.TOPIC} could not be read: {refusal.message}"
     try:
-        with TransactionClient(resolved, attempt) as client:
+        with TransactionClient(resolved, attempt) as client, reading_answers():
             ids, refused = client.transactional_ids(producer_ids)
     except errors.KafkaError as error:
         raise failure(attempt, "list transactions", error) from error

@@ -18,9 +18,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from app.domain.allow_lists.client_options import NEVER_CREATE_TOPICS
 from app.domain.errors import UnavailableError
-from app.kafka.admin_clients import error_of
 from app.kafka.attempt import Attempt
-from app.kafka.conformance.clients import CALL_S, Reader, RefusedError, Writer
+from app.kafka.conformance.clients import CALL_S, Reader, RefusedError, Writer, error_of
 from app.kafka.conformance.repeating import RepeatingClient
 from app.kafka.connections import BOOTSTRAP
 

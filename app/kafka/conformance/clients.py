@@ -12,13 +12,19 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from app.domain.allow_lists.client_options import NEVER_CREATE_TOPICS
 from app.domain.conformance.comparing import Seen, named
 from app.domain.errors import UnavailableError
-from app.kafka.admin_clients import error_of
 
 CALL_S = 20.0
 """How long one call may take before the check is given up."""
 _POLL_S = 0.05
 _LINGER_S = 0.3
 _FLUSH_S = 1.0
+
+
+def error_of(exception: KafkaException) -> KafkaError:
+    """librdkafka's error inside its exception."""
+    error = exception.args[0]
+    assert isinstance(error, KafkaError)  # noqa: S101 - the binding raises it with nothing else
+    return error
 
 
 class RefusedError(Exception):

@@ -16,7 +16,7 @@ from app.domain.journals.record_batch import Marker, RecordBatch, UnreadableBatc
 from app.domain.stuck.facts import Partition, PartitionFacts
 from app.kafka.attempt import Attempt
 from app.kafka.connections import BOOTSTRAP, resolve
-from app.kafka.raw_client import error_of, errors, failure, is_transient
+from app.kafka.raw_client import error_of, errors, failure, is_transient, reading_answers
 from app.kafka.raw_fetch import LATEST, Isolation
 from app.kafka.transactions.client import TransactionClient
 from app.kafka.transactions.leaders import METADATA_VERSION
@@ -91,7 +91,8 @@ class SearchClient(TransactionClient):
         """Each question has its own time, one of many parts more."""
         self._attempt = Attempt(self._attempt.address, self._timeout_s * times)
         try:
-            return question()
+            with reading_answers():
+                return question()
         except errors.KafkaError as error:
             raise failure(self._attempt, what, error) from error
 

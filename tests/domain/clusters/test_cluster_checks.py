@@ -189,3 +189,16 @@ def test_what_our_own_members_or_nobody_use_keeps_nobody_out() -> None:
     same = facts(foreign_members={"delayed-flights": members}, assignors={"delayed-flights": "cooperative-sticky"})
     assert all(problem.is_warning for problem in problems(same))
     assert problems(facts(foreign_members={"delayed-flights": ()}, assignors={"delayed-flights": "range"})) == []
+
+
+@pytest.mark.parametrize(("deletes", "expected"), [(False, 1), (True, 0), (None, 0)])
+def test_deletions_of_a_compacted_source_go_to_every_routed_topic_and_a_warning_says_so(
+    deletes: bool | None, expected: int
+) -> None:
+    source = TopicFacts(partitions=4, replication_factor=3, min_insync_replicas=2, deletes=deletes)
+    found = problems(
+        facts(topics={"flights": source, "delayed": SOUND, "lost": SOUND}),
+        transform=Steps(steps=(Route(field="lost", operator=StepOperator.EXISTS, topic="lost"),)),
+    )
+    assert [(one.field, one.is_warning) for one in found] == [("transform.steps.0.topic", True)] * expected
+    assert all("`flights` is compacted" in one.message for one in found)
