@@ -86,11 +86,14 @@ class Progress:
         for partition in partitions:
             self._committed.pop(partition, None)
             self._ends.pop(partition, None)
-            self._sizes.pop(partition, None)
 
     def watch(self, partition: Partition | None, size: CheckpointSize) -> None:
         """Tell how long nothing could be committed in the lane of this partition; None: of all."""
         self._sizes[partition] = size
+
+    def unwatch(self, partition: Partition | None) -> None:
+        """Its lane has ended; one that begins again is watched anew."""
+        self._sizes.pop(partition, None)
 
     def is_due(self, now: float) -> bool:
         return now - self._published_at >= INTERVAL_S
