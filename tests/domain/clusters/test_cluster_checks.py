@@ -183,6 +183,23 @@ def test_strangers_in_the_group_are_a_warning_that_names_one_and_counts_the_rest
     assert problems(facts(foreign_members={"another": members, "delayed-flights": ()})) == []
 
 
+@pytest.mark.parametrize("assignor", ["range", "roundrobin", "sticky"])
+def test_members_with_another_assignor_keep_ours_out(assignor: str) -> None:
+    members = (GroupMember(member_id="m", client_id="other", host="h"),)
+    held = facts(foreign_members={"delayed-flights": members}, assignors={"delayed-flights": assignor})
+    (error,) = [problem for problem in problems(held) if not problem.is_warning]
+    assert error.field == "group_id"
+    assert assignor in error.message
+    assert "INCONSISTENT_GROUP_PROTOCOL" in error.message
+
+
+def test_what_our_own_members_or_nobody_use_keeps_nobody_out() -> None:
+    members = (GroupMember(member_id="m", client_id="other", host="h"),)
+    same = facts(foreign_members={"delayed-flights": members}, assignors={"delayed-flights": "cooperative-sticky"})
+    assert all(problem.is_warning for problem in problems(same))
+    assert problems(facts(foreign_members={"delayed-flights": ()}, assignors={"delayed-flights": "range"})) == []
+
+
 @pytest.mark.parametrize(("deletes", "expected"), [(False, 1), (True, 0), (None, 0)])
 def test_deletions_of_a_compacted_source_go_to_every_routed_topic_and_a_warning_says_so(
     deletes: bool | None, expected: int
