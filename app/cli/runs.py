@@ -49,6 +49,8 @@ Wait = Annotated[
     float | None, typer.Option("--wait", metavar="SECONDS", help="Wait until it is so, at most this long; else exit 1.")
 ]
 ENDED = frozenset({"stopped", "failed"})
+_KEPT_FOR_S = 15.0
+"""A broker that moves, a group that rebalances: an error that lasts longer is the reason."""
 
 
 @app.command("list")
@@ -138,7 +140,7 @@ def _show(client: Client, run_id: str) -> RenderableType:
             (
                 f"{t.ordinal}/{t.task}",
                 str(t.attempt),
-                state(t.last.state),
+                state(t.last.state if t.last.not_progressing_ms is None else "not progressing"),
                 number(t.last.generation),
                 number(t.rates.records_in_per_s),
                 number(t.rates.records_out_per_s),
@@ -219,7 +221,10 @@ def restart(
 @app.command()
 def offsets(
     pipeline: PipelineName,
-    to: Annotated[str, typer.Option(help="earliest, latest, or a time such as 2026-01-31T12:00:00Z.")] = "",
+    to: Annotated[
+        str,
+        typer.Option(help="earliest, latest, recorded (confirmed last), or a time such as 2026-01-31T12:00Z."),
+    ] = "",
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="TOPIC:PARTITION=OFFSET, the next offset; may be repeated.")
     ] = None,
@@ -262,7 +267,7 @@ def _target(to: str, named: list[str]) -> dict[str, Any]:
     """The body of a reset. Raises CommandError when the options do not say one thing."""
     if bool(to) == bool(named):
         raise CommandError("say where to: either --to or --set", code=ExitCode.USAGE)
-    if to in ("earliest", "latest"):
+    if to in ("earliest", "latest", "recorded"):
         return {"kind": to}
     if to:
         return {"kind": "timestamp", "timestamp": to}
@@ -319,12 +324,30 @@ def _finish(
 
 
 def _wait(client: Client, run_id: str, *, deadline_s: float, until: Callable[[str], bool]) -> Any:
+    kept_since: float | None = None
     while True:
         item = client.get(f"/runs/{run_id}")
         if until(str(item["state"])):
             return item
         if item["state"] in ENDED:
             raise CommandError(f"run {run_id} has ended as {item['state']}: {item['end_reason'] or 'no reason given'}")
-        if time.monotonic() > deadline_s:
-            raise CommandError(f"waited long enough; run {run_id} is {item['state']}")
+        now, reason = time.monotonic(), _what_keeps(client, item)
+        kept_since = (kept_since if reason is not None else None) or now
+        if reason is not None and now - kept_since > _KEPT_FOR_S:
+            raise CommandError(f"run {run_id} is {item['state']} and does not get further: {reason}")
+        if now > deadline_s:
+            why = "" if reason is None else f": {reason}"
+            raise CommandError(f"waited long enough; run {run_id} is {item['state']}{why}")
         time.sleep(0.5)
+
+
+def _what_keeps(client: Client, item: Any) -> str | None:
+    """Why a run that starts does not run: the error of a task that does not get to work, or of an instance."""
+    if item["state"] not in ("starting", "crash-looping"):
+        return None
+    for task in client.get(f"/runs/{item['id']}/tasks")["items"]:
+        last = task["last"]
+        if last["state"] in ("starting", "backing_off", "failed") and last["last_error"]:
+            return f"task {last['ordinal']}.{last['task']}: {last['last_error']}"
+    reasons = (f"instance {one['ordinal']}: {one['reason']}" for one in item["instances"] if one["failures"])
+    return next(reasons, None)

@@ -30,6 +30,8 @@ class TopicFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     retention_ms, retention_bytes: after which it loses its oldest records, if it `deletes` at all; -1: never.
     deletes: whether its `cleanup.policy` has `delete`.
+    unclean_leader_election: whether a replica that lacks acknowledged records may lead.
+    topic_id: as the brokers say it; None before Kafka 2.8.
     """
 
     partitions: int
@@ -38,6 +40,8 @@ class TopicFacts(msgspec.Struct, frozen=True, kw_only=True):
     retention_ms: int | None = None
     retention_bytes: int | None = None
     deletes: bool | None = None
+    unclean_leader_election: bool | None = None
+    topic_id: str | None = None
 
 
 class GroupMember(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +62,7 @@ class ClusterFacts(msgspec.Struct, frozen=True, kw_only=True):
     transaction_max_timeout_ms: the broker setting `transaction.max.timeout.ms`.
     group_min_session_timeout_ms, group_max_session_timeout_ms: bounds of a classic member's session timeout.
     foreign_members: for each asked group its members that Fenceline did not start.
+    assignors: of the asked groups that are classic, the assignor that their members have agreed on.
     """
 
     cluster_id: str | None = None
@@ -68,3 +73,4 @@ class ClusterFacts(msgspec.Struct, frozen=True, kw_only=True):
     group_min_session_timeout_ms: int | None = None
     group_max_session_timeout_ms: int | None = None
     foreign_members: dict[str, tuple[GroupMember, ...]] = {}
+    assignors: dict[str, str] = {}
