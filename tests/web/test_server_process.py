@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import http.client
 import signal
-import socket
 import ssl
 import stat
 import subprocess
 import threading
 import time
 from collections.abc import Generator
-from contextlib import ExitStack, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -76,36 +74,6 @@ def test_the_first_start_makes_a_link_and_a_token_that_only_its_owner_can_read(o
         assert browser.get(f"{said['users_url']}/api/v1/me").json()["role"] == "administrator"
     with httpx.Client(trust_env=False) as other:
         assert other.post(said["login_url"], headers=origin).status_code == 401
-
-
-def test_flood_of_idle_connections_leaves_the_workers_port_alone_and_ends(own: Serving) -> None:
-    said = own.wait_until_announced()
-    users, workers = urlsplit(said["users_url"] or ""), urlsplit(said["workers_url"] or "")
-    begun = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: "
-    with ExitStack() as idle:
-        refused = b""
-        while not refused:
-            flooding = idle.enter_context(socket.create_connection((users.hostname, users.port), 20))
-            flooding.sendall(begun)
-            flooding.setblocking(False)
-            with suppress(BlockingIOError):
-                refused = flooding.recv(4096)
-        assert refused.startswith(b"HTTP/1.1 503 ")
-        assert b"retry-after" in refused.lower()
-        url = f"{said['workers_url']}/workers/v1/specification"
-        assert workers.port != users.port
-        assert httpx.get(url, timeout=20, trust_env=False).status_code == 401
-        # All of them are still open on our side: the server ends those that send no whole request.
-        wait_for(
-            lambda: _is_answered(f"{said['users_url']}/healthz"), 60, lambda: "the users' listener to take requests"
-        )
-
-
-def _is_answered(url: str) -> bool:
-    try:
-        return httpx.get(url, timeout=5, trust_env=False).status_code == 200
-    except httpx.TransportError:
-        return False
 
 
 def test_readyz_names_every_part(own: Serving) -> None:
