@@ -9,6 +9,7 @@ from typing import NamedTuple
 from app.domain.offset_log.events import Outcome
 from app.domain.offset_log.hearing import Init
 from workers.transactional.checkpoint import Checkpoint, CheckpointState
+from workers.transactional.checkpoint_size import CheckpointSize
 from workers.transactional.control import ProducerIdentity
 from workers.transactional.errors import (
     AbortableError,
@@ -89,6 +90,7 @@ class Checkpoints:
         tally: Tally,
         progress: Progress,
         bounds: Bounds,
+        size: CheckpointSize,
         sends_for: SendsFor | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -99,6 +101,7 @@ class Checkpoints:
         self._tally = tally
         self._progress = progress
         self._bounds = bounds
+        self._size = size
         self._sends_for = sends_for or membership.consumer
         self._clock = clock
         self._current: Checkpoint | None = None
@@ -126,7 +129,12 @@ class Checkpoints:
     def add(self, positions: Mapping[Partition, int], *, records: int, span: tuple[int, int] | None = None) -> None:
         """Make a batch part of the open checkpoint; open one if there is none. `span`: of its first and last record."""
         if self._current is None:
-            self._current = Checkpoint(self.live_producer, self._membership.ownership, clock=self._clock)
+            self._current = Checkpoint(
+                self.live_producer,
+                self._membership.ownership,
+                epoch_of=self._membership.epochs.of,
+                clock=self._clock,
+            )
         self._current.add(positions, records=records)
         self._membership.recorder.add(positions, records=records, span=span)
 
@@ -141,7 +149,9 @@ class Checkpoints:
 
         def confirmed(at: float) -> None:
             # Of files the transaction begins long after this ending: their uploads are no part of a commit.
-            self._progress.latency.add(at - max(began_at, checkpoint.transaction_opened_at or began_at))
+            opened_at = checkpoint.transaction_opened_at or began_at
+            self._progress.latency.add(at - max(began_at, opened_at))
+            self._size.committed(seconds=at - opened_at)
             self._confirm(checkpoint.positions, work)
 
         def conclude() -> None:
@@ -298,6 +308,7 @@ class Checkpoints:
         self._tally.committed(work)
         if self._membership.confirmed is not None:
             self._membership.confirmed.add(positions)
+        self._membership.remembered.note(positions)
         owned = self._membership.ownership.owned
         self._progress.committed({name: offset for name, offset in positions.items() if name in owned})
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from app.domain.pipelines.pipeline import OffsetFencing, ProcessingGuarantee
 from app.domain.transactions import transactional_id
+from workers.transactional.checkpoint_size import CheckpointSize
 from workers.transactional.checkpoints import Bounds, Checkpoints
 from workers.transactional.claim.inquiry import SETTLE_S, Inquiry
 from workers.transactional.claim.journal import IdJournal
 from workers.transactional.claim.word import SharedWord
 from workers.transactional.client_config import (
+    Batches,
     idempotent_producer_config,
+    is_compressing,
     reader_config,
     transactional_producer_config,
 )
@@ -22,6 +25,7 @@ from workers.transactional.group.ownership import Partition
 from workers.transactional.lane_of_each import LaneOfEach
 from workers.transactional.lanes import Lane, Lanes, OneLane
 from workers.transactional.producing.idempotent_producer import IdempotentProducer
+from workers.transactional.producing.limits import Limits
 from workers.transactional.producing.producers import SendsFor
 from workers.transactional.producing.task_files import TaskFiles
 from workers.transactional.producing.transactional_producer import TransactionalProducer
@@ -45,6 +49,7 @@ def lanes_of(
     tally: Tally,
     progress: Progress,
     files: TaskFiles | None,
+    limits: Limits,
     max_poll_interval_s: float,
 ) -> Lanes:
     """The lanes of an attempt: one in all, or one for each partition that will be assigned."""
@@ -69,6 +74,8 @@ def lanes_of(
         suspicion = Suspicion(membership.ownership)
         bad_records = BadRecords(definition.errors, announce=control.event, window=window)
         own = Tally(tally.totals)
+        size = CheckpointSize(timeout_s=definition.transaction_timeout_ms / 1000, bound_s=bounds.usual_s)
+        progress.watch(partition, size)
         checkpoints = Checkpoints(
             membership=membership,
             suspicion=suspicion,
@@ -76,6 +83,7 @@ def lanes_of(
             tally=own,
             progress=progress,
             bounds=bounds,
+            size=size,
             sends_for=sends_for,
         )
         name = specification.transactional_id if partition is None else ids.of(partition)
@@ -86,6 +94,8 @@ def lanes_of(
             inquiry_of(specification, name, control, word=word),
             announce=control.event,
             learn=progress.learned,
+            batches=Batches(largest_request_bytes=limits.largest_request_bytes),
+            may_compress=not is_compressing(specification),
             only=partition,
         )
         recovery = Recovery(
@@ -93,12 +103,14 @@ def lanes_of(
             settling=settling,
             suspicion=suspicion,
             batch_size=batch_size,
+            why_refused=limits.why_refused,
             announce=control.event,
             tally=own,
             progress=progress,
+            size=size,
             of=partition,
         )
-        return Lane(partition, checkpoints, settling, recovery, suspicion, bad_records, own)
+        return Lane(partition, checkpoints, settling, recovery, suspicion, bad_records, own, size)
 
     if not of_each:
         return OneLane(lane(None), progress=progress)
@@ -151,11 +163,9 @@ class PartitionIds:
 def producer_maker(specification: TaskSpecification, name: str | None, commits: OffsetCommits) -> MakeProducer:
     """Makes the kind of producer that the guarantee asks for; `name` is its transactional id."""
     if specification.definition.processing_guarantee is ProcessingGuarantee.AT_LEAST_ONCE:
-        return lambda batch_size: IdempotentProducer(
-            idempotent_producer_config(specification, batch_size=batch_size), commits
-        )
-    return lambda batch_size: TransactionalProducer(
-        transactional_producer_config(specification, transactional_id=name, batch_size=batch_size)
+        return lambda batches: IdempotentProducer(idempotent_producer_config(specification, batches=batches), commits)
+    return lambda batches: TransactionalProducer(
+        transactional_producer_config(specification, transactional_id=name, batches=batches)
     )
 
 

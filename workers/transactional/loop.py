@@ -204,7 +204,7 @@ class TaskLoop:
 
     def _limit(self) -> int:
         """The most records that a checkpoint may hold now, in the lane where they may be fewest."""
-        return min((lane.suspicion.limit for lane in self._lanes.each if lane.suspicion.is_active), default=UNLIMITED)
+        return min((lane.limit for lane in self._lanes.each if lane.limit != UNLIMITED), default=UNLIMITED)
 
     def _opened_at(self) -> float | None:
         """Since when the oldest open checkpoint is open; None: none is."""
@@ -373,7 +373,11 @@ class TaskLoop:
 
 
 def _is_full(lane: Lane, checkpoint: Checkpoint) -> bool:
-    return lane.suspicion.is_tried(checkpoint.positions) or checkpoint.is_full(most=MAX_CHECKPOINT_RECORDS)
+    return (
+        lane.suspicion.is_tried(checkpoint.positions)
+        or lane.size.is_full(checkpoint.records)
+        or checkpoint.is_full(most=MAX_CHECKPOINT_RECORDS)
+    )
 
 
 def _partition_of(message: Message) -> Partition:

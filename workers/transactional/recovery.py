@@ -6,8 +6,11 @@ import time
 from collections.abc import Callable
 from functools import partial
 
+from confluent_kafka import KafkaError
+
 from app.wire.heartbeat import EventKind, TaskState
 from workers.transactional.checkpoint import Checkpoint
+from workers.transactional.checkpoint_size import CheckpointSize
 from workers.transactional.checkpoints import Checkpoints
 from workers.transactional.control import ProducerIdentity
 from workers.transactional.errors import (
@@ -16,6 +19,7 @@ from workers.transactional.errors import (
     FencedError,
     LoopError,
     OutcomeUnknownError,
+    OwnershipChangedError,
     PipelineStopError,
     ProducerLostError,
     RefusedError,
@@ -40,6 +44,7 @@ class Recovery:
 
     Args:
         of: the one partition that it is about, while others go on; None: the whole task.
+        why_refused: for a person, with the topic's setting.
     """
 
     def __init__(
@@ -52,6 +57,8 @@ class Recovery:
         announce: Announce,
         tally: Tally,
         progress: Progress,
+        size: CheckpointSize,
+        why_refused: Callable[[RefusedError], str] = str,
         of: Partition | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -59,9 +66,11 @@ class Recovery:
         self._settling = settling
         self._suspicion = suspicion
         self._batch_size = batch_size
+        self._why_refused = why_refused
         self._announce = announce
         self._tally = tally
         self._progress = progress
+        self._size = size
         self._of = of
         self._clock = clock
 
@@ -97,6 +106,8 @@ class Recovery:
         if isinstance(error, FatalError):
             raise TaskFailedError(str(error)) from error
         checkpoint = self._checkpoints.current
+        if checkpoint is not None:
+            self._note_failure(error, checkpoint)
         match error:
             case FencedError():
                 self._heed_fencing(error)
@@ -123,6 +134,19 @@ class Recovery:
         if is_visible and self._progress.state is not TaskState.DRAINING:
             self._progress.enter(TaskState.BACKING_OFF, now=self._clock())
 
+    def _note_failure(self, error: LoopError, checkpoint: Checkpoint) -> None:
+        """What was too slow is not tried again as it was, and what is known of why is said with the error."""
+        self._size.failed(opened_at=checkpoint.opened_at)
+        is_about_time = not isinstance(error, RefusedError | OwnershipChangedError) and self._size.is_too_slow(
+            error.code, transaction_opened_at=checkpoint.transaction_opened_at
+        )
+        if not is_about_time or not checkpoint.records:
+            return
+        delivered, cause = self._checkpoints.live_producer.slowness()
+        self._size.shrink(checkpoint.records, delivered=delivered)
+        size = f"at most {self._size.limit:,} instead of {checkpoint.records:,} records"
+        self._progress.last_error = f"{error}. {cause}. The next checkpoint holds {size}"
+
     def _abort(self, error: LoopError) -> None:
         if self._checkpoints.current is None:
             return
@@ -131,11 +155,20 @@ class Recovery:
             self.replace_producer()
 
     def _heed_refusal(self, error: RefusedError, checkpoint: Checkpoint) -> None:
-        """Look for the record that is refused in smaller checkpoints; a lone one is treated by the policy (rule 7)."""
-        if checkpoint.records == 1 and any(map(self._suspicion.condemned, checkpoint.positions)):
-            self._abort(error)
-            raise PipelineStopError(f"the dead letter of a refused record is refused too: {error}") from error
-        self._suspicion.refused(checkpoint.positions, records=checkpoint.records, reason=error)
+        """Look for the record that is refused in smaller checkpoints; a lone one is treated by the policy (rule 7).
+
+        A topic's limit is about compressed bytes: a lone record that is too large is first sent compressed.
+        """
+        is_lone = checkpoint.records == 1
+        is_too_large = error.code == KafkaError.MSG_SIZE_TOO_LARGE and error.setting is None
+        if is_lone and is_too_large and self._settling.compress():
+            self._suspicion.explained()
+        else:
+            reason = self._why_refused(error) if is_lone else str(error)
+            if is_lone and any(map(self._suspicion.condemned, checkpoint.positions)):
+                self._abort(error)
+                raise PipelineStopError(f"the dead letter of a refused record is refused too: {reason}") from error
+            self._suspicion.refused(checkpoint.positions, records=checkpoint.records, reason=reason)
         self._abort(error)
         # After a refusal librdkafka's next transaction on the partition fails with OUT_OF_ORDER_SEQUENCE_NUMBER.
         self.replace_producer()
@@ -152,7 +185,9 @@ class Recovery:
 
     def _tell(self, kind: EventKind, error: LoopError, producer: ProducerIdentity | None = None) -> None:
         partitions = () if self._of is None else (f"{self._of[0]}-{self._of[1]}",)
-        self._announce(kind, str(error), error=error.name, producer=producer, partitions=partitions)
+        self._announce(
+            kind, self._progress.last_error or str(error), error=error.name, producer=producer, partitions=partitions
+        )
 
     def _identity(self, *, timeout_s: float) -> ProducerIdentity | None:
         """Whose the trouble is: the snapshot's producer may be the one before."""

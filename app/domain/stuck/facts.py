@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from app.domain.clocks.clock_offset import Age, ClockOffset
 from app.domain.stuck.stretch import Stretch
 
 Partition = tuple[str, int]
@@ -90,6 +91,7 @@ class KnownTransaction(msgspec.Struct, frozen=True):
     """A transactional id as its coordinator describes it; `state` in Kafka's words, `start_ms` -1 when none is open.
 
     partitions: those that the coordinator still has to write markers to.
+    age: how long it has been open, by its coordinator's clock, which `start_ms` is of; None where it is not known.
     """
 
     transactional_id: str
@@ -100,6 +102,7 @@ class KnownTransaction(msgspec.Struct, frozen=True):
     timeout_ms: int
     start_ms: int
     partitions: frozenset[Partition] = frozenset()
+    age: Age | None = None
 
     @property
     def is_open(self) -> bool:
@@ -107,8 +110,15 @@ class KnownTransaction(msgspec.Struct, frozen=True):
         return self.state in _UNDECIDED_OR_UNWRITTEN
 
     @property
-    def times_out_at_ms(self) -> int | None:
-        return self.start_ms + self.timeout_ms if self.state == ONGOING and self.start_ms >= 0 else None
+    def has_timeout(self) -> bool:
+        """Whether its coordinator ends it by itself."""
+        return self.state == ONGOING and self.start_ms >= 0
+
+    def times_out_at_ms(self, now_ms: int) -> int | None:
+        """When it times out, by our clock; None where it does not, or where that is not known."""
+        if self.age is None or not self.has_timeout:
+            return None
+        return now_ms + self.timeout_ms - (self.age.least_ms + self.age.most_ms) // 2
 
 
 class Coordinators(msgspec.Struct, frozen=True):
@@ -170,6 +180,20 @@ def with_journal(facts: PartitionFacts, hidden: Mapping[int, str], *, is_whole: 
     return msgspec.structs.replace(facts, coordinators=told)
 
 
+def with_ages(facts: PartitionFacts, clocks: Mapping[int, ClockOffset], *, now_ms: int) -> PartitionFacts:
+    """The same, with ages that the look itself could not measure. clocks: by broker; now_ms: by our clock."""
+    said = facts.coordinators
+    known = {producer_id: with_age(one, clocks, now_ms=now_ms) for producer_id, one in said.known.items()}
+    return msgspec.structs.replace(facts, coordinators=msgspec.structs.replace(said, known=known))
+
+
+def with_age(known: KnownTransaction, clocks: Mapping[int, ClockOffset], *, now_ms: int) -> KnownTransaction:
+    clock = clocks.get(known.coordinator_id)
+    if known.age is not None or clock is None or not known.has_timeout:
+        return known
+    return msgspec.structs.replace(known, age=clock.age_of(known.start_ms, now_ms=now_ms))
+
+
 class PendingOffset(msgspec.Struct, frozen=True):
     """An offset of a group that a transaction has written and that is not decided."""
 
@@ -195,6 +219,7 @@ class GroupPosition(msgspec.Struct, frozen=True, kw_only=True):
 class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
     """A group, and each partition that it has committed in or has offsets pending for.
 
+    is_share: a share group, which has no positions that are read.
     offsets_partition: that of `__consumer_offsets` which has its commits; only looked at while any of them is unstable.
     """
 
@@ -204,6 +229,7 @@ class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
     described_at_ms: int
     offsets_at_ms: int
     positions: tuple[GroupPosition, ...]
+    is_share: bool = False
     offsets_partition: PartitionFacts | None = None
     pending_refused: Refused | None = None
 

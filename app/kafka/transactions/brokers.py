@@ -16,7 +16,7 @@ from app.kafka.attempt import Attempt
 from app.kafka.connections import BOOTSTRAP, resolve
 from app.kafka.raw_client import errors, failure, is_transient, reading_answers
 from app.kafka.transactions.client import TransactionClient
-from app.kafka.transactions.looking import look_at_group, look_at_partitions
+from app.kafka.transactions.looking import look_at_group, look_at_partitions, now_ms
 from app.kafka.transactions.searching import KafkaSearch
 from app.ports.brokers import Connection, TopicPartition
 from app.ports.hanging import PARTITIONS_A_REQUEST
@@ -88,7 +88,9 @@ class KafkaTransactions:
             connection,
             timeout_s,
             f"describe {transactional_id}",
-            lambda client, _, __: client.describe_transactions([transactional_id])[transactional_id],
+            lambda client, _, __: client.with_ages(client.describe_transactions([transactional_id]), now_ms=now_ms)[
+                transactional_id
+            ],
         )
 
     async def fences_refused(

@@ -9,6 +9,7 @@ from confluent_kafka import KafkaError, Message
 
 from app.domain.pipelines.pipeline import ErrorHandling
 from tests.support.tasks import RecordingControl
+from workers.transactional.checkpoint_size import CheckpointSize
 from workers.transactional.checkpoints import Bounds, Checkpoints
 from workers.transactional.claim.inquiry import Answer, Inquiry, Standing
 from workers.transactional.errors import (
@@ -227,6 +228,7 @@ class Many:
         ownership, group, control = self.group.ownership, self.group, self.control
         suspicion, own = Suspicion(ownership), Tally(self.tally.totals)
         bad_records = BadRecords(ErrorHandling(), announce=control.event)
+        size = CheckpointSize(timeout_s=10.0, bound_s=10.0, clock=self.now)
         checkpoints = Checkpoints(
             membership=group,
             suspicion=suspicion,
@@ -234,6 +236,7 @@ class Many:
             tally=own,
             progress=self.progress,
             bounds=self.bounds,
+            size=size,
             sends_for=NO_CONSUMER,
             clock=self.now,
         )
@@ -254,7 +257,8 @@ class Many:
             announce=control.event,
             tally=own,
             progress=self.progress,
+            size=size,
             of=partition,
             clock=self.now,
         )
-        return Lane(partition, checkpoints, settling, recovery, suspicion, bad_records, own)
+        return Lane(partition, checkpoints, settling, recovery, suspicion, bad_records, own, size)

@@ -8,9 +8,11 @@ from typing import NamedTuple
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from app.wire.heartbeat import PartitionProgress, TaskState
+from workers.transactional.checkpoint_size import CheckpointSize
 from workers.transactional.control import Control, ProducerIdentity, TaskSnapshot
 from workers.transactional.group.membership import Membership
 from workers.transactional.group.ownership import Partition
+from workers.transactional.group.remembered import Remembered
 from workers.transactional.telling.latency import LatencyWindow
 from workers.transactional.telling.tally import Tally
 
@@ -25,6 +27,7 @@ class PartitionProducer(NamedTuple):
     offsets_generation: int | None
 
 
+_AT_REST = frozenset({TaskState.PAUSED, TaskState.DRAINED, TaskState.SUPERSEDED, TaskState.FAILED})
 _NO_PRODUCER = PartitionProducer(None, None, None)
 
 
@@ -45,10 +48,12 @@ class Progress:
         self._committed: dict[Partition, int | None] = {}
         self._ends: dict[Partition, int] = {}
         self._partitions: tuple[PartitionProgress, ...] = ()
+        self._remembered: Remembered | None = None
         self._member_id: str | None = None
         self._generation: int | None = None
         self._producer: ProducerIdentity | None = None
         self._producers: Mapping[Partition, PartitionProducer] = {}
+        self._sizes: dict[Partition | None, CheckpointSize] = {}
 
     @property
     def state(self) -> TaskState:
@@ -80,12 +85,20 @@ class Progress:
             self._committed.pop(partition, None)
             self._ends.pop(partition, None)
 
+    def watch(self, partition: Partition | None, size: CheckpointSize) -> None:
+        """Tell how long nothing could be committed in the lane of this partition; None: of all."""
+        self._sizes[partition] = size
+
+    def unwatch(self, partition: Partition | None) -> None:
+        """Its lane has ended; one that begins again is watched anew."""
+        self._sizes.pop(partition, None)
+
     def is_due(self, now: float) -> bool:
         return now - self._published_at >= INTERVAL_S
 
     def look(self, membership: Membership) -> None:
         """Read what only the consumer knows. On the polling thread; everything asked here is answered locally."""
-        consumer = membership.consumer
+        consumer, self._remembered = membership.consumer, membership.remembered
         positions = membership.positions()
 
         def progress(name: Partition) -> PartitionProgress:
@@ -133,13 +146,25 @@ class Progress:
                 producer_id=None if self._producer is None else self._producer.producer_id,
                 producer_epoch=None if self._producer is None else self._producer.epoch,
                 partitions=self._partitions,
+                confirmed=()
+                if self._remembered is None
+                else self._remembered.seen(is_final=self._state is TaskState.DRAINED),
                 counters=self._tally.counters(),
                 commit_latency_p50_ms=self.latency.quantile_ms(0.50),
                 commit_latency_p99_ms=self.latency.quantile_ms(0.99),
                 open_transaction_age_ms=None if opened_at is None else int((now - opened_at) * 1000),
                 last_error=self.obstacle or self.last_error,
+                not_progressing_ms=self._not_progressing_ms(),
             )
         )
+
+    def _not_progressing_ms(self) -> int | None:
+        """For how long the lane that is worst off has committed nothing; None where nothing is wanted of it."""
+        if self._state in _AT_REST:
+            return None
+        still = (size.still_s for size in self._sizes.values())
+        longest_s = max((one for one in still if one is not None), default=None)
+        return None if longest_s is None else int(longest_s * 1000)
 
 
 def _later(*ends: int | None) -> int | None:
