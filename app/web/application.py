@@ -6,6 +6,7 @@ from fastapi import FastAPI
 
 from app.web import api, errors, health, pages
 from app.web.api.documented import document
+from app.web.base_path import BasePath
 from app.web.bugs import BugBarrier
 from app.web.dependencies import Wiring, principals_of
 from app.web.pages.frame.admission import Admission
@@ -26,6 +27,7 @@ def create_users_app(wiring: Wiring) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url="/api/v1/openapi.json",
+        servers=[{"url": settings.base_path}] if settings.base_path else None,
         # What a generated client calls its methods.
         generate_unique_id_function=lambda route: route.name,
     )
@@ -42,6 +44,7 @@ def create_users_app(wiring: Wiring) -> FastAPI:
     # The last one added is the outermost: nothing reaches the rest, and nothing leaves it, without the perimeter.
     app.add_middleware(BodyLimit, limit_bytes=settings.request_limit_kib * 1024)
     app.add_middleware(BugBarrier)
+    app.add_middleware(BasePath, base_path=settings.base_path)
     app.add_middleware(
         Perimeter,
         hosts=hosts_of(settings, [wiring.users_url]),

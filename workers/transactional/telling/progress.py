@@ -35,12 +35,14 @@ class Progress:
     """Keeps the state and publishes a snapshot: at once when the state changes, else every half second.
 
     last_error: what went wrong last; it stays. obstacle: what is waited for now; said in its place while it lasts.
+    has_survived: whether this process has got through a record.
     """
 
     def __init__(self, control: Control, tally: Tally) -> None:
         self.latency = LatencyWindow()
         self.last_error: str | None = None
         self.obstacle: str | None = None
+        self.has_survived = False
         self._control = control
         self._tally = tally
         self._state = TaskState.STARTING

@@ -26,6 +26,7 @@ from app.domain import access
 from app.domain.access import Principal, Verb
 from app.domain.errors import FencelineError, NotFoundError, UnavailableError
 from app.ports.unit_of_work import UnitOfWork
+from app.web.base_path import links_below
 from app.web.dependencies import Credential, Wiring, credential_of, principal_of
 from app.web.pages.frame import display
 from app.web.pages.frame.admission import Admission
@@ -106,7 +107,7 @@ _JINJA = _environment()
 
 
 def render(template: str, context: Mapping[str, Any]) -> str:
-    return _JINJA.get_template(f"{template}.html").render(context)
+    return links_below(_JINJA.get_template(f"{template}.html").render(context))
 
 
 def _base_context(request: Request, *, principal: Principal | None, now: datetime) -> dict[str, Any]:
