@@ -18,6 +18,7 @@ from app.cli.errors import CommandError, ExitCode
 from app.cli.listing import Limit, OfPipeline, show_list
 from app.cli.names import PipelineName
 from app.cli.output import AsJson, Watch, Why, ago, console, number, present, print_json, say, state, table
+from app.cli.watching import watching
 from app.domain.audits import words
 from app.domain.audits.plan import time_window
 from app.domain.audits.specification import IdPlace, Window
@@ -90,7 +91,9 @@ def audit(
         else:
             say(f"audit {item['id']} of {pipeline}; follow it: fenceline audits show {item['id']} --watch")
         return
-    item = _wait(client, str(item["id"]), deadline_s=time.monotonic() + wait)
+    deadline_s = time.monotonic() + wait
+    with watching(deadline_s=deadline_s):
+        item = _wait(client, str(item["id"]), deadline_s=deadline_s)
     if as_json:
         print_json(item)
     else:

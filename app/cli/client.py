@@ -13,6 +13,7 @@ import msgspec
 
 from app import state_files
 from app.cli.errors import CommandError, ExitCode
+from app.cli.watching import outlast
 from app.settings import Settings, SettingsError, is_loopback, load
 
 T = TypeVar("T")
@@ -75,7 +76,8 @@ class Client:
         )
 
     def get(self, path: str, **parameters: str | int | None) -> Any:
-        return self._ask("GET", path, parameters=parameters)
+        """What is there; a command that watches asks again while the server or its database is away."""
+        return outlast(lambda: self._ask("GET", path, parameters=parameters))
 
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """A command. It carries an idempotency key, so it is safely repeated once when the connection breaks."""
@@ -164,7 +166,8 @@ class Client:
         except msgspec.MsgspecError:
             return CommandError(
                 f"what answers at {self._url} is not Fenceline (HTTP {response.status_code}); "
-                "name the server with FENCELINE_SERVER_URL"
+                "name the server with FENCELINE_SERVER_URL",
+                status=response.status_code,
             )
         status = response.status_code
         lines = tuple(f"{p.field}: {p.message}{' (warning)' if p.is_warning else ''}" for p in problem.problems)

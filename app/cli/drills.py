@@ -15,6 +15,7 @@ from app.cli.errors import CommandError
 from app.cli.listing import Limit, OfPipeline, show_list
 from app.cli.names import PipelineName
 from app.cli.output import AsJson, Watch, Why, Yes, ago, confirm_or_exit, present, print_json, say, state, table
+from app.cli.watching import watching
 from app.domain.drills.drill import DEFAULT_S, LONGEST_S, SHORTEST_S, Drill, DrillKind, DrillVerdict
 
 app = typer.Typer(
@@ -184,14 +185,10 @@ def _begin(
 
 def _wait(client: Client, item: Any) -> Any:
     """Until it is over; a server that is taken away does not answer meanwhile, as was ordered."""
-    away_until = time.monotonic() + float(item["plan"]["for_s"]) + ASK_EVERY_S * 30
-    while item["ended_at"] is None:
-        time.sleep(ASK_EVERY_S)
-        try:
+    with watching():
+        while item["ended_at"] is None:
+            time.sleep(ASK_EVERY_S)
             item = client.get(f"/drills/{item['id']}")
-        except CommandError:
-            if item["kind"] != DrillKind.FREEZE_SERVER or time.monotonic() > away_until:
-                raise
     return item
 
 

@@ -16,6 +16,7 @@ from app.cli.errors import CommandError
 from app.cli.listing import Limit, OfPipeline, show_list
 from app.cli.names import PipelineName, names_of
 from app.cli.output import AsJson, Watch, Why, Yes, ago, confirm_or_exit, present, print_json, say, state, table
+from app.cli.watching import watching
 from app.domain.migrations.migration import ENDED, Migration, MigrationState, Step
 from app.domain.migrations.mode import Mode
 from app.domain.migrations.plan import WAY_BACK
@@ -171,9 +172,10 @@ def _act(target: str, verb: str, body: dict[str, Any], *, wait: bool = False, as
 
 
 def _told(client: Client, item: Any, *, wait: bool, as_json: bool) -> None:
-    while wait and item["state"] == MigrationState.ACTIVE:
-        time.sleep(ASK_EVERY_S)
-        item = client.get(f"/migrations/{item['id']}")
+    with watching():
+        while wait and item["state"] == MigrationState.ACTIVE:
+            time.sleep(ASK_EVERY_S)
+            item = client.get(f"/migrations/{item['id']}")
     if as_json:
         print_json(item)
     if wait and item["state"] != MigrationState.DONE:

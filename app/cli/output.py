@@ -10,14 +10,16 @@ from typing import Annotated, Any
 
 import orjson
 import typer
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.live import Live
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from app.cli.errors import CommandError
+from app.cli.watching import is_away
 from app.domain.printable import harmless, one_line
+from app.patience import Patience
 
 
 class _Screen(Console):
@@ -41,6 +43,7 @@ _STATE_STYLES = {
     "running": "green",
     "paused": "yellow",
     "degraded": "red",
+    "crash-looping": "red",
     "failed": "red",
     "lost": "red",
     "unreachable": "red",
@@ -116,11 +119,24 @@ def _safe(cell: RenderableType | str) -> RenderableType:
 
 
 def watch(render: Callable[[], RenderableType], *, until: Callable[[], bool] = lambda: False) -> None:
-    """Show `render` anew every second until Ctrl-C or until `until` holds."""
-    with Live(render(), console=console, auto_refresh=False) as live:
+    """Show `render` anew every second until Ctrl-C or until `until` holds.
+
+    While nobody answers, the last look stays with a line that says so.
+    """
+    patience = Patience()
+    shown = render()
+    with Live(shown, console=console, auto_refresh=False) as live:
         while not until():
             time.sleep(1)
-            live.update(render(), refresh=True)
+            try:
+                shown = render()
+            except CommandError as error:
+                if not is_away(error) or not patience.lasts():
+                    raise
+                live.update(Group(shown, Text(f"asked again: {error.message}", style="red")), refresh=True)
+                continue
+            patience.answered()
+            live.update(shown, refresh=True)
 
 
 def present(data: Callable[[], Any], render: Callable[[], RenderableType], *, as_json: bool, watch_it: bool) -> None:

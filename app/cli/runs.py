@@ -30,6 +30,7 @@ from app.cli.output import (
     state,
     table,
 )
+from app.cli.watching import watching
 from app.domain.runs.instance import Instance
 from app.domain.runs.run import Run
 from app.domain.runs.task import TaskStatus
@@ -308,7 +309,9 @@ def _finish(
     if not as_json:
         say(sentence)
     if wait is not None:
-        item = _wait(client, str(item["id"]), deadline_s=time.monotonic() + wait, until=until)
+        deadline_s = time.monotonic() + wait
+        with watching(deadline_s=deadline_s):
+            item = _wait(client, str(item["id"]), deadline_s=deadline_s, until=until)
     if as_json:
         print_json(item)
     elif wait is not None:

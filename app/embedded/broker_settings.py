@@ -71,7 +71,6 @@ def broker_settings(
         "advertised.listeners": advertised,
         "listener.security.protocol.map": f"{protocols},CONTROLLER:PLAINTEXT",
         "log.dirs": str(data),
-        "auto.create.topics.enable": "false",
         "default.replication.factor": str(replicas),
         "min.insync.replicas": str(in_sync),
         "offsets.topic.replication.factor": str(replicas),

@@ -18,6 +18,7 @@ from typing import Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from app.domain.allow_lists.client_options import NEVER_CREATE_TOPICS
 from app.embedded.broker_settings import SETTINGS_FOR_ONE_MACHINE, Listener, broker_settings
 from app.embedded.errors import EmbeddedError
 from app.embedded.java import Java, find_java
@@ -153,7 +154,9 @@ class KafkaBroker:
 
 def live_brokers(bootstrap_servers: str, *, timeout_s: float = 2.0) -> set[int]:
     """Node ids of the brokers that one metadata answer names; empty when nobody answers in time."""
-    client = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0}, logger=_silent)
+    client = AdminClient(
+        {"bootstrap.servers": bootstrap_servers, **NEVER_CREATE_TOPICS, "log_level": 0}, logger=_silent
+    )
     try:
         return {int(node_id) for node_id in client.list_topics(timeout=timeout_s).brokers}
     except KafkaException:

@@ -29,6 +29,7 @@ from confluent_kafka.admin import (
     ResourceType,  # pyright: ignore[reportPrivateImportUsage]
 )
 
+from app.domain.allow_lists.client_options import NEVER_CREATE_TOPICS
 from app.files.errors import ReferencesUnreadableError
 
 Offsets = Mapping[int, int]
@@ -77,7 +78,7 @@ class Topic:
             "log_level": 0,
             **client_config,
             "client.id": "fenceline-files",
-            "allow.auto.create.topics": False,
+            **NEVER_CREATE_TOPICS,
         }
         self._stall_s = stall_s
         with self._asked("how to be reached"):

@@ -1,25 +1,26 @@
-"""The Brokers port on a real cluster: every question bounded, every error one of ours.
+"""The Brokers port on a real cluster: every question bounded, every error one of ours, each by a connection of its own.
 
-The cluster, its topics, settings and offsets by librdkafka's admin client; groups, committed offsets and versions by
-kafka-python (group_client.py says why).
+Nothing here asks librdkafka: an answer that it does not expect ends the whole process (cluster_client.py, ADR 0084).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import TypeVar
 
 from app.domain.clusters.cluster import ClusterFacts, GroupMember, TopicFacts
 from app.domain.clusters.survey import SETTINGS, Survey, SurveyedBroker
 from app.domain.partition_log.look import Landmark, Look
-from app.kafka import cluster_client, group_client, partition_log
-from app.kafka.admin_clients import AdminClients
+from app.kafka import cluster_client, partition_log
 from app.kafka.attempt import Attempt
-from app.kafka.cluster_client import Settings
+from app.kafka.cluster_client import ClusterClient, Settings
 from app.kafka.connections import BOOTSTRAP, resolve
-from app.kafka.group_client import BrokerFacts, GroupClient
+from app.kafka.group_client import BrokerFacts
+from app.kafka.raw_client import LEAST_EXPLAINING_S
 from app.ports.brokers import (
     DEFAULT_TIMEOUT_S,
     ClusterDescription,
@@ -30,12 +31,14 @@ from app.ports.brokers import (
     TransactionalIds,
 )
 
-P = ParamSpec("P")
 T = TypeVar("T")
+
+# Threads of its own: brokers that do not answer hold up no other work of the server.
+_QUESTIONS_AT_ONCE = 32
 
 
 class KafkaBrokers:
-    """Answers what app/ports/brokers.py asks. Clients are kept per cluster configuration; `close` lets them go.
+    """Answers what app/ports/brokers.py asks.
 
     environment, secrets_dir: where references to secrets are resolved, anew for each question.
     """
@@ -43,48 +46,19 @@ class KafkaBrokers:
     def __init__(self, *, environment: Mapping[str, str], secrets_dir: Path | None) -> None:
         self._environment = environment
         self._secrets_dir = secrets_dir
-        self._clients = AdminClients()
+        self._threads = ThreadPoolExecutor(_QUESTIONS_AT_ONCE, thread_name_prefix="asks-brokers")
 
     async def close(self) -> None:
-        """Disconnect from all clusters. Questions that are being asked still end as they would."""
-        await self._clients.close()
+        """Questions that are being asked still end as they would."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def describe_cluster(
         self, connection: Connection, *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> ClusterDescription:
-        resolved, attempt = await self._begin(connection, timeout_s)
-        async with self._clients.borrow(resolved) as admin:
-            return await cluster_client.describe_cluster(admin, attempt)
+        return await self._ask(connection, timeout_s, "describe the cluster", ClusterClient.cluster)
 
     async def survey(self, connection: Connection, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Survey:
-        resolved, attempt = await self._begin(connection, timeout_s)
-        async with self._clients.borrow(resolved) as admin:
-            cluster = await cluster_client.describe_cluster(admin, attempt)
-            broker_ids = [broker.id for broker in cluster.brokers]
-            settings, (versions, features) = await asyncio.gather(
-                cluster_client.broker_settings(admin, attempt, broker_ids),
-                self._ask(
-                    resolved,
-                    attempt,
-                    "tell versions and features",
-                    lambda client: (client.versions(broker_ids), client.features()),
-                ),
-            )
-        return Survey(
-            cluster_id=cluster.cluster_id,
-            brokers=tuple(
-                SurveyedBroker(
-                    id=broker.id,
-                    host=broker.host,
-                    port=broker.port,
-                    is_controller=broker.id == cluster.controller_id,
-                    version=versions.get(broker.id),
-                    settings=_wanted(settings.get(broker.id)),
-                )
-                for broker in cluster.brokers
-            ),
-            features=features,
-        )
+        return await self._ask(connection, timeout_s, "tell versions and settings", _survey)
 
     async def facts(
         self,
@@ -96,45 +70,38 @@ class KafkaBrokers:
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> ClusterFacts:
         """Raises only when the cluster is out of reach; what it refuses to tell is None or left out."""
-        resolved, attempt = await self._begin(connection, timeout_s)
-        async with self._clients.borrow(resolved) as admin:
-            cluster = await cluster_client.describe_cluster(admin, attempt)
+
+        def question(client: ClusterClient) -> ClusterFacts:
+            cluster = client.cluster()
             broker_ids = [broker.id for broker in cluster.brokers]
-            found, limits, (abilities, members) = await asyncio.gather(
-                cluster_client.topic_facts(admin, attempt, topics),
-                cluster_client.broker_settings(admin, attempt, broker_ids),
-                self._ask(
-                    resolved,
-                    attempt,
-                    "describe brokers and groups",
-                    lambda client: (client.broker_facts(broker_ids), client.members(groups)),
-                ),
+            return _facts(
+                cluster,
+                client.topic_facts(topics),
+                list(client.broker_settings(broker_ids).values()),
+                client.broker_facts(broker_ids),
+                _foreign(client.members(groups), own_client_ids),
             )
-        return _facts(cluster, found, list(limits.values()), abilities, _foreign(members, own_client_ids))
+
+        return await self._ask(connection, timeout_s, "describe brokers, topics and groups", question)
 
     async def topics(self, connection: Connection, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> dict[str, TopicFacts]:
-        resolved, attempt = await self._begin(connection, timeout_s)
-        async with self._clients.borrow(resolved) as admin:
-            return await cluster_client.all_topics(admin, attempt)
+        return await self._ask(connection, timeout_s, "list topics", ClusterClient.all_topics)
 
     async def describe_group(
         self, connection: Connection, group: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> GroupDescription:
-        return await self._ask_groups(connection, timeout_s, f"describe {group}", lambda client: client.describe(group))
+        return await self._ask(connection, timeout_s, f"describe {group}", lambda client: client.describe(group))
 
     async def committed_offsets(
         self, connection: Connection, group: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> dict[TopicPartition, int]:
-        return await self._ask_groups(
-            connection, timeout_s, f"tell the offsets of {group}", lambda client: client.committed(group)
-        )
+        what = f"tell the offsets of {group}"
+        return await self._ask(connection, timeout_s, what, lambda client: client.committed(group))
 
     async def offsets(
         self, connection: Connection, partitions: Collection[TopicPartition], *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> dict[TopicPartition, PartitionOffsets]:
-        resolved, attempt = await self._begin(connection, timeout_s)
-        async with self._clients.borrow(resolved) as admin:
-            return await cluster_client.offsets(admin, attempt, partitions)
+        return await self._ask(connection, timeout_s, "tell offsets", lambda client: client.offsets(partitions))
 
     async def offsets_at(
         self,
@@ -145,9 +112,12 @@ class KafkaBrokers:
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> dict[TopicPartition, int]:
         """As a read_committed reader sees it: the end is the last stable offset."""
-        resolved, attempt = await self._begin(connection, timeout_s)
-        async with self._clients.borrow(resolved) as admin:
-            return await cluster_client.offsets_at(admin, attempt, partitions, timestamp_ms=timestamp_ms)
+        return await self._ask(
+            connection,
+            timeout_s,
+            "tell offsets",
+            lambda client: client.offsets_at(partitions, timestamp_ms=timestamp_ms),
+        )
 
     async def alter_offsets(
         self,
@@ -158,9 +128,8 @@ class KafkaBrokers:
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> None:
         """Refused as well while an open transaction has offsets of the group pending: it could commit after us."""
-        await self._ask_groups(
-            connection, timeout_s, f"set the offsets of {group}", lambda client: client.alter(group, offsets)
-        )
+        what = f"set the offsets of {group}"
+        await self._ask(connection, timeout_s, what, lambda client: client.alter(group, offsets))
 
     async def read_partition_log(
         self,
@@ -171,16 +140,17 @@ class KafkaBrokers:
         limit: int,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> Look:
-        resolved, attempt = await self._begin_in_reach(connection, timeout_s)
-        return await _bounded(
-            attempt, partition_log.read_partition_log, resolved, attempt, at, start=start, limit=limit
-        )
+        resolved, attempt = await self._begin(connection, timeout_s)
+        question = partial(partition_log.read_partition_log, resolved, attempt, at, start=start, limit=limit)
+        return await self._bounded(attempt, question)
 
     async def read_transactional_ids(
         self, connection: Connection, producer_ids: Collection[int], *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> TransactionalIds:
-        resolved, attempt = await self._begin_in_reach(connection, timeout_s)
-        return await _bounded(attempt, partition_log.read_transactional_ids, resolved, attempt, producer_ids)
+        resolved, attempt = await self._begin(connection, timeout_s)
+        return await self._bounded(
+            attempt, partial(partition_log.read_transactional_ids, resolved, attempt, producer_ids)
+        )
 
     async def _begin(self, connection: Connection, timeout_s: float) -> tuple[Settings, Attempt]:
         resolved = await asyncio.to_thread(
@@ -188,30 +158,41 @@ class KafkaBrokers:
         )
         return resolved, Attempt(resolved[BOOTSTRAP], timeout_s)
 
-    async def _begin_in_reach(self, connection: Connection, timeout_s: float) -> tuple[Settings, Attempt]:
-        """librdkafka says why a cluster is out of reach, kafka-python only that it is; no thread waits meanwhile."""
-        resolved, attempt = await self._begin(connection, timeout_s)
-        async with self._clients.borrow(resolved) as admin:
-            await cluster_client.describe_cluster(admin, attempt)
-        return resolved, attempt
-
-    async def _ask_groups(
-        self, connection: Connection, timeout_s: float, what: str, question: Callable[[GroupClient], T]
+    async def _ask(
+        self, connection: Connection, timeout_s: float, what: str, question: Callable[[ClusterClient], T]
     ) -> T:
-        resolved, attempt = await self._begin_in_reach(connection, timeout_s)
-        return await self._ask(resolved, attempt, what, question)
+        resolved, attempt = await self._begin(connection, timeout_s)
+        return await self._bounded(attempt, partial(cluster_client.ask, resolved, attempt, what, question))
 
-    async def _ask(self, resolved: Settings, attempt: Attempt, what: str, question: Callable[[GroupClient], T]) -> T:
-        return await _bounded(attempt, group_client.ask, resolved, attempt, what, question)
+    async def _bounded(self, attempt: Attempt, question: Callable[[], T]) -> T:
+        """The answer of a question that blocks."""
+        asked = asyncio.get_running_loop().run_in_executor(self._threads, question)
+        try:
+            return await asyncio.wait_for(asked, attempt.left_s + LEAST_EXPLAINING_S + 0.1)
+        except TimeoutError:
+            # The thread ends by its own bound soon after.
+            raise attempt.unreachable("no answer in time") from None
 
 
-async def _bounded(attempt: Attempt, question: Callable[P, T], /, *arguments: P.args, **options: P.kwargs) -> T:
-    """The answer of a question that blocks."""
-    try:
-        return await asyncio.wait_for(asyncio.to_thread(question, *arguments, **options), attempt.left_s)
-    except TimeoutError:
-        # The thread ends by its own bound soon after.
-        raise attempt.unreachable("no answer in time") from None
+def _survey(client: ClusterClient) -> Survey:
+    cluster = client.cluster()
+    broker_ids = [broker.id for broker in cluster.brokers]
+    settings, versions = client.broker_settings(broker_ids), client.versions(broker_ids)
+    return Survey(
+        cluster_id=cluster.cluster_id,
+        brokers=tuple(
+            SurveyedBroker(
+                id=broker.id,
+                host=broker.host,
+                port=broker.port,
+                is_controller=broker.id == cluster.controller_id,
+                version=versions.get(broker.id),
+                settings=_wanted(settings.get(broker.id)),
+            )
+            for broker in cluster.brokers
+        ),
+        features=client.features(),
+    )
 
 
 def _wanted(settings: Settings | None) -> dict[str, str] | None:

@@ -4,21 +4,7 @@ from __future__ import annotations
 
 import time
 
-from confluent_kafka import KafkaError
-
-from app.domain.errors import BrokerUnreachableError, FencelineError, UnavailableError
-
-# librdkafka's own codes have public names that begin with an underscore.
-_UNREACHABLE = frozenset(
-    {
-        KafkaError._TIMED_OUT,  # noqa: SLF001
-        KafkaError._TRANSPORT,  # noqa: SLF001
-        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
-        KafkaError._RESOLVE,  # noqa: SLF001
-        KafkaError._AUTHENTICATION,  # noqa: SLF001
-        KafkaError._SSL,  # noqa: SLF001
-    }
-)
+from app.domain.errors import BrokerUnreachableError, UnavailableError
 
 
 class Attempt:
@@ -48,12 +34,3 @@ class Attempt:
     def refused(self, what: str, error: str) -> UnavailableError:
         """A broker answered, and the answer was no."""
         return UnavailableError(f"the brokers at {self.address} refuse to {what}: {error}")
-
-    def means_unreachable(self, error: KafkaError) -> bool:
-        return error.code() in _UNREACHABLE
-
-    def failure(self, what: str, error: KafkaError, *, connection_error: str | None) -> FencelineError:
-        """`connection_error`: why the client last failed to connect; librdkafka's time-out alone does not say it."""
-        if self.means_unreachable(error):
-            return self.unreachable(connection_error or error.str())
-        return self.refused(what, error.str())

@@ -1,211 +1,156 @@
-"""A cluster, its topics, settings and offsets, asked through librdkafka's admin client."""
+"""A cluster, its topics, settings and offsets, asked by raw requests.
 
-# The admin module documents these classes as its own without exporting them by name.
-# pyright: reportPrivateImportUsage=false
+Not by librdkafka's admin client: an answer that it does not expect ends the whole process. A Metadata answer without a
+cluster id does so (confluent-kafka 2.16.1, `describe_cluster`), and any listener that is registered as a broker may
+send one. What kafka-python's parser cannot read is an exception.
+"""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Collection, Iterable, Mapping
-from concurrent.futures import Future
-from typing import Any, TypeVar, cast
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeVar
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
-from confluent_kafka import TopicPartition as ClientPartition
-from confluent_kafka.admin import (
-    ClusterMetadata,
-    ConfigEntry,
-    ConfigResource,
-    DescribeClusterResult,
-    OffsetSpec,
-    ResourceType,
-    TopicDescription,
-)
-from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo
+from kafka.protocol.admin import DescribeConfigsRequest  # pyright: ignore[reportMissingTypeStubs]
+from kafka.protocol.metadata.metadata import MetadataRequest  # pyright: ignore[reportMissingTypeStubs]
 
 from app.domain.clusters.cluster import TopicFacts
 from app.domain.errors import UnavailableError
-from app.kafka.admin_clients import Admin, error_of
+from app.domain.stuck.facts import Refused
 from app.kafka.attempt import Attempt
+from app.kafka.group_client import GroupClient
+from app.kafka.raw_client import errors, failure, is_transient, reading_answers
+from app.kafka.raw_fetch import LATEST, Isolation
+from app.kafka.transactions.asking import error_in
+from app.kafka.transactions.leaders import METADATA_VERSION, LeaderClient
 from app.ports.brokers import Broker, ClusterDescription, PartitionOffsets, TopicPartition
 
 T = TypeVar("T")
 Settings = Mapping[str, str]
 
-# Kafka's own list (org.apache.kafka.common.internals.Topic); the flag is not in the answer to a list of all topics.
-_INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-# Metadata that is a moment old; the next answer will be from the right broker.
-_MOVED = frozenset(
-    {
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.FENCED_LEADER_EPOCH,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-    }
-)
-_MOVED_RETRY_S = 0.05
+_RETRY_S = 0.1
+_TOPIC, _BROKER = 2, 4
+_CONFIGS_VERSION = 1
+
+_Metadata: Any = MetadataRequest
+_Configs: Any = DescribeConfigsRequest
 
 
-async def describe_cluster(admin: Admin, attempt: Attempt) -> ClusterDescription:
-    what = "describe the cluster"
-    future = cast("Future[DescribeClusterResult]", admin.client.describe_cluster(request_timeout=attempt.left_s))
-    found = _answer(attempt, what, (await admin.answers(attempt, what, {None: future}))[None])
-    if not found.cluster_id:
-        raise UnavailableError(f"the brokers at {attempt.address} do not say which cluster they are")
-    controller = cast("Any", found.controller)
-    return ClusterDescription(
-        cluster_id=found.cluster_id,
-        controller_id=None if controller is None or controller.id < 0 else controller.id,
-        brokers=tuple(
-            Broker(id=node.id, host=node.host, port=node.port)
-            for node in sorted(cast("list[Any]", found.nodes), key=lambda node: node.id)
-        ),
-    )
+def ask(resolved: Settings, attempt: Attempt, what: str, question: Callable[[ClusterClient], T]) -> T:
+    """The answer of a client made for this question, asked again while the brokers say "not now". Blocks.
+
+    Raises BrokerUnreachableError, UnavailableError with the refusal, and whatever of ours the question raises.
+    """
+    while True:
+        try:
+            with ClusterClient(resolved, attempt) as client, reading_answers():
+                return question(client)
+        except errors.KafkaError as error:
+            if not is_transient(error) or attempt.left_s <= _RETRY_S:
+                raise failure(attempt, what, error) from error
+        time.sleep(_RETRY_S)
 
 
-async def topic_facts(admin: Admin, attempt: Attempt, topics: Collection[str]) -> dict[str, TopicFacts]:
-    """Those that exist and may be seen."""
-    if not topics:
-        return {}
-    what = "describe topics"
-    wanted = TopicCollection(sorted(set(topics)))
-    described = await admin.answers(
-        attempt,
-        what,
-        cast(
-            "dict[str, Future[TopicDescription]]", admin.client.describe_topics(wanted, request_timeout=attempt.left_s)
-        ),
-    )
-    found = {name: topic for name, topic in described.items() if not isinstance(topic, KafkaError)}
-    settings = await _settings(admin, attempt, ResourceType.TOPIC, found)
-    return {
-        name: TopicFacts(
-            partitions=len(topic.partitions),
-            replication_factor=max((len(cast("list[Any]", p.replicas)) for p in topic.partitions), default=0),
-            min_insync_replicas=number(settings.get(name), "min.insync.replicas"),
-            retention_ms=number(settings.get(name), "retention.ms"),
-            retention_bytes=number(settings.get(name), "retention.bytes"),
-            deletes=_deletes(settings.get(name)),
+class ClusterClient(LeaderClient, GroupClient):
+    """A connection to the cluster; leave it as a context manager does. Its methods block."""
+
+    def cluster(self) -> ClusterDescription:
+        answer = self._metadata([])
+        if not answer.cluster_id:
+            raise UnavailableError(f"the brokers at {self._attempt.address} do not say which cluster they are")
+        return ClusterDescription(
+            cluster_id=str(answer.cluster_id),
+            controller_id=None if answer.controller_id < 0 else answer.controller_id,
+            brokers=tuple(
+                Broker(id=node.node_id, host=node.host, port=node.port)
+                for node in sorted(answer.brokers, key=lambda node: node.node_id)
+            ),
         )
-        for name, topic in found.items()
-    }
+
+    def topic_facts(self, topics: Collection[str]) -> dict[str, TopicFacts]:
+        """Those that exist and may be seen."""
+        if not topics:
+            return {}
+        found = [topic for topic in self._metadata(sorted(set(topics))).topics if topic.error_code == 0]
+        settings = self._topic_settings([topic.name for topic in found])
+        return {topic.name: _topic_facts(topic, settings.get(topic.name)) for topic in found}
+
+    def broker_settings(self, broker_ids: Collection[int]) -> dict[int, Settings]:
+        """Of each broker that answers: each knows only its own."""
+        requests = {number: _configs(_BROKER, [str(number)]) for number in broker_ids}
+        return {
+            number: settings
+            for number, answer in self._from_each(requests).items()
+            if not isinstance(answer, Exception)
+            for settings in _settings(answer).values()
+        }
+
+    def all_topics(self) -> dict[str, TopicFacts]:
+        """Every topic that is not internal, by name, without its configuration."""
+        return {
+            topic.name: _topic_facts(topic, None)
+            for topic in sorted(self._metadata(None).topics, key=lambda topic: topic.name)
+            if topic.error_code == 0 and not topic.is_internal
+        }
+
+    def offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, PartitionOffsets]:
+        return {
+            at: PartitionOffsets(
+                earliest=ends.earliest, last_stable=ends.last_stable, high_watermark=ends.high_watermark
+            )
+            for at, ends in self._told(self.ends(partitions)).items()
+        }
+
+    def offsets_at(self, partitions: Collection[TopicPartition], *, timestamp_ms: int) -> dict[TopicPartition, int]:
+        """The first offset at or after the timestamp, or the last stable one, as a read_committed reader sees them."""
+        # Below zero Kafka understands names: -1 is the end, -2 the beginning.
+        at_time = self._offsets(partitions, max(0, timestamp_ms), Isolation.READ_COMMITTED)
+        end = self._told(self._offsets(partitions, LATEST, Isolation.READ_COMMITTED))
+        return {at: offset if offset >= 0 else end[at] for at, offset in self._told(at_time).items()}
+
+    def _told(self, answers: Mapping[TopicPartition, T | Refused]) -> dict[TopicPartition, T]:
+        """All of them, or UnavailableError with the first refusal."""
+        found: dict[TopicPartition, T] = {}
+        for at, answer in answers.items():
+            if isinstance(answer, Refused):
+                raise self._attempt.refused(f"tell the offsets of {at.topic}-{at.partition}", answer.error)
+            found[at] = answer
+        return found
+
+    def _metadata(self, topics: Collection[str] | None) -> Any:
+        """All topics for None. None of them is created."""
+        named = None if topics is None else [_Metadata.MetadataRequestTopic(name=name) for name in topics]
+        return self._ask_any(_Metadata(topics=named, allow_auto_topic_creation=False, max_version=METADATA_VERSION))
+
+    def _topic_settings(self, names: Collection[str]) -> dict[str, Settings]:
+        """By name; without those that may not be read."""
+        return _settings(self._ask_any(_configs(_TOPIC, names))) if names else {}
 
 
-async def broker_settings(admin: Admin, attempt: Attempt, broker_ids: Collection[int]) -> dict[int, Settings]:
-    """Of each broker that answers: in a request with several, librdkafka takes one broker only."""
-    # Half of the time: a broker that is away but still in the metadata must not use up that of the other questions.
-    half = attempt.half()
-    found = await asyncio.gather(
-        *(_settings(admin, half, ResourceType.BROKER, [str(broker_id)]) for broker_id in broker_ids),
-        return_exceptions=True,
-    )
-    answered: dict[int, Settings] = {}
-    for broker_id, settings in zip(broker_ids, found, strict=True):
-        if isinstance(settings, dict):
-            answered.update((broker_id, one) for one in settings.values())
-        elif not isinstance(settings, UnavailableError):
-            raise settings
-    return answered
+def _configs(kind: int, names: Collection[str]) -> Any:
+    resource = _Configs.DescribeConfigsResource
+    resources = [resource(resource_type=kind, resource_name=name, configuration_keys=None) for name in names]
+    return _Configs(resources=resources, max_version=_CONFIGS_VERSION)
 
 
-async def all_topics(admin: Admin, attempt: Attempt) -> dict[str, TopicFacts]:
-    """Every topic that is not internal, by name, without its configuration."""
-    try:
-        # The only question that librdkafka answers without a future.
-        listed: ClusterMetadata = await asyncio.to_thread(admin.client.list_topics, timeout=attempt.left_s)
-    except KafkaException as error:
-        raise attempt.failure(
-            "list topics", error_of(error), connection_error=admin.connection_error(attempt)
-        ) from error
+def _settings(answer: Any) -> dict[str, Settings]:
+    """By name of topic or number of broker; without those that were refused. What is secret has no value."""
     return {
-        name: TopicFacts(
-            partitions=len(topic.partitions),
-            replication_factor=max((len(partition.replicas) for partition in topic.partitions.values()), default=0),
-        )
-        for name, topic in sorted(listed.topics.items())
-        if topic.error is None and name not in _INTERNAL_TOPICS
+        result.resource_name: {one.name: one.value for one in result.configs if one.value is not None}
+        for result in answer.results
+        if error_in(result.error_code) is None
     }
 
 
-async def offsets(
-    admin: Admin, attempt: Attempt, partitions: Collection[TopicPartition]
-) -> dict[TopicPartition, PartitionOffsets]:
-    earliest, last_stable, high_watermark = await asyncio.gather(
-        _list_offsets(admin, attempt, partitions, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED),
-        _list_offsets(admin, attempt, partitions, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED),
-        _list_offsets(admin, attempt, partitions, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED),
+def _topic_facts(topic: Any, settings: Settings | None) -> TopicFacts:
+    return TopicFacts(
+        partitions=len(topic.partitions),
+        replication_factor=max((len(partition.replica_nodes) for partition in topic.partitions), default=0),
+        min_insync_replicas=number(settings, "min.insync.replicas"),
+        retention_ms=number(settings, "retention.ms"),
+        retention_bytes=number(settings, "retention.bytes"),
+        deletes=_deletes(settings),
     )
-    return {
-        at: PartitionOffsets(
-            earliest=earliest[at],
-            last_stable=last_stable[at],
-            # Three answers are three moments, and a high watermark is never behind the last stable offset.
-            high_watermark=max(high_watermark[at], last_stable[at]),
-        )
-        for at in earliest
-    }
-
-
-async def offsets_at(
-    admin: Admin, attempt: Attempt, partitions: Collection[TopicPartition], *, timestamp_ms: int
-) -> dict[TopicPartition, int]:
-    """The first offset at or after the timestamp, or the last stable one, as a read_committed reader sees them."""
-    # Below zero Kafka understands names: -1 is the end, -2 the beginning.
-    spec = OffsetSpec.for_timestamp(max(0, timestamp_ms))
-    found, end = await asyncio.gather(
-        _list_offsets(admin, attempt, partitions, spec, IsolationLevel.READ_COMMITTED),
-        _list_offsets(admin, attempt, partitions, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED),
-    )
-    return {at: offset if offset >= 0 else end[at] for at, offset in found.items()}
-
-
-async def _settings(admin: Admin, attempt: Attempt, kind: ResourceType, names: Iterable[str]) -> dict[str, Settings]:
-    """By name; without those that may not be read."""
-    resources = [ConfigResource(kind, name) for name in names]
-    if not resources:
-        return {}
-    futures = cast(
-        "dict[ConfigResource, Future[dict[str, ConfigEntry]]]",
-        admin.client.describe_configs(resources, request_timeout=attempt.left_s),
-    )
-    answers = await admin.answers(attempt, "tell settings", futures)
-    return {
-        resource.name: {name: entry.value for name, entry in settings.items() if entry.value is not None}
-        for resource, settings in answers.items()
-        if not isinstance(settings, KafkaError)
-    }
-
-
-async def _list_offsets(
-    admin: Admin,
-    attempt: Attempt,
-    partitions: Collection[TopicPartition],
-    spec: OffsetSpec | None,
-    isolation: IsolationLevel,
-) -> dict[TopicPartition, int]:
-    """-1 where a timestamp is after the last record."""
-    what = "tell the offsets of a partition"
-    wanted = {ClientPartition(*at): spec for at in partitions}
-    while wanted:
-        call = admin.client.list_offsets(wanted, request_timeout=attempt.left_s, isolation_level=isolation)
-        futures = cast("dict[ClientPartition, Future[ListOffsetsResultInfo]]", call)
-        answers = await admin.answers(attempt, what, futures)
-        has_moved = any(isinstance(found, KafkaError) and found.code() in _MOVED for found in answers.values())
-        if not has_moved or attempt.is_over:
-            return {
-                TopicPartition(at.topic, at.partition): _answer(
-                    attempt, f"tell the offsets of {at.topic}-{at.partition}", found
-                ).offset
-                for at, found in answers.items()
-            }
-        await asyncio.sleep(_MOVED_RETRY_S)
-    return {}
-
-
-def _answer(attempt: Attempt, what: str, found: T | KafkaError) -> T:
-    if isinstance(found, KafkaError):
-        raise attempt.failure(what, found, connection_error=None)
-    return found
 
 
 def _deletes(settings: Settings | None) -> bool | None:
@@ -217,4 +162,5 @@ def _deletes(settings: Settings | None) -> bool | None:
 def number(settings: Settings | None, name: str) -> int | None:
     """A numeric setting; None where it is not told."""
     value = None if settings is None else settings.get(name)
-    return int(value) if value is not None and value.lstrip("-").isdigit() else None
+    # 64 bits have 19 digits; Python refuses to read thousands of them.
+    return int(value) if value is not None and len(value) <= 20 and value.removeprefix("-").isdecimal() else None

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from app.domain.clusters import secret_reference
+from app.domain.clusters.cluster_entry import SASL_MECHANISMS
+from app.domain.errors import InvalidError
 
 BOOTSTRAP = "bootstrap.servers"
 
@@ -26,17 +28,44 @@ def resolve(
 
 
 def to_kafka_python(resolved: Mapping[str, str]) -> dict[str, object]:
-    """The same settings in the words of kafka-python; only those that a cluster's entry may have."""
+    """The same settings in the words of kafka-python; only those that a cluster's entry may have.
+
+    Raises InvalidError for a mechanism that is not spoken, and for files of certificates that cannot be used.
+    """
+    protocol = resolved.get("security.protocol", "PLAINTEXT").upper()
     settings: dict[str, object] = {
         "bootstrap_servers": [address.strip() for address in resolved[BOOTSTRAP].split(",")],
-        "security_protocol": resolved.get("security.protocol", "PLAINTEXT").upper(),
-        "sasl_mechanism": resolved.get("sasl.mechanism", resolved.get("sasl.mechanisms")),
+        "security_protocol": protocol,
+        "sasl_mechanism": mechanism_of(resolved) if protocol.startswith("SASL") else None,
         "sasl_plain_username": resolved.get("sasl.username"),
         "sasl_plain_password": resolved.get("sasl.password"),
     }
-    if str(settings["security_protocol"]).endswith("SSL"):
-        settings["ssl_context"] = tls_context(resolved)
+    if protocol.endswith("SSL"):
+        try:
+            settings["ssl_context"] = tls_context(resolved)
+        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+            raise InvalidError(_unusable(resolved, error), field="client_config") from error
     return settings
+
+
+def mechanism_of(resolved: Mapping[str, str]) -> str:
+    """The SASL mechanism. Raises InvalidError for one that is not spoken."""
+    named = resolved.get("sasl.mechanism", resolved.get("sasl.mechanisms", ""))
+    if named.upper() not in SASL_MECHANISMS:
+        known = ", ".join(sorted(SASL_MECHANISMS))
+        raise InvalidError(f"sasl.mechanism {named or '(none)'} is not spoken: use {known}", field="client_config")
+    return named.upper()
+
+
+def _unusable(resolved: Mapping[str, str], error: Exception) -> str:
+    """Which of the files it is that cannot be used."""
+    for option in ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location"):
+        path = resolved.get(option)
+        if path is not None and path != "probe" and not Path(path).exists():
+            return f"{option}: there is no file {path}"
+    which = "ssl.certificate.location" if "ssl.certificate.location" in resolved else "ssl.ca.location"
+    why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return f"{which} {resolved.get(which, '')} cannot be used: {why}"
 
 
 def tls_context(resolved: Mapping[str, str]) -> ssl.SSLContext:

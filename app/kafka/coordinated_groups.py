@@ -31,7 +31,7 @@ from app.domain.journals.group_values.offsets import OffsetCommit
 from app.domain.journals.live_groups import Committed, GroupState, LiveGroup, LiveMember
 from app.domain.observing.group_list import members_of
 from app.kafka.group_client import ConsumerGroupDescribeRequest, StreamsGroupDescribeRequest
-from app.kafka.raw_client import error_of, errors, is_transient
+from app.kafka.raw_client import error_of, errors, is_transient, reading_answers
 
 _GROUPS_IN_A_REQUEST = 200
 _CONSUMER = "consumer"
@@ -89,13 +89,14 @@ def describe_all(
     refusals = _Refusals()
     for broker_id in broker_ids:
         try:
-            listed = send(_List(states_filter=[], types_filter=[]), broker_id)
-            if listed.error_code != 0:
-                raise error_of(listed.error_code, "ListGroups")
-            for some in _in_parts([one for one in listed.groups if _is_read(one) and is_wanted(one.group_id)]):
-                groups = _described(lambda request, to=broker_id: send(request, to), some, refusals)
-                _add_offsets(lambda request, to=broker_id: send(request, to), groups, refusals)
-                found |= groups
+            with reading_answers():
+                listed = send(_List(states_filter=[], types_filter=[]), broker_id)
+                if listed.error_code != 0:
+                    raise error_of(listed.error_code, "ListGroups")
+                for some in _in_parts([one for one in listed.groups if _is_read(one) and is_wanted(one.group_id)]):
+                    groups = _described(lambda request, to=broker_id: send(request, to), some, refusals)
+                    _add_offsets(lambda request, to=broker_id: send(request, to), groups, refusals)
+                    found |= groups
         except errors.KafkaError as error:
             missing.append(f"broker {broker_id}: {str(error) or type(error).__name__}")
     return DescribedGroups(found, (*missing, *refusals.sentences()))

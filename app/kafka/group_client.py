@@ -1,18 +1,15 @@
-"""Groups, their offsets, and the brokers' versions: what librdkafka's admin client cannot be trusted with, or not do.
+"""Groups, their offsets, and the brokers' versions, through kafka-python.
 
-librdkafka ends the whole *process* when an admin client asks for a group's offsets while its coordinator is moving (a
-null pointer in the OffsetFetch handler; librdkafka #3663 and #4605 are of the kind), as in every rolling restart of the
-brokers. Versions and features of brokers it does not tell at all. So these questions go through kafka-python, which is
-untyped and partly private: this module is the border, its functions block, and nothing of the library gets past them.
+The library is untyped and partly private: this module is the border, its functions block, and nothing of the library
+gets past them.
 """
 
 from __future__ import annotations
 
 import contextlib
-import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, NamedTuple, TypeVar, cast
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple, cast
 
 from kafka.protocol.api_message import ApiMessage  # pyright: ignore[reportMissingTypeStubs]
 from kafka.protocol.consumer import OffsetFetchRequest  # pyright: ignore[reportMissingTypeStubs]
@@ -22,11 +19,8 @@ from kafka.structs import TopicPartition as LibraryPartition  # pyright: ignore[
 from app.domain.clusters.cluster import GroupMember
 from app.domain.clusters.survey import Feature
 from app.domain.errors import ConflictError
-from app.kafka.attempt import Attempt
-from app.kafka.raw_client import RawClient, error_of, errors, failure, is_transient
+from app.kafka.raw_client import RawClient, error_of, errors
 from app.ports.brokers import GroupDescription, TopicPartition
-
-T = TypeVar("T")
 
 _MESSAGES = "app.kafka.messages"
 _CONSUMER_GROUP_DESCRIBE = 69
@@ -34,7 +28,6 @@ _STREAMS_GROUP_DESCRIBE = 89
 _UNSUPPORTED_VERSION = 35
 _GROUP_ID_NOT_FOUND = 69
 _UNSTABLE_OFFSET_COMMIT = 88
-_RETRY_S = 0.1
 _DEAD = "Dead"
 _HAS_MEMBERS = ("UnknownMemberIdError", "IllegalGenerationError", "RebalanceInProgressError", "FencedMemberEpochError")
 
@@ -60,21 +53,6 @@ class BrokerFacts(NamedTuple):
 
     oldest: tuple[int, int] | None
     offers_consumer_protocol: bool | None
-
-
-def ask(resolved: Mapping[str, str], attempt: Attempt, what: str, question: Callable[[GroupClient], T]) -> T:
-    """The answer of a client made for this question, asked again while the brokers say "not now". Blocks.
-
-    Raises BrokerUnreachableError, UnavailableError with the refusal, and whatever of ours the question raises.
-    """
-    while True:
-        try:
-            with GroupClient(resolved, attempt) as client:
-                return question(client)
-        except errors.KafkaError as error:
-            if not is_transient(error) or attempt.left_s <= _RETRY_S:
-                raise failure(attempt, what, error) from error
-        time.sleep(_RETRY_S)
 
 
 class GroupClient(RawClient):

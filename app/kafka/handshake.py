@@ -1,7 +1,6 @@
 """Why TLS does not come about, as the handshake itself says it.
 
-librdkafka suspects the authority whatever is wrong with a broker's certificate, and kafka-python hears of a refusal of
-ours only that the connection has ended.
+kafka-python hears of a refusal of our certificate only that the connection has ended.
 """
 
 from __future__ import annotations
@@ -11,10 +10,9 @@ import socket
 import ssl
 from collections.abc import Mapping
 
-from app.kafka.connections import BOOTSTRAP, tls_context
+from app.kafka.connections import tls_context
 
 _TIMEOUT_S = 1.0
-_ADDRESS = re.compile(r"ssl://(\S+:\d+)/")
 # OpenSSL's X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED.
 _OUT_OF_DATE = frozenset({9, 10})
 _ALERT = re.compile(r"_ALERT_(.+)")
@@ -24,24 +22,12 @@ def uses_tls(resolved: Mapping[str, str]) -> bool:
     return resolved.get("security.protocol", "").upper().endswith("SSL")
 
 
-def problem(resolved: Mapping[str, str], *, seen: str = "") -> str | None:
-    """A sentence, after another handshake; None when it goes well, or nobody is there. Blocks, for seconds at most.
-
-    seen: librdkafka's words of the failure, which name the broker; without them the first addresses are asked.
-    """
-    named = _ADDRESS.search(seen)
-    for address in [named[1]] if named else resolved[BOOTSTRAP].split(","):
-        found = _of_address(resolved, address.strip())
-        if found is not None:
-            return found
-    return None
-
-
 def refusal_of_broker(error: ssl.SSLCertVerificationError) -> str:
     return f"the broker's certificate is not accepted: {error.verify_message}"
 
 
-def _of_address(resolved: Mapping[str, str], address: str) -> str | None:
+def problem(resolved: Mapping[str, str], address: str) -> str | None:
+    """A clause, after another handshake; None when it goes well, or nobody is there. Blocks, for a second at most."""
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
     try:

@@ -23,8 +23,8 @@ from app.domain.transactions.transactional_id import transaction_log_partition
 from app.kafka import coordinated_groups, open_transactions
 from app.kafka.attempt import Attempt
 from app.kafka.connections import BOOTSTRAP, resolve
-from app.kafka.raw_client import error_of, errors, failure
-from app.kafka.raw_fetch import EARLIEST, Isolation, RawFetcher
+from app.kafka.raw_client import error_of, errors, failure, reading_answers
+from app.kafka.raw_fetch import EARLIEST, Isolation, RawFetcher, offset_after
 from app.ports.brokers import TopicPartition
 from app.ports.journals import Heard, LogAnswer, Look, Polled, Tail
 
@@ -86,7 +86,8 @@ class JournalTail(RawFetcher):
         self._wanted = frozenset(topics)
         self._topics |= self._wanted
         try:
-            self._manager.run(self._refresh)
+            with reading_answers():
+                self._manager.run(self._refresh)
         except BaseException:
             # Nobody has it yet who would close it, and whoever asked for it tries again.
             self._client.close()
@@ -130,7 +131,7 @@ class JournalTail(RawFetcher):
                     break
                 continue
             for answer in [first, *self._others()]:
-                answers += self._taken(answer)
+                answers += self._read(answer)
         # The next answers come while these are folded.
         self._send()
         return answers
@@ -208,6 +209,15 @@ class JournalTail(RawFetcher):
             problem = error
         self._answered.put(_Answer(broker_id, positions, sent_at, message, problem))
 
+    def _read(self, answer: _Answer) -> list[LogAnswer]:
+        """What cannot be read costs the broker that sent it its turn, like a connection that has failed."""
+        try:
+            with reading_answers():
+                return self._taken(answer)
+        except errors.KafkaProtocolError as error:
+            self._note_failure(answer.broker_id, str(error))
+            return []
+
     def _taken(self, answer: _Answer) -> list[LogAnswer]:
         self._in_flight.discard(answer.broker_id)
         error = answer.error
@@ -235,7 +245,7 @@ class JournalTail(RawFetcher):
         code: int = part.error_code
         if code == 0:
             batches = tuple(split_batches(bytes(part.records or b"")))
-            next_offset = batches[-1].last_offset + 1 if batches else answer.positions[at]
+            next_offset = offset_after(batches, answer.positions[at])
             self._positions[at] = next_offset
             return [LogAnswer(Heard.READ, at.topic, at.partition, batches, next_offset, part.high_watermark)]
         if code == _OFFSET_OUT_OF_RANGE:

@@ -15,7 +15,7 @@ from kafka.protocol.admin.transactions import (  # pyright: ignore[reportMissing
 )
 
 from app.domain.journals.transaction_state import TopicPartitions, TransactionState, TransactionStatus
-from app.kafka.raw_client import error_of, errors
+from app.kafka.raw_client import error_of, errors, reading_answers
 
 _OPEN = [status.word for status in TransactionStatus if status.is_open]
 _STATUS_OF = {status.word: status for status in TransactionStatus}
@@ -42,16 +42,21 @@ def describe_all(send: Callable[[Any, int], Any], broker_ids: Sequence[int], *, 
     missing: list[str] = []
     for broker_id in broker_ids:
         try:
-            request = ListMessage(state_filters=_OPEN if is_only_open else [], producer_id_filters=[], max_version=0)
-            listed = send(request, broker_id)
-            if listed.error_code != 0:
-                raise error_of(listed.error_code, "ListTransactions")
-            names = [one.transactional_id for one in listed.transaction_states]
-            for some in _in_parts(names):
-                described = send(DescribeMessage(transactional_ids=some), broker_id)
-                # One that expired or whose coordinator moved meanwhile is told by the next answer.
-                found = [one for one in described.transaction_states if one.error_code == 0]
-                states |= {one.transactional_id: _state(one) for one in found if one.transaction_state in _STATUS_OF}
+            with reading_answers():
+                request = ListMessage(
+                    state_filters=_OPEN if is_only_open else [], producer_id_filters=[], max_version=0
+                )
+                listed = send(request, broker_id)
+                if listed.error_code != 0:
+                    raise error_of(listed.error_code, "ListTransactions")
+                names = [one.transactional_id for one in listed.transaction_states]
+                for some in _in_parts(names):
+                    described = send(DescribeMessage(transactional_ids=some), broker_id)
+                    # One that expired or whose coordinator moved meanwhile is told by the next answer.
+                    found = [one for one in described.transaction_states if one.error_code == 0]
+                    states |= {
+                        one.transactional_id: _state(one) for one in found if one.transaction_state in _STATUS_OF
+                    }
         except errors.KafkaError as error:
             missing.append(f"broker {broker_id}: {str(error) or type(error).__name__}")
     return Described(states, tuple(missing))

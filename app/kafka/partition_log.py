@@ -14,7 +14,7 @@ from app.domain.journals.transaction_state import TransactionState
 from app.domain.journals.wire_message import Undecodable
 from app.domain.partition_log.look import AbortedTransaction, Landmark, LogBounds, Look, first_offset_of
 from app.kafka.attempt import Attempt
-from app.kafka.raw_client import errors, failure
+from app.kafka.raw_client import errors, failure, reading_answers
 from app.kafka.raw_fetch import EARLIEST, LATEST, Isolation, RawFetcher, read_logs
 from app.kafka.transactions.client import TransactionClient
 from app.ports.brokers import TopicPartition, TransactionalIds
@@ -32,7 +32,7 @@ def read_partition_log(
     that is not, UnavailableError with the permission that is missing.
     """
     try:
-        with RawFetcher(resolved, attempt) as fetcher:
+        with RawFetcher(resolved, attempt) as fetcher, reading_answers():
             partitions = fetcher.partitions(at.topic)
             if at.partition not in partitions:
                 has = "only partition 0" if len(partitions) == 1 else f"partitions 0 to {max(partitions)}"
@@ -73,14 +73,16 @@ def _look(fetcher: RawFetcher, at: TopicPartition, *, start: int | Landmark, lim
         position = found.next_offset
         if isolation is Isolation.READ_COMMITTED:
             decided_until = position
-        # A leader that has just been elected may say less than it was (KIP-207).
+        # Both are of one moment here. A leader that has just been elected may say less than it was (KIP-207).
         last_stable = max(last_stable, found.last_stable_offset)
         high_watermark = max(high_watermark, found.high_watermark)
     return Look(
         start=first,
         next_offset=position,
         bounds=LogBounds(
-            first_offset=bounds.first_offset, last_stable_offset=last_stable, high_watermark=high_watermark
+            first_offset=bounds.first_offset,
+            last_stable_offset=last_stable,
+            high_watermark=max(high_watermark, last_stable),
         ),
         batches=tuple(batches),
         aborted=frozenset(aborted),
@@ -89,11 +91,14 @@ def _look(fetcher: RawFetcher, at: TopicPartition, *, start: int | Landmark, lim
 
 
 def _bounds(fetcher: RawFetcher, at: TopicPartition) -> LogBounds:
-    # In this order: each can only have grown since the one before it was asked for.
+    # In this order: what lies between the last two is behind a transaction that was open, however much was written in
+    # between (ADR 0078).
     earliest = fetcher.list_offsets([at], EARLIEST)[at]
-    last_stable = fetcher.list_offsets([at], LATEST, isolation=Isolation.READ_COMMITTED)[at]
     high_watermark = fetcher.list_offsets([at], LATEST)[at]
-    return LogBounds(first_offset=earliest, last_stable_offset=last_stable, high_watermark=high_watermark)
+    last_stable = fetcher.list_offsets([at], LATEST, isolation=Isolation.READ_COMMITTED)[at]
+    return LogBounds(
+        first_offset=earliest, last_stable_offset=last_stable, high_watermark=max(high_watermark, last_stable)
+    )
 
 
 def read_transactional_ids(
@@ -110,7 +115,7 @@ def read_transactional_ids(
     except UnavailableError as refusal:
         why = f"{transaction_state.TOPIC} could not be read: {refusal.message}"
     try:
-        with TransactionClient(resolved, attempt) as client:
+        with TransactionClient(resolved, attempt) as client, reading_answers():
             ids, refused = client.transactional_ids(producer_ids)
     except errors.KafkaError as error:
         raise failure(attempt, "list transactions", error) from error

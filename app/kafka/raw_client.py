@@ -7,6 +7,7 @@ library gets past them.
 from __future__ import annotations
 
 import logging
+import struct
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any, Self, cast
@@ -15,11 +16,17 @@ from kafka import errors as library_errors  # pyright: ignore[reportMissingTypeS
 from kafka.admin import KafkaAdminClient  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
 from kafka.future import Future  # pyright: ignore[reportMissingTypeStubs]
 
-from app.domain.errors import FencelineError
-from app.kafka import handshake
+from app.domain.errors import FencelineError, UnavailableError
+from app.kafka import first_contact
 from app.kafka.attempt import Attempt
 from app.kafka.connections import to_kafka_python
-from app.kafka.raw_connections import UntrustedError, is_about_settings, open_network
+from app.kafka.raw_connections import (
+    LARGEST_ANSWER_BYTES,
+    MalformedAnswerError,
+    UnreachedError,
+    is_about_settings,
+    open_network,
+)
 
 errors: Any = library_errors
 
@@ -28,12 +35,22 @@ _library_log = logging.getLogger("kafka")
 _library_log.addHandler(logging.NullHandler())
 _library_log.propagate = False
 
+# Together below 15 s. To explain has the rest of a short question's time, and at least a moment.
+_BOOTSTRAP_S = 8.0
+_EXPLAINED_WITHIN_S = 4.0
+LEAST_EXPLAINING_S = 0.8
+_SHARE_OF_BOOTSTRAP = 0.7
+# What code stumbles over that reads an answer which is not what it should be.
+_UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, struct.error)
+
 
 class RawClient:
     """A connection to the cluster; leave it as a context manager does."""
 
     def __init__(self, resolved: Mapping[str, str], attempt: Attempt) -> None:
         left_ms = max(1, int(attempt.left_s * 1000))
+        # Whoever has minutes for a question does not wait so long for the word that the address is wrong.
+        bootstrap_s = min(_BOOTSTRAP_S, attempt.left_s * _SHARE_OF_BOOTSTRAP)
         opened: list[Any] = []
 
         def open_and_note(**settings: Any) -> Any:
@@ -44,9 +61,10 @@ class RawClient:
             self._client: Any = cast(Any, KafkaAdminClient)(
                 **to_kafka_python(resolved),
                 client_id="fenceline-server",
-                bootstrap_timeout_ms=left_ms,
+                bootstrap_timeout_ms=max(1, int(bootstrap_s * 1000)),
                 request_timeout_ms=left_ms,
                 reconnect_backoff_max_ms=500,
+                receive_message_max_bytes=LARGEST_ANSWER_BYTES,
                 kafka_client=open_and_note,
             )
         except errors.KafkaError as error:
@@ -55,12 +73,13 @@ class RawClient:
                 network.close()
                 network._manager._net.stop()  # noqa: SLF001 - what the library's own close does
             seen = opened[0]._manager.last_failure if opened else None  # noqa: SLF001 - our own
-            if seen is None or is_about_settings(error):
+            if is_about_settings(error):
                 raise
-            refused = handshake.problem(resolved) if handshake.uses_tls(resolved) else None
-            if refused is not None:
-                raise UntrustedError(refused) from error
-            raise errors.KafkaTimeoutError(str(seen) or type(seen).__name__) from error
+            explained_s = min(_EXPLAINED_WITHIN_S, max(LEAST_EXPLAINING_S, attempt.left_s))
+            why = first_contact.why_not(resolved, within_s=explained_s)
+            if why is None and seen is None:
+                raise
+            raise UnreachedError(why or str(seen) or type(seen).__name__) from error
         self._manager: Any = self._client._manager  # noqa: SLF001 - no public way to a broker of one's choice
         # To look for a topic must not create it, nor one anew that is deleted while it is looked at.
         self._manager.cluster.config["allow_auto_create_topics"] = False
@@ -125,10 +144,21 @@ def is_transient(error: Exception) -> bool:
     return isinstance(error, errors.RetriableError) and not isinstance(error, errors.KafkaTimeoutError)
 
 
+@contextmanager
+def reading_answers() -> Generator[None]:
+    """What cannot be read in an answer is a MalformedAnswerError, with the place where it was read as its cause."""
+    try:
+        yield
+    except _UNREADABLE as error:
+        raise MalformedAnswerError(f"an answer cannot be read: {type(error).__name__}: {error}") from error
+
+
 def failure(attempt: Attempt, what: str, error: Exception) -> FencelineError:
     if is_about_settings(error):
         # Without the names of the library's classes.
         return attempt.unreachable(str(error).rpartition("Error: ")[2])
     if isinstance(error, errors.BrokerResponseError):
         return attempt.refused(what, str(error))
+    if isinstance(error, errors.KafkaProtocolError):
+        return UnavailableError(f"a broker at {attempt.address} does not answer as Kafka does: {error}")
     return attempt.unreachable(str(error))

@@ -1,6 +1,8 @@
-"""Connections of kafka-python that say why they cannot be made, and give up where trying again does not help.
+"""Connections of kafka-python that say why they cannot be made, and that no answer can hang or fill.
 
-The library logs the reason, tries until the time is up, and raises "unable to bootstrap" for a wrong password too.
+The library logs the reason, tries until the time is up, and raises "unable to bootstrap" for a wrong password too. It
+waits for a TLS handshake without a bound, reads for as long as bytes come, and stops reading without a word when its
+parser fails with anything but a ValueError.
 """
 
 # The base class is untyped: what it gives is checked where it is used.
@@ -10,12 +12,15 @@ The library logs the reason, tries until the time is up, and raises "unable to b
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 from typing import Any, cast
 
 from kafka import errors as library_errors  # pyright: ignore[reportMissingTypeStubs]
 from kafka.net.compat import KafkaNetClient  # pyright: ignore[reportMissingTypeStubs]
+from kafka.net.inet import create_connection  # pyright: ignore[reportMissingTypeStubs]
 from kafka.net.manager import KafkaConnectionManager  # pyright: ignore[reportMissingTypeStubs]
 from kafka.net.selector import NetworkSelector  # pyright: ignore[reportMissingTypeStubs]
+from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport  # pyright: ignore[reportMissingTypeStubs]
 
 from app.kafka.handshake import refusal_of_broker
 
@@ -24,6 +29,11 @@ errors: Any = library_errors
 _Manager: Any = KafkaConnectionManager
 # How the library words an end of the connection by the other side.
 _CLOSED = "disconnected"
+_CONNECT_MS = 10_000
+# A frame of an answer. Taken apart into small structures it is about forty times as large in memory.
+LARGEST_ANSWER_BYTES = 24 << 20
+_CHUNK_BYTES = 64 << 10
+_CHUNKS_AT_ONCE = 16
 
 
 class UntrustedError(library_errors.KafkaError):
@@ -38,11 +48,52 @@ class ClosedAtLoginError(library_errors.KafkaError):
     """
 
 
+class UnreachedError(library_errors.KafkaError):
+    """No broker is reached at the addresses; the message says why."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # the library's puts the name of the class before it
+
+
+class MalformedAnswerError(library_errors.KafkaProtocolError):
+    """What a broker sent cannot be read as the answer that it should be."""
+
+
+class _PlainTransport(cast(Any, KafkaTCPTransport)):
+    """Hands on what it has received before it reads more: the library reads until nothing comes for a moment."""
+
+    def _sock_recv(self) -> tuple[bytes, Exception | None]:
+        received: list[bytes] = []
+        try:
+            # What TLS has decrypted already wakes nobody up.
+            while len(received) < _CHUNKS_AT_ONCE or self._has_decrypted():
+                chunk = self._sock.recv(_CHUNK_BYTES)
+                if not chunk:
+                    return b"".join(received), errors.KafkaConnectionError(f"socket {_CLOSED}")
+                received.append(chunk)
+        except (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            pass  # that is all for now
+        except OSError as error:
+            return b"".join(received), errors.KafkaConnectionError(error)
+        return b"".join(received), None
+
+    def _has_decrypted(self) -> bool:
+        return False
+
+
+class _TlsTransport(_PlainTransport, cast(Any, KafkaSSLTransport)):
+    def _has_decrypted(self) -> bool:
+        return self._sock.pending() > 0
+
+
 class Connections(_Manager):
     """last_failure: why a connection could not be made the last time, as far as it was heard; None until then."""
 
     def __init__(self, net: Any, **settings: Any) -> None:
         super().__init__(net, **settings)
+        connect_ms = min(_CONNECT_MS, settings["request_timeout_ms"])
+        self.config["socket_connection_setup_timeout_ms"] = connect_ms
+        self.config["socket_connection_setup_timeout_max_ms"] = connect_ms
         self.last_failure: Exception | None = None
         self._logs_in = str(settings.get("security_protocol", "")).startswith("SASL")
         self._refusals: dict[Any, Exception] = {}
@@ -52,7 +103,35 @@ class Connections(_Manager):
         connection = super().get_connection(node_id, **options)
         if is_new:
             connection.init_future.add_errback(lambda error: self._note(node_id, error))
+            connection.data_received = _guarded(connection.data_received)
         return connection
+
+    async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
+        """As the library's own, with the same bound for the handshake as for the connection."""
+        options = self.config["socket_options"]
+        sock = await create_connection(self._net, node.host, node.port, options, timeout_at=timeout_at)
+        try:
+            if not self.ssl_enabled:
+                return _PlainTransport(self._net, sock, host=node.host)
+            transport = _TlsTransport(self._net, sock, host=node.host, ssl_context=self.config["ssl_context"])
+            # The one that was given has been taken over.
+            sock = transport._sock  # noqa: SLF001 - it has no other name
+            await self._shake_hands(sock, timeout_at)
+        except Exception as error:
+            sock.close()
+            raise errors.KafkaConnectionError(f"Handshake failed: {error}") from error
+        return transport
+
+    async def _shake_hands(self, sock: ssl.SSLSocket, timeout_at: float | None) -> None:
+        while True:
+            try:
+                sock.do_handshake()
+            except ssl.SSLWantReadError:
+                await self._net.wait_read(sock, timeout_at)
+            except ssl.SSLWantWriteError:
+                await self._net.wait_write(sock, timeout_at)
+            else:
+                return
 
     def maybe_raise_auth_failure(self, node_id: Any) -> None:
         """Asked by the library before it tries a node again. It forgets failures of bootstrap connections by itself."""
@@ -76,6 +155,20 @@ class Connections(_Manager):
                 self._refusals[node_id] = error
             else:
                 self._refusals.pop(node_id, None)
+
+
+def _guarded(received: Callable[[bytes], None]) -> Callable[[bytes], None]:
+    """The library ends a connection for a KafkaProtocolError; for others it would leave it open and unread."""
+
+    def guarded(data: bytes) -> None:
+        try:
+            received(data)
+        except errors.KafkaError:
+            raise
+        except Exception as error:
+            raise MalformedAnswerError(f"an answer cannot be read: {type(error).__name__}: {error}") from error
+
+    return guarded
 
 
 def open_network(**settings: Any) -> Any:

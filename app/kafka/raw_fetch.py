@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -18,7 +18,8 @@ from app.domain.errors import UnavailableError
 from app.domain.journals.record_batch import RecordBatch, UnreadableBatch, split_batches
 from app.domain.partition_log.look import AbortedTransaction
 from app.kafka.attempt import Attempt
-from app.kafka.raw_client import RawClient, error_of, errors, failure, is_transient
+from app.kafka.raw_client import RawClient, error_of, errors, failure, is_transient, reading_answers
+from app.kafka.raw_connections import MalformedAnswerError
 from app.ports.brokers import TopicPartition
 
 _FETCH_VERSION = 11
@@ -31,6 +32,7 @@ _PARTITION_MAX_BYTES = 1 << 20
 # An answer is in memory several times as it is taken apart, and what was once taken is seldom given back.
 _MAX_BYTES = 4 << 20
 _RETRY_S = 0.05
+_LAST_OFFSET = 2**63 - 1
 
 FetchMessage: Any = FetchRequest
 ListOffsetsMessage: Any = ListOffsetsRequest
@@ -57,6 +59,16 @@ class FetchedLog(NamedTuple):
     aborted: tuple[AbortedTransaction, ...] = ()
 
 
+def offset_after(batches: Sequence[RecordBatch | UnreadableBatch], position: int) -> int:
+    """Where to go on. Raises MalformedAnswerError for batches before `position`: they would be read for ever."""
+    if not batches:
+        return position
+    after = batches[-1].last_offset + 1
+    if not position < after <= _LAST_OFFSET:
+        raise MalformedAnswerError(f"batches up to offset {after - 1} were given for offset {position}")
+    return after
+
+
 def read_logs(
     resolved: Mapping[str, str], attempt: Attempt, topic: str, *, since: Mapping[int, int] | None = None
 ) -> Iterator[tuple[int, RecordBatch | UnreadableBatch]]:
@@ -71,7 +83,7 @@ def read_logs(
     """
     what = f"let {topic} be read"
     try:
-        with RawFetcher(resolved, attempt) as fetcher:
+        with RawFetcher(resolved, attempt) as fetcher, reading_answers():
             chosen = [TopicPartition(topic, number) for number in fetcher.partitions(topic)]
             # The end of this moment: on a busy cluster a reader that waits for "no more" waits for ever. Not the high
             # watermark of a fetch, which a new leader begins too low; ListOffsets waits until it is right.
@@ -250,7 +262,7 @@ class RawFetcher(RawClient):
                 batches = tuple(split_batches(bytes(part.records or b"")))
                 found[at] = FetchedLog(
                     batches,
-                    batches[-1].last_offset + 1 if batches else positions[at],
+                    offset_after(batches, positions[at]),
                     part.high_watermark,
                     part.last_stable_offset,
                     part.log_start_offset,

@@ -18,7 +18,7 @@ from app.domain.files.committed import committed_messages
 from app.domain.files.reading import Portion
 from app.kafka.attempt import Attempt
 from app.kafka.connections import BOOTSTRAP, resolve
-from app.kafka.raw_client import error_of, errors, failure
+from app.kafka.raw_client import error_of, errors, failure, reading_answers
 from app.kafka.raw_fetch import FetchedLog, Isolation, RawFetcher
 from app.kafka.transactions.asking import AskingClient
 from app.ports.brokers import TopicPartition
@@ -83,7 +83,8 @@ class ReferenceClient(RawFetcher, AskingClient):
         """Each question has its own time."""
         self._attempt = Attempt(self._attempt.address, self._timeout_s)
         try:
-            return question()
+            with reading_answers():
+                return question()
         except errors.KafkaError as error:
             raise failure(self._attempt, what, error) from error
 

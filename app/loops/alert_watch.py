@@ -1,22 +1,32 @@
-"""What lasts and should be known: transactions that are open for too long, observers that do not see."""
+"""What lasts and should be known: open transactions, observers that do not see, runs that crash again and again."""
 
 from __future__ import annotations
 
 import asyncio
 
+from msgspec.structs import replace
+
 from app.domain.alerts.alert import AlertKind
 from app.domain.alerts.conditions import Bounds, Seen, changes, seen
+from app.domain.alerts.told import crash_loop_alert
 from app.domain.clusters.cluster import Cluster
 from app.ports.clock import Clock
 from app.ports.unit_of_work import UnitOfWorkFactory
 from app.services.alerts import raise_alert, resolve_alert
 from app.services.observing.observations import Observations
 
-WATCHED = frozenset({AlertKind.TRANSACTION_OPEN, AlertKind.OBSERVER_BEHIND, AlertKind.OBSERVER_BLIND})
+WATCHED = frozenset(
+    {
+        AlertKind.TRANSACTION_OPEN,
+        AlertKind.OBSERVER_BEHIND,
+        AlertKind.OBSERVER_BLIND,
+        AlertKind.CRASH_LOOPING,
+    }
+)
 
 
 class AlertWatch:
-    """The loop that compares what this server's observer sees with what was told. One server at a time does."""
+    """Compares what this server's observer and the runs show with what was told. One server at a time does."""
 
     name = "alerts"
 
@@ -39,9 +49,12 @@ class AlertWatch:
         now = self._clock.now()
         async with self._unit_of_work() as uow:
             clusters = await uow.clusters.list_all()
+            runs = await uow.runs.list_live()
             raised = await uow.raised_alerts.list(WATCHED)
         # Off the event loop: a look at 50,000 ids takes tens of milliseconds.
         now_seen = await asyncio.to_thread(self._look, clusters)
+        loops = [alert for run in runs if (alert := crash_loop_alert(run, now=now)) is not None]
+        now_seen = replace(now_seen, conditions=(*now_seen.conditions, *loops))
         new, over = changes(raised, now_seen, registered={one.kafka_cluster_id for one in clusters}, now=now)
         if not new and not over:
             return

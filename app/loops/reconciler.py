@@ -20,6 +20,7 @@ from app.domain.reconciliation.actions import (
     FailRun,
     Kill,
     LeaseAgain,
+    MarkHealthy,
     MarkMissing,
     SignalDrain,
     Submit,
@@ -133,7 +134,6 @@ class Reconciler:
     async def _reconcile(self, run: Run) -> None:
         async with self._unit_of_work() as uow:
             definitions = await _definitions(uow, run)
-            history = await instances.list_instances(uow, run.id, with_history=True)
         living = [instance for instance in run.instances if instance.state in MAY_HAVE_APPLICATION]
         seen = await asyncio.gather(*(self._launcher.observe(i, definitions[i.revision]) for i in living))
         observations: dict[int, Observation] = {i.ordinal: s for i, s in zip(living, seen, strict=True)}
@@ -141,7 +141,6 @@ class Reconciler:
         view = View(
             run=run,
             ordinals=definitions[run.revision].instances,
-            history=history,
             observations=observations,
             now=now,
             listening_since=self._listening_since or now,
@@ -183,13 +182,22 @@ class Reconciler:
         await send(_instance(run, action.ordinal))
 
     async def _write(
-        self, uow: UnitOfWork, run: Run, action: LeaseAgain | Advance | MarkMissing | TakeOutcome | FailRun
+        self,
+        uow: UnitOfWork,
+        run: Run,
+        action: LeaseAgain | Advance | MarkMissing | MarkHealthy | TakeOutcome | FailRun,
     ) -> None:
         now = self._clock.now()
         match action:
             case LeaseAgain():
                 await instances.lease_instance(
-                    uow, run_id=run.id, ordinal=action.ordinal, by=RECONCILER, reason=action.reason, now=now
+                    uow,
+                    run_id=run.id,
+                    ordinal=action.ordinal,
+                    by=RECONCILER,
+                    reason=action.reason,
+                    failures=action.failures,
+                    now=now,
                 )
             case Advance():
                 await instances.advance_instance(
@@ -205,6 +213,8 @@ class Reconciler:
                 await instances.mark_missing(
                     uow, run_id=run.id, ordinal=action.ordinal, lease=action.lease, missing_since=action.since
                 )
+            case MarkHealthy():
+                await instances.mark_healthy(uow, run_id=run.id, ordinal=action.ordinal, lease=action.lease)
             case TakeOutcome():
                 instance = _instance(run, action.ordinal)
                 outcome = Outcome(

@@ -182,6 +182,7 @@ class InstanceRepository(Protocol):
         executors: int,
         tasks_running: int,
         tasks_waiting: int,
+        tasks_crashing: int,
     ) -> None:
         """Write what a driver's heartbeat says; one statement, once a second."""
         ...

@@ -16,6 +16,7 @@ from app.domain.hanging.report import SearchReport
 from app.domain.observing.snapshot import Phase, Snapshot, Source
 from app.domain.offset_log.record import MARKED_FOR
 from app.domain.pipelines.pipeline import ProcessingGuarantee
+from app.domain.runs.crash_loop import failures_so_far
 from app.domain.runs.run import RunState
 from app.domain.runs.series import RunTotals
 from app.domain.webhooks.webhook import DeliveryState, WebhookCounts
@@ -204,6 +205,9 @@ def _webhooks(registry: CollectorRegistry, counts: Mapping[str, WebhookCounts], 
 
 def _pipelines(registry: CollectorRegistry, lines: list[PipelineLine]) -> None:
     state = Gauge("fenceline_pipeline_state", "1 for the state of its run", ["pipeline", "state"], registry=registry)
+    failures = Gauge(
+        "fenceline_instance_failures", "Failures in a row of an instance", ["pipeline", "instance"], registry=registry
+    )
     needs = Gauge("fenceline_pipeline_needs", "Things that need somebody", ["pipeline"], registry=registry)
     gauges = {
         field: Gauge(f"fenceline_pipeline_{field}", words, ["pipeline"], registry=registry)
@@ -221,6 +225,10 @@ def _pipelines(registry: CollectorRegistry, lines: list[PipelineLine]) -> None:
         for each in RunState:
             state.labels(name, each.value).set(line.state is each)
         needs.labels(name).set(len(line.needs))
+        if line.run is not None:
+            for one in line.run.instances:
+                counted = failures_so_far(one, bounce_requested_at=line.run.bounce_requested_at)
+                failures.labels(name, str(one.ordinal)).set(counted)
         for field, gauge in gauges.items():
             value = getattr(line.rates, field)
             if value is not None:

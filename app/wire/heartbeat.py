@@ -146,6 +146,7 @@ class DriverHeartbeat(msgspec.Struct, frozen=True, kw_only=True):
     """`tasks_running` is how many tasks run at once now; `tasks_waiting` how many wait for a slot.
 
     gone: of each task the newest attempt that Spark knows to be gone, if that was lately.
+    tasks_crashing: how many tasks failed several times in a row and were not healthy for a while since.
     """
 
     protocol_version: int = protocol.CURRENT
@@ -159,6 +160,7 @@ class DriverHeartbeat(msgspec.Struct, frozen=True, kw_only=True):
     tasks_running: int
     tasks_waiting: int
     gone: tuple[GoneAttempt, ...] = ()
+    tasks_crashing: int = 0
 
 
 class DriverAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -100,14 +100,14 @@ def test_once_kills_a_worker_in_an_open_transaction_and_nothing_is_lost_or_doubl
         assert output.count("\n") == 1, "one line on standard output, and nothing else"
         result = json.loads(output)
         assert list(result) == KEYS
-        assert result["records_in"] == 100_000
+        assert result["records_in"] >= 100_000
         assert result["expected"] == result["found"] > 0
         assert (result["lost"], result["duplicated"], result["kills"]) == (0, 0, 1)
         assert 30_000 <= result["killed_at_record"] <= 60_000
         assert result["transactions_aborted"] >= 1, "the killed worker's transaction"
         assert result["transactions_committed"] > 0
         files = result["files"]
-        assert files["expected"] == files["found"] == 100_000
+        assert files["expected"] == files["found"] == result["records_in"]
         assert (files["lost"], files["duplicated"]) == (0, 0)
         assert files["written"] > 0
         assert not demo.left_behind()

@@ -44,13 +44,14 @@ class Conditions:
     """How the network is for every connection, those that stand and those to come.
 
     is_refusing: new connections are closed at once. stalled: nothing arrives that way, and nothing is lost.
-    delay_s: each way. bytes_per_s: of each connection and way; None: as fast as it goes.
+    delay_s: each way. bytes_per_s: of each connection, in each of the ways that are slowed; None: as fast as it goes.
     """
 
     is_refusing: bool = False
     stalled: frozenset[Direction] = frozenset()
     delay_s: float = 0.0
     bytes_per_s: int | None = None
+    slowed: frozenset[Direction] = frozenset(Direction)
 
 
 WELL = Conditions()
@@ -206,6 +207,8 @@ class BrokerProxy:
         left_bytes = float(size_bytes)
         # In steps: what is slow now may be well before a large frame has passed.
         while left_bytes > 0 and (bytes_per_s := self._conditions.bytes_per_s) is not None:
+            if direction not in self._conditions.slowed:
+                return
             step_s = min(left_bytes / bytes_per_s, _STEP_S)
             await asyncio.sleep(step_s)
             left_bytes -= step_s * bytes_per_s

@@ -58,7 +58,7 @@ class Door:
 
 
 async def through_the_brokers_port(door: Door) -> None:
-    """librdkafka's admin client, kafka-python's group questions and raw fetches."""
+    """Questions about the cluster, its groups and its logs."""
     brokers = KafkaBrokers(environment=door.secrets, secrets_dir=None)
     group, at = door.pipeline.definition.group_id, TopicPartition(door.pipeline.source, 0)
     try:
@@ -175,7 +175,7 @@ by_every_way = pytest.mark.parametrize("way", WAYS, ids=str)
 
 @pytest.mark.faults(keep=2)
 @by_every_way
-async def test_admin_clients_come_by_every_way(way: Way, door_of: Callable[..., Door]) -> None:
+async def test_questions_about_clusters_come_by_every_way(way: Way, door_of: Callable[..., Door]) -> None:
     await through_the_brokers_port(door_of(way))
 
 

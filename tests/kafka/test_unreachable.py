@@ -59,7 +59,6 @@ async def test_unreachable_cluster_fails_within_the_bound_and_says_why(
     assert raised.value.address == unreachable.address
     assert unreachable.says in raised.value.error
     assert 0 < raised.value.tried_s <= took_s < 1.5
-    # librdkafka prints to stderr unless it is told not to.
     assert capfd.readouterr().err == ""
 
 
@@ -85,7 +84,7 @@ async def test_settings_that_the_client_refuses_are_the_settings_fault(
 async def test_group_questions_survive_a_coordinator_that_is_not_ready_and_a_broker_that_comes_back(
     brokers: KafkaBrokers,
 ) -> None:
-    """A group's first question makes __consumer_offsets: there librdkafka's admin client crashes the process."""
+    """A group's first question makes __consumer_offsets."""
     with KafkaCluster.start(overrides={"offsets.topic.num.partitions": "10"}) as cluster:
         connection = {"bootstrap.servers": cluster.bootstrap_servers}
         assert await brokers.committed_offsets(connection, "g", timeout_s=20) == {}

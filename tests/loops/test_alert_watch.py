@@ -17,7 +17,7 @@ from app.loops.alert_watch import AlertWatch
 from app.services import hanging
 from app.services.observing.observations import Observations
 from tests.domain.fencing_events.coordinator import Coordinator
-from tests.support.control_plane import CLUSTER, ControlPlane
+from tests.support.control_plane import CLUSTER, ControlPlane, driver_heartbeat
 from tests.support.hanging_samples import hanging_transaction
 
 
@@ -146,3 +146,13 @@ async def test_hanging_transaction_is_told_when_it_is_found_and_when_it_is_ended
             await hanging.record_ended(uow, [ended], now=plane.now)
             await uow.commit()
     assert await types(plane) == ["transaction_hanging.raised", "transaction_hanging.resolved"]
+
+
+async def test_crash_loop_is_raised_once_and_resolved_when_it_is_over(plane: ControlPlane) -> None:
+    await with_webhook(plane)
+    run = await plane.running()
+    watch = watch_of(plane, Observations(is_on=True))
+    for crashing in (0, 2, 2, 0, 0):
+        await plane.drive(driver_heartbeat(run.id, tasks_crashing=crashing))
+        await watch.turn()
+    assert await types(plane) == ["crash_looping.raised", "crash_looping.resolved"]

@@ -173,20 +173,72 @@ async def test_a_submission_that_fails_is_said_and_tried_again_later(
     assert [one.lease for one in spark.submitted] == [2]
 
 
-async def test_a_run_whose_submissions_all_fail_is_given_up_with_the_reason(
+async def test_a_run_whose_submissions_all_fail_is_retried_for_ever_and_crash_looping(
     plane: ControlPlane, reconciler: Reconciler, spark: RecordingSpark
 ) -> None:
     await reconciler.turn()
     await plane.pipeline()
     run = await plane.run()
     spark.refusal = "no Java"
-    for _ in range(20):
+    for _ in range(40):
         await reconciler.turn()
-        plane.pass_time(61)
+        plane.pass_time(301)
     found = await plane.get_run(run.id)
-    assert found.state is RunState.FAILED
-    assert "no Java" in (found.end_reason or "")
-    assert found.instances[0].lease == 5
+    assert found.state is RunState.CRASH_LOOPING
+    assert found.ended_at is None
+    assert found.instances[0].lease > 10
+    assert "no Java" in (found.instances[0].reason or "")
+    spark.refusal = None
+    while not spark.submitted:
+        await reconciler.turn()
+        plane.pass_time(301)
+    lease = spark.submitted[-1].lease
+    await plane.claim(run.id, 0, lease)
+    await plane.move(run.id, 0, S.RUNNING, lease=lease)
+    assert (await plane.get_run(run.id)).state is RunState.RUNNING
+    await plane.drive(driver_heartbeat(run.id, lease=lease))
+    plane.pass_time(61)
+    await plane.drive(driver_heartbeat(run.id, lease=lease))
+    await reconciler.turn()
+    assert (await plane.get_run(run.id)).instances[0].failures == 0, "it was healthy for a while"
+
+
+async def test_a_person_can_retry_a_crash_looping_run_at_once_and_only_once(
+    plane: ControlPlane, reconciler: Reconciler, spark: RecordingSpark
+) -> None:
+    await reconciler.turn()
+    await plane.pipeline()
+    run = await plane.run()
+    spark.refusal = "no Java"
+    for _ in range(40):
+        await reconciler.turn()
+        plane.pass_time(301)
+    while (await states(plane, run.id))[0][1] is not S.PENDING:
+        await reconciler.turn()
+    spark.refusal = None
+    await reconciler.turn()
+    assert spark.submitted == [], "it waits for five minutes"
+    async with plane.uow() as uow:
+        await runs.restart_run(uow, run_id=run.id, rolling=True, by=ANNA, why="fixed", now=plane.now)
+        await uow.commit()
+    await reconciler.turn()
+    assert len(spark.submitted) == 1
+    lease = spark.submitted[-1].lease
+    await plane.claim(run.id, 0, lease)
+    await plane.move(run.id, 0, S.RUNNING, lease=lease)
+    await reconciler.turn()
+    assert await states(plane, run.id) == [(lease, S.RUNNING)], "not bounced: it began after the restart was asked for"
+    assert (await plane.get_run(run.id)).state is RunState.RUNNING
+
+
+async def test_tasks_that_crash_again_and_again_make_a_run_crash_looping(
+    plane: ControlPlane, reconciler: Reconciler
+) -> None:
+    run = await plane.running()
+    await plane.drive(driver_heartbeat(run.id, tasks_crashing=1))
+    assert (await plane.get_run(run.id)).state is RunState.CRASH_LOOPING
+    await plane.drive(driver_heartbeat(run.id))
+    assert (await plane.get_run(run.id)).state is RunState.RUNNING
 
 
 async def test_a_dead_driver_is_leased_again_under_the_next_number(

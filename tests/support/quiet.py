@@ -1,6 +1,8 @@
-"""What the clients of the tests themselves say on stderr: nothing."""
+"""What the clients of the tests themselves say on stderr, and which topics they create by looking: nothing, none."""
 
 from typing import Any
 
+from app.domain.allow_lists.client_options import NEVER_CREATE_TOPICS
+
 # librdkafka prints each connection that a stopping broker closes.
-QUIET: dict[str, Any] = {"log_level": 0}
+QUIET: dict[str, Any] = {"log_level": 0, **NEVER_CREATE_TOPICS}

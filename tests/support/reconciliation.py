@@ -64,12 +64,15 @@ def instance(
     )
 
 
-def ended(state: InstanceState, *, lease: int, lived_s: float, ended_s: float, ordinal: int = 0) -> Instance:
-    """A lease that ended `ended_s` ago after it had lived `lived_s`."""
+def ended(
+    state: InstanceState, *, lease: int, lived_s: float, ended_s: float, ordinal: int = 0, failures: int = 0
+) -> Instance:
+    """A lease that ended `ended_s` ago after it had lived `lived_s`, and `failures` before it that failed in a row."""
     return replace(
         instance(state, ordinal=ordinal, lease=lease, in_state_s=ended_s, reason="it crashed"),
         claimed_at=ago(ended_s + lived_s),
         leased_at=ago(ended_s + lived_s + 1),
+        failures=failures,
     )
 
 
@@ -78,7 +81,6 @@ def view(
     *,
     desired: DesiredRunState = DesiredRunState.RUN,
     seen: Mapping[int, Observation] | None = None,
-    history: Sequence[Instance] = (),
     ordinals: int | None = None,
     revision: int = 1,
     may_start: bool = True,
@@ -101,7 +103,6 @@ def view(
     return View(
         run=run,
         ordinals=len(instances) if ordinals is None else ordinals,
-        history=[*history, *instances],
         observations={i.ordinal: ALIVE for i in instances if not i.has_ended} if seen is None else seen,
         now=NOW,
         listening_since=ago(listening_s),

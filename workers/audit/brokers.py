@@ -18,6 +18,7 @@ from confluent_kafka.admin import (
     ResourceType,  # pyright: ignore[reportPrivateImportUsage]
 )
 
+from app.domain.allow_lists.client_options import NEVER_CREATE_TOPICS
 from app.domain.audits.result import Side
 from workers.audit.cluster import Partition, TopicSettings
 from workers.audit.collecting import timestamp_of
@@ -36,7 +37,9 @@ class ClusterBrokers:
         self._client_config = client_config
         self._audit_id = audit_id
         # Its answers are futures of nothing in particular; each is named where it is used.
-        self._admin: Any = AdminClient({**client_config, "client.id": f"fenceline-audit-{audit_id}"})
+        self._admin: Any = AdminClient(
+            {**client_config, **NEVER_CREATE_TOPICS, "client.id": f"fenceline-audit-{audit_id}"}
+        )
 
     def partitions(self, topic: str) -> Sequence[int]:
         with _asked(f"the partitions of {topic}"):

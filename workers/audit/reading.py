@@ -9,6 +9,7 @@ from typing import Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from app.domain.allow_lists.client_options import NEVER_CREATE_TOPICS
 from workers.audit.references import partition_name
 from workers.audit.splits import Split
 
@@ -58,7 +59,7 @@ def consumer_config(client_config: Mapping[str, str], *, audit_id: str) -> dict[
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "enable.partition.eof": True,
-        "allow.auto.create.topics": False,
+        **NEVER_CREATE_TOPICS,
     }
 
 

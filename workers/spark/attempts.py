@@ -1,13 +1,12 @@
-"""The driver's book of attempts: which is the newest of each task, how long the next one waits, when to give up.
+"""The driver's book of attempts: which is the newest of each task, and how long the next one waits.
 
 Pure: time comes in as an argument. Spark retries a failed task after 0.2 s, for ever, and counts over the life of the
-stage; so waiting and giving up are decided here, over a sliding window, and done by the tasks before they initialize
-their producer (a wait after that would hold a transactional id and partitions).
+stage; so waits are decided here, by the failures in a row, and done by the tasks before they initialize their producer
+(a wait after that would hold a transactional id and partitions).
 """
 
 from __future__ import annotations
 
-from collections import deque
 from enum import StrEnum
 
 import msgspec
@@ -18,20 +17,23 @@ from workers.spark.messages import AttemptEnd
 class Patience(msgspec.Struct, frozen=True, kw_only=True):
     """How failures of one task are answered.
 
-    The first failure within `window_s` is retried at once: a killed worker should be back as fast as Spark can fork.
-    Then the wait doubles from `first_wait_s` to `longest_wait_s`; the failure number `failures` ends the instance.
+    The first failure in a row is retried at once: a killed worker should be back as fast as Spark can fork. Then the
+    wait doubles from `first_wait_s` to `longest_wait_s`. An attempt that worked for `healthy_s` ends the row.
+    crashing_after: failures in a row that are told. new_application_after: failures in a row after which the instance
+    is started anew, which brings other executors (about an hour of tries).
     """
 
-    window_s: float = 600.0
-    failures: int = 10
+    healthy_s: float = 60.0
     first_wait_s: float = 0.5
-    longest_wait_s: float = 30.0
+    longest_wait_s: float = 300.0
+    crashing_after: int = 3
+    new_application_after: int = 20
 
     def wait_s(self, failures: int) -> float:
-        """How long an attempt waits that comes after `failures` failures of its task within the window."""
+        """How long an attempt waits that comes after `failures` failures of its task in a row."""
         if failures <= 1:
             return 0.0
-        return min(self.longest_wait_s, self.first_wait_s * 2.0 ** (failures - 2))
+        return min(self.longest_wait_s, self.first_wait_s * 2.0 ** min(failures - 2, 30))
 
 
 class VerdictKind(StrEnum):
@@ -47,19 +49,26 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
+class _Task(msgspec.Struct):
+    """attempt: the newest. works_since_s: when its wait is over. failures: in a row, as of the attempts before it."""
+
+    attempt: int = -1
+    ended: int = -1
+    works_since_s: float = 0.0
+    failures: int = 0
+    last_failure: str = ""
+
+
 class AttemptBook:
     """Keeps what tasks told the driver. Not thread-safe; the coordination server serializes access.
 
-    A stage lives for months, so of each task only the newest attempt, the newest that has ended, and the failures
-    within the window are kept.
+    A stage lives for months, so of each task only the newest attempt, the newest that has ended, the failures in a row
+    and the last of them are kept.
     """
 
     def __init__(self, *, tasks: int, patience: Patience | None = None) -> None:
-        self._tasks = tasks
         self._patience = patience or Patience()
-        self._current: dict[int, int] = {}
-        self._ended: dict[int, int] = {}
-        self._failures: dict[int, deque[tuple[float, str]]] = {task: deque() for task in range(tasks)}
+        self._tasks = {task: _Task() for task in range(tasks)}
         self._attempts_begun = 0
         self._verdict: Verdict | None = None
 
@@ -71,7 +80,14 @@ class AttemptBook:
     @property
     def active(self) -> int:
         """How many tasks have an attempt that has begun and not said how it ended; a killed one counts as well."""
-        return sum(self._ended.get(task) != attempt for task, attempt in self._current.items())
+        return sum(one.ended != one.attempt for one in self._tasks.values())
+
+    def crashing(self, *, now_s: float) -> int:
+        """How many tasks have failed several times in a row, and were not healthy for a while since."""
+        return sum(
+            one.failures >= self._patience.crashing_after and not self._is_healthy(one, now_s)
+            for one in self._tasks.values()
+        )
 
     def begin(self, task: int, attempt: int, *, now_s: float) -> float | None:
         """Enter a new attempt; return how long it waits, or None if a later attempt of the task has begun already.
@@ -79,25 +95,32 @@ class AttemptBook:
         An earlier attempt that never said how it ended was killed, or its executor is gone: that is a failure too.
         """
         self._attempts_begun += 1
-        known = self._current.get(task)
-        if known is not None and attempt < known:
+        known = self._tasks[task]
+        if attempt < known.attempt:
             return None
-        if known is not None and attempt > known and self._ended.get(task) != known:
+        if attempt > known.attempt and known.ended != known.attempt:
             self._fail(
-                task, now_s, f"attempt {known} ended without a word (its process was killed or its executor died)"
+                task, now_s, f"attempt {known.attempt} ended without a word (its process or its executor was killed)"
             )
-        self._current[task] = attempt
-        return self._patience.wait_s(len(self._recent(task, now_s)))
+        known.attempt = attempt
+        wait_s = self._patience.wait_s(known.failures)
+        known.works_since_s = now_s + wait_s
+        return wait_s
+
+    def why_waits(self, task: int) -> str:
+        """Why the newest attempt of a task waits, and for how long."""
+        known = self._tasks[task]
+        wait_s = self._patience.wait_s(known.failures)
+        return f"failed {known.failures} times in a row, next try after {wait_s:g} s: {known.last_failure}"
 
     def is_current(self, task: int, attempt: int) -> bool:
         """Whether no later attempt of `task` has begun."""
-        return attempt >= self._current.get(task, attempt)
+        return attempt >= self._tasks[task].attempt
 
     def end(self, task: int, attempt: int, end: AttemptEnd, message: str, *, now_s: float) -> None:
         """Enter how an attempt ended. What a zombie says about itself changes nothing."""
         if not self.is_current(task, attempt):
             return
-        self._ended[task] = attempt
         if end is AttemptEnd.CRASHED:
             self._fail(task, now_s, message)
         elif end is AttemptEnd.HOPELESS:
@@ -105,25 +128,24 @@ class AttemptBook:
         elif end is AttemptEnd.SUPERSEDED:
             # Its newest attempt here, so the successor is not one of ours: another application holds the ordinal.
             self._decide(VerdictKind.SUPERSEDED, f"task {task} was superseded: {message}")
+        self._tasks[task].ended = attempt
 
     def verdict(self) -> Verdict | None:
         """Why this instance should end, once there is a reason; the first reason stays."""
         return self._verdict
 
-    def _fail(self, task: int, now_s: float, message: str) -> None:
-        self._failures[task].append((now_s, message))
-        recent = self._recent(task, now_s)
-        if len(recent) >= self._patience.failures:
-            self._decide(
-                VerdictKind.FAILED,
-                f"task {task} failed {len(recent)} times in {self._patience.window_s:g} s; the last time: {message}",
-            )
+    def _is_healthy(self, known: _Task, now_s: float) -> bool:
+        """Whether its newest attempt works, and has done so for long enough."""
+        return known.ended != known.attempt and now_s - known.works_since_s >= self._patience.healthy_s
 
-    def _recent(self, task: int, now_s: float) -> deque[tuple[float, str]]:
-        failures = self._failures[task]
-        while failures and failures[0][0] <= now_s - self._patience.window_s:
-            failures.popleft()
-        return failures
+    def _fail(self, task: int, now_s: float, message: str) -> None:
+        known = self._tasks[task]
+        known.failures = 1 if self._is_healthy(known, now_s) else known.failures + 1
+        known.last_failure = message
+        if known.failures >= self._patience.new_application_after:
+            self._decide(
+                VerdictKind.FAILED, f"task {task} failed {known.failures} times in a row; the last time: {message}"
+            )
 
     def _decide(self, kind: VerdictKind, message: str) -> None:
         if self._verdict is None:

@@ -78,6 +78,11 @@ class CoordinationServer:
         with self._lock:
             return self._book.active
 
+    def crashing_tasks(self) -> int:
+        """How many tasks failed several times in a row and were not healthy for a while since."""
+        with self._lock:
+            return self._book.crashing(now_s=self._now_s())
+
     def answer(self, path: str, body: bytes) -> msgspec.Struct | None:
         """The answer to one request; None for a path that is not known. Raises msgspec.MsgspecError on a bad body."""
         with self._lock:
@@ -87,7 +92,12 @@ class CoordinationServer:
             if path == BEGIN_PATH:
                 begun = msgspec.json.decode(body, type=Begun)
                 wait_s = self._book.begin(begun.task, begun.attempt, now_s=self._now_s())
-                return Admission(desired=self._desired, is_current_attempt=wait_s is not None, wait_s=wait_s or 0.0)
+                return Admission(
+                    desired=self._desired,
+                    is_current_attempt=wait_s is not None,
+                    wait_s=wait_s or 0.0,
+                    reason=self._book.why_waits(begun.task) if wait_s else "",
+                )
             if path == END_PATH:
                 ended = msgspec.json.decode(body, type=Ended)
                 self._book.end(ended.task, ended.attempt, ended.end, ended.message, now_s=self._now_s())

@@ -63,6 +63,7 @@ class DriverReporter:
         self._interval_s = interval_s
         self._slots: Slots | None = None
         self._gone: tuple[GoneAttempt, ...] = ()
+        self._tasks_crashing = 0
         self._is_current: bool | None = None
         self._failing = False
         self._closing = threading.Event()
@@ -85,9 +86,10 @@ class DriverReporter:
         if self._client.is_configured:
             self._thread.start()
 
-    def publish(self, slots: Slots, gone: tuple[GoneAttempt, ...] = ()) -> None:
+    def publish(self, slots: Slots, gone: tuple[GoneAttempt, ...] = (), *, tasks_crashing: int = 0) -> None:
         """Make these what the next heartbeat says."""
         self._gone = gone
+        self._tasks_crashing = tasks_crashing
         self._slots = slots
 
     def close(self) -> None:
@@ -142,6 +144,7 @@ class DriverReporter:
             tasks_running=slots.tasks_running,
             tasks_waiting=slots.tasks_waiting,
             gone=self._gone,
+            tasks_crashing=self._tasks_crashing,
         )
         try:
             answer = self._client.post(DRIVER_PATH, heartbeat, DriverAnswer)

@@ -24,5 +24,14 @@ HOPELESS: tuple[type[Exception], ...] = (
 def is_hopeless(error: Exception) -> bool:
     """True when the next attempt would meet the same error: a wrong version, a missing secret, a record refused by the
     policy `fail`.
+
+    A shared library that cannot be loaded is none: memory, a mount or the host may be the reason.
     """
+    if isinstance(error, ImportError) and _is_shared_library(error):
+        return False
     return isinstance(error, HOPELESS)
+
+
+def _is_shared_library(error: ImportError) -> bool:
+    """Whether the loader of shared libraries has refused it; a module that is missing has no file."""
+    return error.path is not None and not isinstance(error, ModuleNotFoundError) and not error.path.endswith(".py")

@@ -40,9 +40,12 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Admission(msgspec.Struct, frozen=True, kw_only=True):
+    """reason: why it waits."""
+
     desired: DesiredTaskState
     is_current_attempt: bool
     wait_s: float = 0.0
+    reason: str = ""
 
 
 class Polled(msgspec.Struct, frozen=True, kw_only=True):

@@ -157,7 +157,7 @@ def run_attempt(data: bytes, *, task: int, attempt: int) -> TaskResult:
         )
         end, message = AttemptEnd.CRASHED, "the attempt did not come to an end of its own"
         try:
-            result = _back_off(reporter, admission.wait_s) or run_task(
+            result = _back_off(reporter, admission.wait_s, admission.reason) or run_task(
                 _task_specification(specification, task=task, attempt=attempt),
                 reporter,
                 transform=build(specification.definition.transform, source=specification.transform_source),
@@ -227,11 +227,11 @@ def _hear(reporter: HeartbeatReporter, word: Word) -> None:
     reporter.hear(word.desired, is_current_attempt=word.is_current_attempt)
 
 
-def _back_off(reporter: HeartbeatReporter, wait_s: float) -> TaskResult | None:
+def _back_off(reporter: HeartbeatReporter, wait_s: float, reason: str) -> TaskResult | None:
     """Wait as the driver said; None afterwards, a result if the task should end before it has begun."""
     if wait_s > 0:
-        reporter.publish(TaskSnapshot(state=TaskState.BACKING_OFF))
-        log.info("waiting %.1f s before the next try", wait_s)
+        reporter.publish(TaskSnapshot(state=TaskState.BACKING_OFF, last_error=reason or None))
+        log.info("waiting %.1f s before the next try: %s", wait_s, reason)
     deadline = time.monotonic() + wait_s
     while True:
         if reporter.desired() is DesiredTaskState.DRAIN:

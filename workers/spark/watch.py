@@ -129,7 +129,7 @@ class StageWatch:
         if slots.attempts_failed != self._attempts_failed:
             self._gone.note(self._application.failed_attempts(), now_s=now)
             self._attempts_failed = slots.attempts_failed
-        self._reporter.publish(slots, self._gone.told(now_s=now))
+        self._reporter.publish(slots, self._gone.told(now_s=now), tasks_crashing=self._coordination.crashing_tasks())
         if slots.executors > 0:
             self._had_executors = True
             self._executors_seen_at = now

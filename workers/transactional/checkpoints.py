@@ -9,6 +9,7 @@ from typing import NamedTuple
 from app.domain.offset_log.events import Outcome
 from app.domain.offset_log.hearing import Init
 from workers.transactional.checkpoint import Checkpoint, CheckpointState
+from workers.transactional.checkpoint_size import CheckpointSize
 from workers.transactional.control import ProducerIdentity
 from workers.transactional.errors import (
     AbortableError,
@@ -89,6 +90,7 @@ class Checkpoints:
         tally: Tally,
         progress: Progress,
         bounds: Bounds,
+        size: CheckpointSize,
         sends_for: SendsFor | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -99,6 +101,7 @@ class Checkpoints:
         self._tally = tally
         self._progress = progress
         self._bounds = bounds
+        self._size = size
         self._sends_for = sends_for or membership.consumer
         self._clock = clock
         self._current: Checkpoint | None = None
@@ -141,7 +144,9 @@ class Checkpoints:
 
         def confirmed(at: float) -> None:
             # Of files the transaction begins long after this ending: their uploads are no part of a commit.
-            self._progress.latency.add(at - max(began_at, checkpoint.transaction_opened_at or began_at))
+            opened_at = checkpoint.transaction_opened_at or began_at
+            self._progress.latency.add(at - max(began_at, opened_at))
+            self._size.committed(seconds=at - opened_at)
             self._confirm(checkpoint.positions, work)
 
         def conclude() -> None:

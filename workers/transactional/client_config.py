@@ -5,6 +5,7 @@ Later ones win: our defaults, the cluster's settings, the pipeline's overrides, 
 
 from __future__ import annotations
 
+from app.domain.allow_lists.client_options import NEVER_CREATE_TOPICS
 from app.domain.pipelines.pipeline import GroupProtocol, PipelineDefinition, ProcessingGuarantee
 from app.domain.runs.client_id import TaskName, client_id_of
 from workers.transactional.control import TaskSpecification
@@ -41,7 +42,8 @@ _OF_EACH_DEFAULTS: Config = {
 }
 _HEARTBEATS_PER_SESSION = 4
 STATISTICS_INTERVAL_MS = 500
-"""Statistics are the only place where librdkafka tells a producer's id and epoch (rule 5 needs them)."""
+"""Statistics are the only place where librdkafka tells a producer's id and epoch (rule 5 needs them), and what holds
+its outputs up."""
 
 
 def consumer_config(specification: TaskSpecification) -> Config:
@@ -60,7 +62,7 @@ def consumer_config(specification: TaskSpecification) -> Config:
         # Also makes the broker hold back offsets that a transaction has not decided yet (require_stable).
         "isolation.level": "read_committed",
         "enable.partition.eof": False,
-        "allow.auto.create.topics": False,
+        **NEVER_CREATE_TOPICS,
         **_group_protocol(definition),
     }
 
@@ -98,7 +100,11 @@ def transactional_producer_config(
 
 def idempotent_producer_config(specification: TaskSpecification, *, batch_size: int | None = None) -> Config:
     """For `at_least_once`: no duplicates and no reordering by the producer's own retries; failures are reported."""
-    return {**_producer_config(specification, batch_size), "delivery.report.only.error": True}
+    return {
+        **_producer_config(specification, batch_size),
+        "delivery.report.only.error": True,
+        "statistics.interval.ms": STATISTICS_INTERVAL_MS,
+    }
 
 
 def _producer_config(specification: TaskSpecification, batch_size: int | None) -> Config:
@@ -113,6 +119,7 @@ def _producer_config(specification: TaskSpecification, batch_size: int | None) -
         **definition.producer_overrides,
         "enable.idempotence": True,
         "acks": "all",
+        **NEVER_CREATE_TOPICS,
     }
     if batch_size is not None:
         chosen["batch.size"] = batch_size
@@ -129,12 +136,13 @@ def reader_config(specification: TaskSpecification) -> Config:
         "enable.partition.eof": True,
         "isolation.level": "read_uncommitted",
         "fetch.queue.backoff.ms": 10,
+        **NEVER_CREATE_TOPICS,
     }
 
 
 def admin_config(specification: TaskSpecification) -> Config:
     """A client that only asks."""
-    return {**specification.client_config, "client.id": _client_id(specification)}
+    return {**specification.client_config, "client.id": _client_id(specification), **NEVER_CREATE_TOPICS}
 
 
 def _client_id(specification: TaskSpecification) -> str:

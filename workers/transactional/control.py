@@ -56,6 +56,7 @@ class TaskSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     commit_latency_p99_ms: float | None = None
     open_transaction_age_ms: int | None = None
     last_error: str | None = None
+    not_progressing_ms: int | None = None
 
 
 class Control(Protocol):

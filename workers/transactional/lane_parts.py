@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from app.domain.pipelines.pipeline import OffsetFencing, ProcessingGuarantee
 from app.domain.transactions import transactional_id
+from workers.transactional.checkpoint_size import CheckpointSize
 from workers.transactional.checkpoints import Bounds, Checkpoints
 from workers.transactional.claim.inquiry import SETTLE_S, Inquiry
 from workers.transactional.claim.journal import IdJournal
@@ -69,6 +70,8 @@ def lanes_of(
         suspicion = Suspicion(membership.ownership)
         bad_records = BadRecords(definition.errors, announce=control.event, window=window)
         own = Tally(tally.totals)
+        size = CheckpointSize(timeout_s=definition.transaction_timeout_ms / 1000, bound_s=bounds.usual_s)
+        progress.watch(partition, size)
         checkpoints = Checkpoints(
             membership=membership,
             suspicion=suspicion,
@@ -76,6 +79,7 @@ def lanes_of(
             tally=own,
             progress=progress,
             bounds=bounds,
+            size=size,
             sends_for=sends_for,
         )
         name = specification.transactional_id if partition is None else ids.of(partition)
@@ -96,9 +100,10 @@ def lanes_of(
             announce=control.event,
             tally=own,
             progress=progress,
+            size=size,
             of=partition,
         )
-        return Lane(partition, checkpoints, settling, recovery, suspicion, bad_records, own)
+        return Lane(partition, checkpoints, settling, recovery, suspicion, bad_records, own, size)
 
     if not of_each:
         return OneLane(lane(None), progress=progress)

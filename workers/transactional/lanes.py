@@ -16,11 +16,13 @@ from typing import NamedTuple, Protocol
 from confluent_kafka import Message
 
 from workers.transactional.checkpoint import CheckpointState
+from workers.transactional.checkpoint_size import CheckpointSize
 from workers.transactional.checkpoints import Checkpoints
 from workers.transactional.errors import FencedError, LoopError
 from workers.transactional.group.ownership import Partition
 from workers.transactional.records.failures import BadRecords
 from workers.transactional.records.suspicion import Suspicion
+from workers.transactional.records.trials import UNLIMITED
 from workers.transactional.recovery import Recovery
 from workers.transactional.settling import Settling
 from workers.transactional.telling.progress import Progress
@@ -38,6 +40,7 @@ class Lane:
     suspicion: Suspicion
     bad_records: BadRecords
     tally: Tally
+    size: CheckpointSize
 
     def settle(self) -> None:
         """The next step of what is to be settled; raises as `Settling.step`."""
@@ -57,6 +60,11 @@ class Lane:
         if self.suspicion.take_verdict_on_batches():
             self.settling.shrink_batches()
             self.recovery.replace_producer()
+
+    @property
+    def limit(self) -> int:
+        """The most records that a checkpoint may hold now; UNLIMITED: as many as ever."""
+        return min((one for one in (self.suspicion.limit, self.size.limit) if one != UNLIMITED), default=UNLIMITED)
 
     @property
     def obstacle(self) -> str | None:

@@ -20,6 +20,7 @@ from workers.transactional.group.source_topics import SourceTopics
 from workers.transactional.group.starting import Starting
 from workers.transactional.lanes import Batch, Lane, Lanes
 from workers.transactional.pace import Pace
+from workers.transactional.producing.output_topics import OutputTopics
 from workers.transactional.records.batching import BatchSize
 from workers.transactional.records.processing import Processing
 from workers.transactional.records.trials import MAX_CHECKPOINT_RECORDS, UNLIMITED
@@ -50,6 +51,7 @@ class TaskLoop:
         lanes: Lanes,
         starting: Starting,
         source_topics: SourceTopics,
+        output_topics: OutputTopics,
         processing: Processing,
         batch_size: BatchSize,
         control: Control,
@@ -73,6 +75,7 @@ class TaskLoop:
         self._lanes = lanes
         self._starting = starting
         self._source_topics = source_topics
+        self._output_topics = output_topics
         self._processing = processing
         self._batch_size = batch_size
         self._control = control
@@ -150,6 +153,7 @@ class TaskLoop:
                 lane.settling.require_rewind()
             raise trouble
         self._source_topics.look()
+        self._output_topics.look()
         self._tell_obstacle()
         for error in errors:
             self._heed_client_error(error)
@@ -200,7 +204,7 @@ class TaskLoop:
 
     def _limit(self) -> int:
         """The most records that a checkpoint may hold now, in the lane where they may be fewest."""
-        return min((lane.suspicion.limit for lane in self._lanes.each if lane.suspicion.is_active), default=UNLIMITED)
+        return min((lane.limit for lane in self._lanes.each if lane.limit != UNLIMITED), default=UNLIMITED)
 
     def _opened_at(self) -> float | None:
         """Since when the oldest open checkpoint is open; None: none is."""
@@ -321,6 +325,7 @@ class TaskLoop:
             self._progress.enter(TaskState.BACKING_OFF, now=self._clock())
         for lane in before:
             if not lane.settling.is_needed:
+                self._processing.look_up_again()
                 for partition in [lane.partition] if lane.partition else list(self._positions):
                     self._positions.pop(partition, None)
 
@@ -368,7 +373,11 @@ class TaskLoop:
 
 
 def _is_full(lane: Lane, checkpoint: Checkpoint) -> bool:
-    return lane.suspicion.is_tried(checkpoint.positions) or checkpoint.is_full(most=MAX_CHECKPOINT_RECORDS)
+    return (
+        lane.suspicion.is_tried(checkpoint.positions)
+        or lane.size.is_full(checkpoint.records)
+        or checkpoint.is_full(most=MAX_CHECKPOINT_RECORDS)
+    )
 
 
 def _partition_of(message: Message) -> Partition:

@@ -8,6 +8,7 @@ from functools import partial
 
 from app.wire.heartbeat import EventKind, TaskState
 from workers.transactional.checkpoint import Checkpoint
+from workers.transactional.checkpoint_size import CheckpointSize
 from workers.transactional.checkpoints import Checkpoints
 from workers.transactional.control import ProducerIdentity
 from workers.transactional.errors import (
@@ -16,6 +17,7 @@ from workers.transactional.errors import (
     FencedError,
     LoopError,
     OutcomeUnknownError,
+    OwnershipChangedError,
     PipelineStopError,
     ProducerLostError,
     RefusedError,
@@ -52,6 +54,7 @@ class Recovery:
         announce: Announce,
         tally: Tally,
         progress: Progress,
+        size: CheckpointSize,
         of: Partition | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -62,6 +65,7 @@ class Recovery:
         self._announce = announce
         self._tally = tally
         self._progress = progress
+        self._size = size
         self._of = of
         self._clock = clock
 
@@ -97,6 +101,8 @@ class Recovery:
         if isinstance(error, FatalError):
             raise TaskFailedError(str(error)) from error
         checkpoint = self._checkpoints.current
+        if checkpoint is not None:
+            self._note_failure(error, checkpoint)
         match error:
             case FencedError():
                 self._heed_fencing(error)
@@ -122,6 +128,19 @@ class Recovery:
         is_visible = self._settling.back_off() >= VISIBLE_WAIT_S and self._of is None
         if is_visible and self._progress.state is not TaskState.DRAINING:
             self._progress.enter(TaskState.BACKING_OFF, now=self._clock())
+
+    def _note_failure(self, error: LoopError, checkpoint: Checkpoint) -> None:
+        """What was too slow is not tried again as it was, and what is known of why is said with the error."""
+        self._size.failed(opened_at=checkpoint.opened_at)
+        is_about_time = not isinstance(error, RefusedError | OwnershipChangedError) and self._size.is_too_slow(
+            error.code, transaction_opened_at=checkpoint.transaction_opened_at
+        )
+        if not is_about_time or not checkpoint.records:
+            return
+        delivered, cause = self._checkpoints.live_producer.slowness()
+        self._size.shrink(checkpoint.records, delivered=delivered)
+        size = f"at most {self._size.limit:,} instead of {checkpoint.records:,} records"
+        self._progress.last_error = f"{error}. {cause}. The next checkpoint holds {size}"
 
     def _abort(self, error: LoopError) -> None:
         if self._checkpoints.current is None:
@@ -152,7 +171,9 @@ class Recovery:
 
     def _tell(self, kind: EventKind, error: LoopError, producer: ProducerIdentity | None = None) -> None:
         partitions = () if self._of is None else (f"{self._of[0]}-{self._of[1]}",)
-        self._announce(kind, str(error), error=error.name, producer=producer, partitions=partitions)
+        self._announce(
+            kind, self._progress.last_error or str(error), error=error.name, producer=producer, partitions=partitions
+        )
 
     def _identity(self, *, timeout_s: float) -> ProducerIdentity | None:
         """Whose the trouble is: the snapshot's producer may be the one before."""

@@ -20,6 +20,7 @@ from workers.transactional.group.starting import Starting
 from workers.transactional.lane_parts import lanes_of
 from workers.transactional.lanes import Lanes
 from workers.transactional.loop import TaskLoop
+from workers.transactional.producing.output_topics import OutputTopics
 from workers.transactional.producing.task_files import TaskFiles
 from workers.transactional.records.batching import BatchSize
 from workers.transactional.records.filing import Filing
@@ -136,6 +137,7 @@ class Attempt:
             ownership=ownership,
             announce=control.event,
         )
+        output_topics = OutputTopics(definition.sink_topic, ask=topic_client.ask)
         self.loop = TaskLoop(
             membership=self.membership,
             lanes=self.lanes,
@@ -147,8 +149,12 @@ class Attempt:
                 announce=control.event,
             ),
             source_topics=self.source_topics,
+            output_topics=output_topics,
             processing=(Processing if self.files is None else Filing)(
-                transform, source_topics=definition.source_topics, sink_topic=definition.sink_topic
+                transform,
+                source_topics=definition.source_topics,
+                sink_topic=definition.sink_topic,
+                topics=output_topics,
             ),
             batch_size=batch_size,
             control=control,

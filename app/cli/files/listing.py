@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -31,6 +30,7 @@ from app.cli.files.options import (
 from app.cli.files.pipeline_topics import opened
 from app.cli.names import PipelineName
 from app.cli.output import AsJson, ago, console, number, print_json, table
+from app.domain.storable import moment_of_ms
 from app.files.references import Located
 
 
@@ -107,7 +107,7 @@ def _age(located: Located) -> tuple[int, int, int]:
 def _row(located: Located) -> tuple[str, ...]:
     reference = located.reference
     return (
-        ago(None if located.timestamp_ms is None else datetime.fromtimestamp(located.timestamp_ms / 1000, UTC)),
+        ago(None if located.timestamp_ms is None else moment_of_ms(located.timestamp_ms)),
         partition_text(reference.partition),
         number(reference.records),
         size_text(reference.size_bytes),

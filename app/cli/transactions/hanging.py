@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 
 import msgspec
 from rich.console import Group, RenderableType
@@ -12,6 +12,7 @@ from rich.text import Text
 from app.cli.output import ago, number, table
 from app.domain.hanging.hanging_transaction import HangingTransaction
 from app.domain.hanging.report import SearchReport
+from app.domain.storable import moment_of_ms
 from app.domain.stuck.wording import count
 
 _ALL_WELL = "Nothing hangs: every transaction that holds readers up is one that its coordinator will end."
@@ -217,4 +218,4 @@ def _found(one: HangingTransaction, bootstrap_servers: str) -> Found:
 
 
 def _moment(at_ms: int) -> datetime | None:
-    return None if at_ms < 0 else datetime.fromtimestamp(at_ms / 1000, UTC)
+    return None if at_ms < 0 else moment_of_ms(at_ms)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any
 
@@ -25,6 +24,7 @@ from app.domain.journals.live_transactions import LiveTransaction, LiveTransacti
 from app.domain.journals.transaction_state import TopicPartitions, TransactionState, TransactionStatus
 from app.domain.observing.transaction_list import Owner, TransactionQuery, TransactionSort, counted, select
 from app.domain.page import MAX_LIMIT
+from app.domain.storable import moment_of_ms
 from app.domain.stuck.facts import KnownTransaction
 from app.domain.stuck.wording import count, span
 from app.kafka.transactions.journals import ask_coordinators, catch_up_transactions
@@ -252,10 +252,7 @@ def _document(one: LiveTransaction, *, is_whole: bool = False) -> dict[str, Any]
 
 
 def _ago(at_ms: int, now: int) -> str | None:
-    def moment(ms: int) -> datetime:
-        return datetime.fromtimestamp(ms / 1000, UTC)
-
-    return ago(moment(at_ms), now=moment(now)) if at_ms >= 0 else None
+    return ago(moment_of_ms(at_ms), now=moment_of_ms(now)) if at_ms >= 0 else None
 
 
 def _as_live(known: KnownTransaction) -> LiveTransaction:

@@ -91,6 +91,7 @@ class SqlInstances:
         executors: int,
         tasks_running: int,
         tasks_waiting: int,
+        tasks_crashing: int,
     ) -> None:
         await self._db.execute(
             sa.update(instances)
@@ -100,6 +101,7 @@ class SqlInstances:
                 executors=executors,
                 tasks_running=tasks_running,
                 tasks_waiting=tasks_waiting,
+                tasks_crashing=tasks_crashing,
             )
         )
 
@@ -134,6 +136,7 @@ _PLAIN = (
     "missing_since",
     "drain_signalled_at",
     "killed_at",
+    "failures",
 )
 """Columns that are written as the record has them. What `touch` writes is not among them: a save must not undo it."""
 
@@ -158,6 +161,7 @@ def _instance(row: sa.Row[Any]) -> Instance:
         executors=row.executors,
         tasks_running=row.tasks_running,
         tasks_waiting=row.tasks_waiting,
+        tasks_crashing=row.tasks_crashing,
         last_heartbeat_at=row.newest_word_at,
         outcome=None
         if row.outcome_kind is None

@@ -31,8 +31,17 @@ def moment(name: str, *, nullable: bool = False) -> sa.Column[Any]:
     return sa.Column(name, sa.DateTime(timezone=True), nullable=nullable)
 
 
-def integer(name: str, *, nullable: bool = False, primary_key: bool = False) -> sa.Column[Any]:
-    return sa.Column(name, sa.Integer, nullable=nullable, primary_key=primary_key, autoincrement=False)
+def integer(
+    name: str, *, nullable: bool = False, primary_key: bool = False, server_default: str | None = None
+) -> sa.Column[Any]:
+    return sa.Column(
+        name,
+        sa.Integer,
+        nullable=nullable,
+        primary_key=primary_key,
+        autoincrement=False,
+        server_default=server_default,
+    )
 
 
 def json(name: str, *, nullable: bool = False) -> sa.Column[Any]:

@@ -67,6 +67,8 @@ instances = sa.Table(
     text("outcome_kind", nullable=True),
     text("outcome_message", nullable=True),
     moment("outcome_at", nullable=True),
+    integer("failures", server_default="0"),
+    integer("tasks_crashing", server_default="0"),
     sa.CheckConstraint("ordinal >= 0 AND lease >= 1", name="numbers"),
     one_of("state", InstanceState),
     # Written once a second by the driver's heartbeat, which changes no indexed column.

@@ -22,6 +22,7 @@ class AlertKind(StrEnum):
     TRANSACTION_HANGING = "transaction_hanging"
     INSTANCE_LOST = "instance_lost"
     RUN_FAILED = "run_failed"
+    CRASH_LOOPING = "crash_looping"
     OFFSETS_CONTRADICTED = "offsets_contradicted"
     OBSERVER_BEHIND = "observer_behind"
     OBSERVER_BLIND = "observer_blind"
@@ -45,6 +46,7 @@ CONDITIONS = frozenset(
         AlertKind.TRANSACTION_HANGING,
         AlertKind.OBSERVER_BEHIND,
         AlertKind.OBSERVER_BLIND,
+        AlertKind.CRASH_LOOPING,
     }
 )
 """What lasts: raised once, and resolved once. The other kinds happen."""

@@ -16,6 +16,7 @@ from app.domain.migrations.alarms import Alarm
 from app.domain.migrations.migration import Migration, MigrationState
 from app.domain.offset_log.check import Finding as OffsetFinding
 from app.domain.pipelines.pipeline_record import Pipeline
+from app.domain.runs.crash_loop import crash_loop_sentence, is_failing
 from app.domain.runs.instance import Instance
 from app.domain.runs.run import Run
 from app.domain.storable import moment_of_ms
@@ -104,6 +105,27 @@ def failed_alert(run: Run, *, reason: str, now: datetime) -> Alert:
         kafka_cluster_id=run.kafka_cluster_id,
         pipeline=run.pipeline,
         run=run.id,
+    )
+
+
+def crash_loop_alert(run: Run, *, now: datetime) -> Alert | None:
+    """Of a run whose instances or tasks fail again and again; None where none does."""
+    failing = [one for one in run.instances if is_failing(one, bounce_requested_at=run.bounce_requested_at)]
+    if not failing:
+        return None
+    said = "; ".join(crash_loop_sentence(one, bounce_requested_at=run.bounce_requested_at) for one in failing)
+    return Alert(
+        kind=AlertKind.CRASH_LOOPING,
+        state=AlertState.RAISED,
+        subject=subject_of("crash_loop", run.id),
+        at=now,
+        sentence=f"{run.pipeline} is crash-looping: {said}. It is retried at least every 5 minutes.",
+        page=f"/runs/{run.id}",
+        cluster=run.cluster,
+        kafka_cluster_id=run.kafka_cluster_id,
+        pipeline=run.pipeline,
+        run=run.id,
+        instance=failing[0].ordinal,
     )
 
 

@@ -81,6 +81,10 @@ _CLUSTER = "it belongs to the cluster, which an administrator defines"
 _RUNS_CODE = "it loads code or runs commands"
 _CALLBACK = "it is a callback, not a setting"
 
+NEVER_CREATE_TOPICS: dict[str, bool] = {"allow.auto.create.topics": False}
+"""Set in every client of ours: by default librdkafka's producers and admin clients ask brokers to create the topics
+that they look up, and brokers do so."""
+
 _LOCKED_BOTH: dict[str, str] = {
     "bootstrap.servers": _CLUSTER,
     "metadata.broker.list": _CLUSTER,

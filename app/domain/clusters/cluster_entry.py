@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from app.domain.clusters import secret_reference
 from app.domain.pipelines.pipeline import Problem
@@ -30,6 +30,9 @@ SECURITY_OPTIONS = frozenset(
 )
 """What a cluster's entry may set besides bootstrap.servers. None of them loads code or runs a command."""
 SECRET_OPTIONS = frozenset({"sasl.password", "ssl.key.password"})
+SECURITY_PROTOCOLS = frozenset({"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"})
+SASL_MECHANISMS = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"})
+"""Those that every client of ours speaks. librdkafka takes others and waits for what nobody tells it (AWS_MSK_IAM)."""
 
 
 def host_and_port(address: str) -> tuple[str, str]:
@@ -100,7 +103,27 @@ def check_cluster(
             )
         elif value.startswith("-"):
             problems.append(Problem(field=field, message="a value cannot begin with '-'"))
-    return problems
+    return [*problems, *_login_problems(client_config)]
+
+
+def _login_problems(client_config: Mapping[str, str]) -> Iterator[Problem]:
+    """What is not spoken: it would be accepted and then wait for ever."""
+    protocol = client_config.get("security.protocol", "PLAINTEXT")
+    if protocol.upper() not in SECURITY_PROTOCOLS:
+        known = ", ".join(sorted(SECURITY_PROTOCOLS))
+        yield Problem(field="client_config.security.protocol", message=f"{protocol} is not spoken: use {known}")
+    named = next((name for name in ("sasl.mechanism", "sasl.mechanisms") if name in client_config), None)
+    mechanism = "" if named is None else client_config[named]
+    if mechanism.upper() in SASL_MECHANISMS or (named is None and not protocol.upper().startswith("SASL")):
+        return
+    known = ", ".join(sorted(SASL_MECHANISMS))
+    field = f"client_config.{named or 'sasl.mechanism'}"
+    if mechanism.upper() == "AWS_MSK_IAM":
+        yield Problem(field=field, message=f"AWS_MSK_IAM is not supported: use {known} (MSK offers SCRAM-SHA-512)")
+    elif named is None:
+        yield Problem(field=field, message=f"{protocol} needs a mechanism: {known}")
+    else:
+        yield Problem(field=field, message=f"{mechanism} is not supported: use {known}")
 
 
 def _not_allowed(address: str) -> str:

@@ -10,10 +10,11 @@ from app.domain.runs.instance import Instance, InstanceOutcome, InstanceState
 
 
 class LeaseAgain(msgspec.Struct, frozen=True, kw_only=True):
-    """Write the ordinal's next lease, at the revision that the run wants of it."""
+    """Write the ordinal's next lease, at the revision that the run wants of it, after so many failures in a row."""
 
     ordinal: int
     reason: str | None
+    failures: int = 0
 
 
 class Submit(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +47,13 @@ class TakeOutcome(msgspec.Struct, frozen=True, kw_only=True):
     outcome: InstanceOutcome
 
 
+class MarkHealthy(msgspec.Struct, frozen=True, kw_only=True):
+    """Write that it was at work for a while: earlier failures count no more."""
+
+    ordinal: int
+    lease: int
+
+
 class SignalDrain(msgspec.Struct, frozen=True, kw_only=True):
     """SIGTERM to the Python driver, once: it drains without any server."""
 
@@ -63,12 +71,12 @@ class Kill(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FailRun(msgspec.Struct, frozen=True, kw_only=True):
-    """Every ordinal was given up."""
+    """Every ordinal ended with a permanent error."""
 
     reason: str
 
 
-Action = LeaseAgain | Submit | Advance | MarkMissing | TakeOutcome | SignalDrain | Kill | FailRun
+Action = LeaseAgain | Submit | Advance | MarkMissing | MarkHealthy | TakeOutcome | SignalDrain | Kill | FailRun
 
 
 def advance(instance: Instance, to: InstanceState, reason: str | None) -> Advance:

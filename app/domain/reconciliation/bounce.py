@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.domain.reconciliation.actions import Action, advance
-from app.domain.reconciliation.failures import is_given_up
+from app.domain.reconciliation.failures import is_not_restarted
 from app.domain.reconciliation.view import View
 from app.domain.runs.instance import Instance, InstanceState
 
@@ -16,7 +16,7 @@ def bounce(view: View, current: Sequence[Instance]) -> list[Action]:
     """Drain the next outdated instance: one at a time, and none while one is away."""
     if view.is_stopping or not view.may_start:
         return []
-    wanted = [instance for instance in current if not (instance.has_ended and is_given_up(view, instance.ordinal))]
+    wanted = [instance for instance in current if not (instance.has_ended and is_not_restarted(view, instance))]
     if any(instance.state not in _SETTLED for instance in wanted if instance.ordinal < view.ordinals):
         return []
     for instance in sorted(wanted, key=lambda i: i.ordinal):

@@ -7,6 +7,7 @@ For each ordinal the current lease moves toward what is wanted:
     DRAIN           (ended by  drain        drain                       SIGTERM, later kill
     KILL             request)  kill         kill                        kill
 
+An ended ordinal is retried for ever; only a permanent error, which another try cannot change, ends that (failures.py).
 An UNREACHABLE instance is drained and killed like the others once a server looks from its host (there.py).
 What ends an instance that did not say how it ended is in gone.py.
 
@@ -19,7 +20,7 @@ from collections.abc import Mapping
 
 from app.domain.reconciliation.actions import Action, FailRun, LeaseAgain, Submit, advance, not_missing
 from app.domain.reconciliation.bounce import bounce
-from app.domain.reconciliation.failures import failures_in_a_row, is_given_up, why_again
+from app.domain.reconciliation.failures import failures_in_a_row, is_not_restarted, mark_healthy, why_again
 from app.domain.reconciliation.gone import judge_gone
 from app.domain.reconciliation.there import judge_there, kill
 from app.domain.reconciliation.view import View
@@ -40,15 +41,19 @@ def decide(view: View) -> list[Action]:
             actions += _step(view, instance)
     if not actions:
         actions += bounce(view, list(current.values()))
-    return actions + _give_up(view, current)
+    return actions + _end_if_permanent(view, current)
 
 
 def _restart(view: View, ordinal: int, ended: Instance | None) -> list[Action]:
     """Lease an ordinal that has no living instance; the wait after failures stands before the submission."""
     unwanted = view.is_stopping or ordinal >= view.ordinals
-    if unwanted or not view.may_start or is_given_up(view, ordinal):
+    if unwanted or not view.may_start:
         return []
-    return [LeaseAgain(ordinal=ordinal, reason=None if ended is None else why_again(view, ended))]
+    if ended is None:
+        return [LeaseAgain(ordinal=ordinal, reason=None)]
+    if is_not_restarted(view, ended):
+        return []
+    return [LeaseAgain(ordinal=ordinal, reason=why_again(view, ended), failures=failures_in_a_row(view, ended))]
 
 
 def _step(view: View, instance: Instance) -> list[Action]:
@@ -61,7 +66,7 @@ def _step(view: View, instance: Instance) -> list[Action]:
         return kill(view, instance, seen)
     if seen.process is ProcessWord.GONE:
         return judge_gone(view, instance, seen)
-    return [*not_missing(instance), *judge_there(view, instance, seen)]
+    return [*not_missing(instance), *mark_healthy(view, instance), *judge_there(view, instance, seen)]
 
 
 def _submit(view: View, instance: Instance) -> list[Action]:
@@ -70,25 +75,24 @@ def _submit(view: View, instance: Instance) -> list[Action]:
     if instance.ordinal >= view.ordinals or instance.revision != view.run.target_of(instance.ordinal):
         reason = f"not submitted: it has moved to revision {view.run.target_of(instance.ordinal)}"
         return [advance(instance, InstanceState.STOPPED, reason)]
-    wait = view.timing.wait_after(failures_in_a_row(view, instance.ordinal))
+    wait = view.timing.wait_after(failures_in_a_row(view, instance))
     leased_at = view.past(instance.leased_at)
     if not view.may_start or (leased_at is not None and view.now - leased_at < wait):
         return []
     return [Submit(ordinal=instance.ordinal, lease=instance.lease)]
 
 
-def _give_up(view: View, current: Mapping[int, Instance]) -> list[Action]:
-    """End the run when not one of its ordinals is left to try."""
+def _end_if_permanent(view: View, current: Mapping[int, Instance]) -> list[Action]:
+    """End the run when every one of its ordinals has ended with an error that another try cannot change."""
     if view.is_stopping or not view.ordinals:
         return []
     if any(not instance.has_ended for instance in current.values()):
         return []
-    if not all(ordinal in current and is_given_up(view, ordinal) for ordinal in range(view.ordinals)):
+    if not all(ordinal in current and is_not_restarted(view, current[ordinal]) for ordinal in range(view.ordinals)):
         return []
     last = max(current.values(), key=lambda instance: instance.since)
     return [
         FailRun(
-            reason=f"every instance was given up, instance {last.ordinal} after lease {last.lease}: "
-            f"{last.reason or 'no reason known'}"
+            reason=f"not restarted: instance {last.ordinal}, lease {last.lease}: {last.reason or 'no reason known'}"
         )
     ]

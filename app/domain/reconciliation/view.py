@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 import msgspec
@@ -24,9 +24,8 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     drain_kill_after: how long after that SIGTERM it is killed: the driver's own bounds to drain, to stop Spark and to
         say how it ended (workers/spark/watch.py), with a margin.
     kill_again_after: a server may have died between the row that says "killed" and the signal, so it is sent again.
-    healthy_after: a lease that lived this long ends the row of failures before it.
-    first_wait, longest_wait: the wait before a failed ordinal is submitted again, doubling.
-    give_up_after: failures in a row after which an ordinal is left alone until somebody restarts it.
+    healthy_after: a lease that was at work for this long ends the row of failures before it.
+    first_wait, longest_wait: the wait before a failed ordinal is submitted again, doubling; it is retried for ever.
     """
 
     heartbeat_timeout: timedelta = timedelta(seconds=10)
@@ -38,8 +37,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     kill_again_after: timedelta = timedelta(seconds=10)
     healthy_after: timedelta = timedelta(seconds=60)
     first_wait: timedelta = timedelta(seconds=1)
-    longest_wait: timedelta = timedelta(seconds=60)
-    give_up_after: int = 5
+    longest_wait: timedelta = timedelta(seconds=300)
 
     def wait_after(self, failures: int) -> timedelta:
         """How long an ordinal waits after so many failures in a row."""
@@ -52,7 +50,6 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """One run as the reconciler sees it in one turn.
 
     ordinals: how many instances the run's revision wants.
-    history: all leases of the run, the current ones among them.
     observations: of the current leases that may have an application, by ordinal.
     listening_since: before this nobody could hear heartbeats, so silence counts from here.
     uploads: how long a drain may take for its files besides, as the driver has it (workers/spark/driver.py).
@@ -60,7 +57,6 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
     run: Run
     ordinals: int
-    history: Sequence[Instance]
     observations: Mapping[int, Observation]
     now: datetime
     listening_since: datetime

@@ -77,6 +77,8 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     drain_signalled_at, killed_at: when the reconciler sent its driver SIGTERM and SIGKILL; None: it did not.
     last_heartbeat_at: the newest word of the driver or of any of its tasks, by the server's clock.
     executors, tasks_running, tasks_waiting: as the driver last said; None before its first heartbeat.
+    failures: how many leases of the ordinal failed in a row before this one; 0 once this one was healthy for a while.
+    tasks_crashing: how many of its tasks failed again and again lately, as the driver last said.
     """
 
     run_id: str
@@ -103,6 +105,8 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     drain_signalled_at: datetime | None = None
     killed_at: datetime | None = None
     outcome: InstanceOutcome | None = None
+    failures: int = 0
+    tasks_crashing: int = 0
 
     @property
     def has_ended(self) -> bool:

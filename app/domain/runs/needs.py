@@ -10,6 +10,7 @@ import msgspec
 
 from app.domain.offset_log.check import MAX_FINDINGS
 from app.domain.pipelines.pipeline import PipelineDefinition
+from app.domain.runs.crash_loop import crash_loop_sentence, has_permanent_error, is_failing
 from app.domain.runs.instance import Instance, InstanceState
 from app.domain.runs.run import Run, RunState, fields_that_need_full_restart
 from app.domain.runs.task import TaskState, TaskStatus
@@ -133,7 +134,7 @@ def _ended(run: Run) -> list[Need]:
             run,
             Severity.STOPPED,
             f"the run failed: {run.end_reason or 'no reason is known'}",
-            "mend the cause, then start the pipeline again; it goes on where it was committed",
+            "fix the cause, then start the pipeline again; it goes on where it was committed",
         )
     ]
 
@@ -141,11 +142,23 @@ def _ended(run: Run) -> list[Need]:
 def _of_instance(run: Run, instance: Instance) -> list[Need]:
     if run.ended_at is not None:
         return []
+    if is_failing(instance, bounce_requested_at=run.bounce_requested_at):
+        return [
+            _need(
+                run,
+                Severity.STOPPED,
+                f"crash-looping: {crash_loop_sentence(instance, bounce_requested_at=run.bounce_requested_at)}",
+                "fix the cause; it is retried by itself, at once with "
+                f"`fenceline runs restart {run.pipeline}`, and stopped with `fenceline runs drain {run.pipeline}`",
+            )
+        ]
     who = f"instance {instance.ordinal}"
     why = f": {instance.reason}" if instance.reason else ""
     match instance.state:
         case InstanceState.FAILED | InstanceState.LOST:
-            return [_need(run, Severity.STOPPED, f"{who} is {instance.state}{why}")]
+            again = f"fix the cause, then restart it: `fenceline runs restart {run.pipeline}`"
+            next_step = again if has_permanent_error(instance) else None
+            return [_need(run, Severity.STOPPED, f"{who} is {instance.state}{why}", next_step)]
         case InstanceState.UNREACHABLE:
             return [
                 _need(
@@ -200,7 +213,7 @@ def _of_unread(
     run: Run, unowned: Sequence[PartitionMapping], definition: PipelineDefinition, now: datetime
 ) -> list[Need]:
     """Partitions that a run which says it runs has not held for a while: what comes in there waits."""
-    if run.state not in (RunState.RUNNING, RunState.DEGRADED):
+    if run.state not in (RunState.RUNNING, RunState.DEGRADED, RunState.CRASH_LOOPING):
         return []
     unread = [m for m in unowned if m.topic in definition.source_topics and now - m.since > UNREAD_AFTER]
     if not unread:

@@ -13,6 +13,7 @@ from types import MappingProxyType
 import msgspec
 
 from app.domain.pipelines.pipeline import PipelineDefinition
+from app.domain.runs.crash_loop import is_crash_looping
 from app.domain.runs.instance import Instance, InstanceState
 from app.domain.runs.task import DesiredTaskState
 
@@ -40,6 +41,7 @@ class RunState(StrEnum):
     RUNNING = "running"
     PAUSED = "paused"
     DEGRADED = "degraded"
+    CRASH_LOOPING = "crash-looping"
     BOUNCING = "bouncing"
     DRAINING = "draining"
     KILLING = "killing"
@@ -139,13 +141,17 @@ def derive_state(
     instances: Sequence[Instance],
     targets: Mapping[int, int] = MappingProxyType({}),
 ) -> RunState:
-    """A run's state: its end, else what is wanted to end it, else a bounce that is not through, else DERIVATION."""
+    """A run's state: its end, else what is wanted to end it, else a crash loop, else an unfinished bounce, else
+    DERIVATION.
+    """
     if end is not None:
         return RunState(end.value)
     if desired is DesiredRunState.DRAIN:
         return RunState.DRAINING
     if desired is DesiredRunState.KILL:
         return RunState.KILLING
+    if any(is_crash_looping(instance, bounce_requested_at=bounce_requested_at) for instance in instances):
+        return RunState.CRASH_LOOPING
     if any(
         is_outdated(i, revision=targets.get(i.ordinal, revision), bounce_requested_at=bounce_requested_at)
         for i in instances

@@ -8,20 +8,16 @@ the leader is asked a second time after the coordinators: one that ended meanwhi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
 import msgspec
 
-from app.domain.stuck.facts import ONGOING, KnownTransaction, LogEnds, OpenTransaction, Owner, PartitionFacts, Refused
+from app.domain.stuck.advice import Asked, Verdict, advice_on, known_sentence
+from app.domain.stuck.facts import KnownTransaction, LogEnds, OpenTransaction, PartitionFacts, Refused, with_ages
 from app.domain.stuck.left_out import ADVICE, may_be_committed
 from app.domain.stuck.wording import abort_line, clock, count, describe_line, end_line, fence_line, span
 
-WAIT_AT_MOST_MS = 60_000
-"""What ends by itself within this time is waited for."""
-# Kafka looks for timed-out transactions every 10 s (transaction.abort.timed.out.transaction.cleanup.interval.ms).
-_OVERDUE_MS = 20_000
-_HEARTBEAT_FRESH_MS = 5_000
 UNSEEN = (
     " Be sure first that you may describe all transactional ids: one that you may not see looks the same, and "
     "__transaction_state could not be read to rule that out."
@@ -39,21 +35,6 @@ class Source(StrEnum):
     OFFSETS = "OffsetFetch"
     OFFSETS_LOG = "__consumer_offsets"
     HEARTBEATS = "heartbeats"
-
-
-class Verdict(StrEnum):
-    """Worst first. UNSETTLED: the answers are of different moments, look again. FREE: nothing waits here."""
-
-    END = "end"
-    FENCE = "fence"
-    OWNER = "look at its owner"
-    WAIT = "wait"
-    NO_MEMBERS = "no members"
-    BEHIND = "consumer is behind"
-    CANNOT_TELL = "cannot tell"
-    UNSETTLED = "unsettled"
-    ONLY_MARKERS = "only markers"
-    FREE = "free"
 
 
 class Link(msgspec.Struct, frozen=True):
@@ -108,17 +89,9 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     partitions: tuple[Diagnosis, ...]
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks, and when. owners: by transactional id, those that are ours; None when no server was there to ask."""
-
-    bootstrap_servers: str
-    now_ms: int
-    owners: Mapping[str, Owner] | None = None
-
-
 def diagnose_partition(facts: PartitionFacts, asked: Asked) -> Diagnosis:
     """Why readers of committed data do not get to the end of a partition."""
-    ends = facts.ends
+    ends, facts = facts.ends, with_ages(facts, asked.clocks, now_ms=asked.now_ms)
     if isinstance(ends, Refused):
         return Diagnosis(
             subject=facts.name,
@@ -135,8 +108,7 @@ def diagnose_partition(facts: PartitionFacts, asked: Asked) -> Diagnosis:
             links=(_ends_link(facts, ends),),
             advice="Nothing to do here.",
         )
-    headline, links = _waiting(facts, ends, asked)
-    holder = first_open(facts)
+    headline, links = _waiting(facts, ends)
     if isinstance(facts.open, Refused):
         return Diagnosis(
             subject=facts.name,
@@ -145,15 +117,16 @@ def diagnose_partition(facts: PartitionFacts, asked: Asked) -> Diagnosis:
             links=(*links, Link(facts.open.sentence, Source.DESCRIBE_PRODUCERS, facts.open_at_ms)),
             advice=_way_out((facts.open,)),
         )
-    if holder is None or holder.start_offset > ends.last_stable or holder.identity not in facts.still_open:
+    holder = holder_at(facts, ends)
+    if holder is None:
         return Diagnosis(
             subject=facts.name,
             verdict=Verdict.UNSETTLED,
             headline=headline,
-            links=(*links, _settled_link(facts, holder)),
+            links=(*links, _settled_link(facts, first_open(facts))),
             advice="Look again: a transaction was decided while the brokers were asked.",
         )
-    links = (*links, _holder_link(facts, holder, asked.now_ms))
+    links = (*links, _holder_link(facts, holder))
     return judge_holder(facts, holder, asked, headline=headline, links=links)
 
 
@@ -182,6 +155,14 @@ def first_open(facts: PartitionFacts) -> OpenTransaction | None:
     return min(facts.open, key=lambda one: one.start_offset)
 
 
+def holder_at(facts: PartitionFacts, ends: LogEnds) -> OpenTransaction | None:
+    """The transaction that its leader has open at the last stable offset, before and after the coordinators spoke."""
+    first = first_open(facts)
+    if first is None or first.start_offset > ends.last_stable or first.identity not in facts.still_open:
+        return None
+    return first
+
+
 def is_hanging(facts: PartitionFacts, one: OpenTransaction) -> bool:
     """Whether no coordinator will ever end it; False also where a coordinator did not answer."""
     known = facts.coordinators.known.get(one.producer_id)
@@ -198,6 +179,7 @@ def judge_holder(
     facts: PartitionFacts, holder: OpenTransaction, asked: Asked, *, headline: str, links: tuple[Link, ...]
 ) -> Diagnosis:
     """What is to be done about one open transaction of a partition."""
+    facts = with_ages(facts, asked.clocks, now_ms=asked.now_ms)
     known = facts.coordinators.known.get(holder.producer_id)
     at_ms = facts.coordinators.at_ms
     held_by = Holder(
@@ -239,55 +221,19 @@ def judge_holder(
         )
     # A holder that is not hanging is known: the three cases above are all the others.
     assert known is not None  # noqa: S101
-    links = (*links, Link(_known_sentence(known, asked.now_ms), Source.COORDINATORS, at_ms))
+    links = (*links, Link(known_sentence(known, asked.now_ms), Source.COORDINATORS, at_ms))
     if asked.owners is not None:
         links = (*links, _owner_link(asked, known.transactional_id))
-    verdict, advice = _advice(known, asked)
+    verdict, advice = advice_on(known, asked)
     return Diagnosis(
         subject=facts.name,
         verdict=verdict,
         headline=headline,
         links=links,
         advice=advice,
-        until_ms=known.times_out_at_ms,
+        until_ms=known.times_out_at_ms(asked.now_ms),
         commands=(describe_line(known, asked.bootstrap_servers), *_fence_lines(known, verdict, asked)),
         holder=held_by,
-    )
-
-
-def _advice(known: KnownTransaction, asked: Asked) -> tuple[Verdict, str]:
-    until_ms = known.times_out_at_ms
-    if until_ms is None:
-        decided = (
-            f"It is decided ({known.state}), its markers are being written: wait. If it stays so, look at the logs of "
-            f"broker {known.coordinator_id}, its coordinator, and of the partition's leader; fencing would not help."
-        )
-        return Verdict.WAIT, decided
-    left_ms = until_ms - asked.now_ms
-    if is_alive(asked, known.transactional_id):
-        return (
-            Verdict.OWNER,
-            f"Its owner is alive. Wait until {clock(until_ms)}, or drain its run; a fenced task would begin again.",
-        )
-    if left_ms < -_OVERDUE_MS:
-        overdue = (
-            f"Its coordinator, broker {known.coordinator_id}, should have ended it {span(-left_ms)} ago by our clock"
-        )
-        return Verdict.FENCE, f"{overdue}: look at that broker, and fence the id."
-    if left_ms <= WAIT_AT_MOST_MS:
-        when = f"in {span(left_ms)}, at {clock(until_ms)}" if left_ms > 0 else "with its coordinator's next look"
-        return Verdict.WAIT, f"It ends by itself {when}. Nothing to do."
-    late = f"It would end by itself only at {clock(until_ms)}, in {span(left_ms)}"
-    return Verdict.FENCE, f"{late}. If its process is gone, fence the id; if it lives, it is the one to look at."
-
-
-def is_alive(asked: Asked, transactional_id: str) -> bool:
-    """Whether the id is ours and its task was heard of just now."""
-    owner = (asked.owners or {}).get(transactional_id)
-    return (
-        owner is not None
-        and owner.heartbeat_ms is not None
-        and asked.now_ms - owner.heartbeat_ms <= _HEARTBEAT_FRESH_MS
     )
 
 
@@ -297,7 +243,7 @@ def _fence_lines(known: KnownTransaction, verdict: Verdict, asked: Asked) -> tup
     return (fence_line(known, asked.bootstrap_servers),)
 
 
-def _waiting(facts: PartitionFacts, ends: LogEnds, asked: Asked) -> tuple[str, tuple[Link, ...]]:
+def _waiting(facts: PartitionFacts, ends: LogEnds) -> tuple[str, tuple[Link, ...]]:
     waiting = facts.waiting
     offsets = ends.high_watermark - ends.last_stable
     where = f"Readers of {facts.name} see nothing from offset {ends.last_stable:,} on."
@@ -305,7 +251,7 @@ def _waiting(facts: PartitionFacts, ends: LogEnds, asked: Asked) -> tuple[str, t
         return f"{where} {_wait(offsets, 'offset')}.", (_ends_link(facts, ends),)
     records = waiting.records + waiting.undecided
     more = "" if waiting.is_whole else "More than "
-    since = f", the oldest for {span(asked.now_ms - waiting.first_ms)}" if waiting.first_ms >= 0 else ""
+    since = f", the oldest stamped {clock(waiting.first_ms)}" if waiting.first_ms >= 0 else ""
     return f"{where} {more}{_wait(records, 'record')}{since}.", (_ends_link(facts, ends),)
 
 
@@ -321,12 +267,14 @@ def _ends_link(facts: PartitionFacts, ends: LogEnds) -> Link:
     )
 
 
-def _holder_link(facts: PartitionFacts, holder: OpenTransaction, now_ms: int) -> Link:
+def _holder_link(facts: PartitionFacts, holder: OpenTransaction) -> Link:
     others = 0 if isinstance(facts.open, Refused) else len(facts.open) - 1
     behind = f"; {count(others, 'other transaction')} open behind it" if others else ""
+    # A record's timestamp is of its producer's clock, or of the broker's: no age by ours.
+    stamped = f"; its newest record is stamped {clock(holder.last_ms)}" if holder.last_ms >= 0 else ""
     return Link(
         f"producer {holder.producer_id} epoch {holder.producer_epoch} has a transaction open there from offset "
-        f"{holder.start_offset:,} on, and wrote last {span(now_ms - holder.last_ms)} ago{behind}",
+        f"{holder.start_offset:,} on{stamped}{behind}",
         Source.DESCRIBE_PRODUCERS,
         facts.open_at_ms,
     )
@@ -339,17 +287,6 @@ def _settled_link(facts: PartitionFacts, holder: OpenTransaction | None) -> Link
         else f"the first open transaction begins later, at offset {holder.start_offset:,}"
     )
     return Link(said, Source.DESCRIBE_PRODUCERS, facts.open_at_ms)
-
-
-def _known_sentence(known: KnownTransaction, now_ms: int) -> str:
-    until_ms = known.times_out_at_ms
-    for_how_long = f" for {span(now_ms - known.start_ms)}" if known.start_ms >= 0 else ""
-    timeout = f", timeout {span(known.timeout_ms)}: it ends at {clock(until_ms)}" if until_ms is not None else ""
-    state = "ongoing" if known.state == ONGOING else known.state
-    return (
-        f"which is {known.transactional_id}, {state}{for_how_long}, in {count(len(known.partitions), 'partition')}"
-        f"{timeout}"
-    )
 
 
 def hanging_sentence(facts: PartitionFacts, one: OpenTransaction) -> str:

@@ -12,8 +12,9 @@ import shlex
 
 import msgspec
 
-from app.domain.stuck.diagnosis import UNSEEN, Asked, first_open, is_alive, is_hanging
-from app.domain.stuck.facts import ONGOING, KnownTransaction, OpenTransaction, PartitionFacts, Refused
+from app.domain.stuck.advice import Asked, is_alive
+from app.domain.stuck.diagnosis import UNSEEN, first_open, is_hanging
+from app.domain.stuck.facts import ONGOING, KnownTransaction, OpenTransaction, PartitionFacts, Refused, with_age
 from app.domain.stuck.left_out import ADVICE, may_be_committed
 from app.domain.stuck.wording import abort_line, clock, count, describe_line, span
 
@@ -58,6 +59,7 @@ def plan_fence(transactional_id: str, known: KnownTransaction | Refused | None, 
         return Plan(what=what, impossible=f"its state is not known: {known.sentence}")
     if known is None:
         return Plan(what=what, impossible=f"there is no transactional id {transactional_id} on this cluster")
+    known = with_age(known, asked.clocks, now_ms=asked.now_ms)
     command = (
         f"kafka-transactions.sh --bootstrap-server {asked.bootstrap_servers} forceTerminateTransaction "
         f"--transactionalId {shlex.quote(transactional_id)}"
@@ -74,7 +76,7 @@ def plan_fence(transactional_id: str, known: KnownTransaction | Refused | None, 
     if known.state == ONGOING:
         losses.insert(
             0,
-            f"what it has written since {clock(known.start_ms)} in {count(len(known.partitions), 'partition')} is "
+            f"what it has written{_since(known, asked.now_ms)} in {count(len(known.partitions), 'partition')} is "
             f"aborted: {_named(known)}",
         )
     objections = tuple(_fence_objections(known, asked))
@@ -86,10 +88,20 @@ def _fence_objections(known: KnownTransaction, asked: Asked) -> list[str]:
         return [f"its owner, {(asked.owners or {})[known.transactional_id].name}, is alive: drain its run instead"]
     if known.state != ONGOING:
         return [f"it has nothing open ({known.state}), so it holds nobody up"]
-    age_ms = asked.now_ms - known.start_ms
-    if age_ms < _JUST_BEGUN_MS:
-        return [f"its transaction began {span(age_ms)} ago, as those of a living producer do"]
+    age = known.age
+    if age is None:
+        unmeasured = (
+            f"how long it has been open is not known, because the clock of broker {known.coordinator_id} is not "
+            "measured: a living producer may have begun it just now"
+        )
+        return [unmeasured]
+    if age.least_ms < _JUST_BEGUN_MS:
+        return [f"its transaction began {span(age.least_ms)} ago, as those of a living producer do"]
     return []
+
+
+def _since(known: KnownTransaction, now_ms: int) -> str:
+    return "" if known.age is None else f" since {clock(now_ms - known.age.least_ms)}"
 
 
 def plan_end(facts: PartitionFacts, start_offset: int | None, asked: Asked) -> EndPlan:

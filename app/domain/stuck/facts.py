@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from app.domain.clocks.clock_offset import Age, ClockOffset
 from app.domain.stuck.stretch import Stretch
 
 Partition = tuple[str, int]
@@ -51,11 +52,20 @@ def hidden_id(transactional_id: str) -> Refused:
 
 
 class LogEnds(msgspec.Struct, frozen=True):
-    """ListOffsets at both isolation levels: readers of committed data see what is before `last_stable`."""
+    """ListOffsets at both isolation levels: readers of committed data see what is before `last_stable`.
+
+    The high watermark is the older answer, so what lies between the two is behind a transaction that was open (ADR
+    0078). Where the log has grown past it meanwhile, it is as the last stable offset.
+    """
 
     earliest: int
     last_stable: int
     high_watermark: int
+
+    @classmethod
+    def in_turn(cls, earliest: int, last_stable: int, high_watermark: int) -> LogEnds:
+        """Of three answers, of which that about the high watermark came first."""
+        return cls(earliest, last_stable, max(high_watermark, last_stable))
 
 
 class OpenTransaction(msgspec.Struct, frozen=True):
@@ -81,6 +91,7 @@ class KnownTransaction(msgspec.Struct, frozen=True):
     """A transactional id as its coordinator describes it; `state` in Kafka's words, `start_ms` -1 when none is open.
 
     partitions: those that the coordinator still has to write markers to.
+    age: how long it has been open, by its coordinator's clock, which `start_ms` is of; None where it is not known.
     """
 
     transactional_id: str
@@ -91,6 +102,7 @@ class KnownTransaction(msgspec.Struct, frozen=True):
     timeout_ms: int
     start_ms: int
     partitions: frozenset[Partition] = frozenset()
+    age: Age | None = None
 
     @property
     def is_open(self) -> bool:
@@ -98,8 +110,15 @@ class KnownTransaction(msgspec.Struct, frozen=True):
         return self.state in _UNDECIDED_OR_UNWRITTEN
 
     @property
-    def times_out_at_ms(self) -> int | None:
-        return self.start_ms + self.timeout_ms if self.state == ONGOING and self.start_ms >= 0 else None
+    def has_timeout(self) -> bool:
+        """Whether its coordinator ends it by itself."""
+        return self.state == ONGOING and self.start_ms >= 0
+
+    def times_out_at_ms(self, now_ms: int) -> int | None:
+        """When it times out, by our clock; None where it does not, or where that is not known."""
+        if self.age is None or not self.has_timeout:
+            return None
+        return now_ms + self.timeout_ms - (self.age.least_ms + self.age.most_ms) // 2
 
 
 class Coordinators(msgspec.Struct, frozen=True):
@@ -159,6 +178,20 @@ def with_journal(facts: PartitionFacts, hidden: Mapping[int, str], *, is_whole: 
     refused = tuple(hidden_id(hidden[producer_id]) for producer_id in sorted(strangers & hidden.keys()))
     told = Coordinators(said.known, refused, is_corroborated=is_whole and not refused, at_ms=said.at_ms)
     return msgspec.structs.replace(facts, coordinators=told)
+
+
+def with_ages(facts: PartitionFacts, clocks: Mapping[int, ClockOffset], *, now_ms: int) -> PartitionFacts:
+    """The same, with ages that the look itself could not measure. clocks: by broker; now_ms: by our clock."""
+    said = facts.coordinators
+    known = {producer_id: with_age(one, clocks, now_ms=now_ms) for producer_id, one in said.known.items()}
+    return msgspec.structs.replace(facts, coordinators=msgspec.structs.replace(said, known=known))
+
+
+def with_age(known: KnownTransaction, clocks: Mapping[int, ClockOffset], *, now_ms: int) -> KnownTransaction:
+    clock = clocks.get(known.coordinator_id)
+    if known.age is not None or clock is None or not known.has_timeout:
+        return known
+    return msgspec.structs.replace(known, age=clock.age_of(known.start_ms, now_ms=now_ms))
 
 
 class PendingOffset(msgspec.Struct, frozen=True):

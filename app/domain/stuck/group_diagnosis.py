@@ -13,6 +13,7 @@ from app.domain.stuck.diagnosis import (
     Source,
     Verdict,
     diagnose_partition,
+    holder_at,
     judge_holder,
     worst_first,
 )
@@ -78,8 +79,7 @@ def _behind(
     """There is something to read, and nobody reads it, or not fast enough."""
     name = position.partition.name
     more = "" if ahead is None or ahead.is_whole else "at least "
-    behind_open = ends.high_watermark - ends.last_stable
-    waits = f" {count(behind_open, 'more offset')} wait behind an open transaction." if behind_open else ""
+    waits = _more_behind(position.partition, ends)
     links = (
         Link(f"the group has committed offset {position.committed:,}", Source.OFFSETS, facts.offsets_at_ms),
         Link(
@@ -105,6 +105,19 @@ def _behind(
         links=links,
         advice="Nobody reads: start a consumer of the group.",
     )
+
+
+def _more_behind(facts: PartitionFacts, ends: LogEnds) -> str:
+    """What lies after the last stable offset, as a sentence: of an open transaction only where its leader names one."""
+    offsets = ends.high_watermark - ends.last_stable
+    if not offsets:
+        return ""
+    if isinstance(facts.open, Refused):
+        return (
+            f" {count(offsets, 'more offset')} come after the last stable offset; whether a transaction is open there "
+            "is not known."
+        )
+    return f" {count(offsets, 'more offset')} wait behind an open transaction." if holder_at(facts, ends) else ""
 
 
 def _only_markers(position: GroupPosition, ends: LogEnds, committed: int, ahead: Stretch | None) -> Diagnosis:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from datetime import UTC, datetime
 
+from app.domain.storable import moment_of_ms
 from app.domain.stuck.facts import KnownTransaction
 
 
@@ -23,7 +23,7 @@ def span(duration_ms: int) -> str:
 
 
 def clock(at_ms: int) -> str:
-    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%H:%M:%S} UTC"
+    return f"{moment_of_ms(at_ms):%H:%M:%S} UTC"
 
 
 def describe_line(known: KnownTransaction, bootstrap_servers: str) -> str:

@@ -13,7 +13,16 @@ from app.embedded.demo.server import Run
 from app.embedded.errors import EmbeddedError
 
 _LOOK_EVERY_S = 0.25
-_AT_WORK = frozenset({RunState.PENDING, RunState.STARTING, RunState.RUNNING, RunState.DEGRADED, RunState.BOUNCING})
+_AT_WORK = frozenset(
+    {
+        RunState.PENDING,
+        RunState.STARTING,
+        RunState.RUNNING,
+        RunState.DEGRADED,
+        RunState.CRASH_LOOPING,
+        RunState.BOUNCING,
+    }
+)
 
 
 def is_at_work(run: Run) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from app.domain.allow_lists.client_options import NEVER_CREATE_TOPICS
 from app.embedded.demo.flights import Flight
 from app.embedded.errors import EmbeddedError
 
@@ -33,6 +34,7 @@ class Feed:
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap_servers,
+                **NEVER_CREATE_TOPICS,
                 "enable.idempotence": True,
                 "linger.ms": 5,
                 "compression.type": "lz4",

@@ -11,6 +11,7 @@ import psutil
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from app.domain.allow_lists.client_options import NEVER_CREATE_TOPICS
 from app.domain.journals.transaction_state import TOPIC, JournalRecord, TransactionState, TransactionStatus
 from app.domain.runs.task import TaskReport
 from app.domain.transactions.transactional_id import transaction_log_partition
@@ -39,10 +40,11 @@ class JournalTail:
     """Follows some ids' partitions of `__transaction_state`, so that a question costs milliseconds."""
 
     def __init__(self, *, bootstrap_servers: str, transactional_ids: Sequence[str]) -> None:
-        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, **NEVER_CREATE_TOPICS, "log_level": 0})
         self._partitions = tuple(sorted({transaction_log_partition(name) for name in transactional_ids}))
         self._next = dict.fromkeys(self._partitions, 0)
         self._states: dict[str, TransactionState] = {}
+        self._committed: dict[str, int] = {}
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap_servers,
@@ -72,7 +74,14 @@ class JournalTail:
                 self._next[record.partition] = record.offset + 1
                 if isinstance(record.state, TransactionState):
                     self._states[record.transactional_id] = record.state
+                    if record.state.status is TransactionStatus.COMPLETE_COMMIT:
+                        self._committed[record.transactional_id] = record.state.producer_epoch
         return self._states.get(transactional_id)
+
+    def has_committed_since(self, kill: Kill) -> bool:
+        """Whether a later incarnation of the killed worker's id has committed, as of this moment."""
+        self.state_of(kill.transactional_id)
+        return self._committed.get(kill.transactional_id, -1) > kill.epoch
 
     def close(self) -> None:
         self._consumer.close()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from app.domain.allow_lists.client_options import NEVER_CREATE_TOPICS
 from app.embedded.demo.feed import FedFlight, Feed
 from app.embedded.demo.offsets import ANSWER_S, answered
 from app.embedded.demo.outputs import Outputs
@@ -66,7 +67,7 @@ class Proof:
         settle_s: float = 10.0,
     ) -> None:
         self._settle_s = settle_s
-        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, **NEVER_CREATE_TOPICS, "log_level": 0})
         # It never joins: it only asks for the group's offsets, and does not wait for undecided ones.
         self._offsets = Consumer(
             {

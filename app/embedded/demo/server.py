@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +17,11 @@ from app.domain.runs.run import RunState
 from app.domain.runs.task import TaskStatus
 from app.embedded.errors import EmbeddedError
 from app.embedded.processes import ChildProcess
+from app.patience import ASK_AGAIN_AFTER_S, Patience
 
 _START = "import sys; from app.cli import main; sys.argv[0] = 'fenceline'; main()"
 _UP_WITHIN_S = 60.0
+_AWAY = (429, 502, 503, 504)
 _ENDED = (RunState.STOPPED, RunState.FAILED)
 
 
@@ -147,21 +150,27 @@ class DemoServer:
         return msgspec.json.decode(body, type=Run)
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> bytes:
-        try:
+        """The answer; asked again while the server or its database is away, which the show must outlive.
+
+        A command carries an idempotency key, so it is done once however often it is asked.
+        """
+        headers = {} if method == "GET" else {"Idempotency-Key": str(uuid.uuid4())}
+        patience = Patience()
+        while True:
             try:
-                answer = self._http.request(method, path, json=body)
-            except (httpx.RemoteProtocolError, httpx.ReadError):
+                answer = self._http.request(method, path, json=body, headers=headers)
+            except httpx.HTTPError as error:
                 # A server that was frozen closes the connections that it finds idle for too long when it goes on.
-                if method != "GET":
-                    raise
-                answer = self._http.request(method, path)
-        except httpx.HTTPError as error:
-            raise EmbeddedError(
-                f"the Fenceline server at {self.users_url} does not answer: {error}\n{self.process.log_tail()}"
-            ) from error
-        if answer.is_error:
-            raise EmbeddedError(f"{method} {path} was refused ({answer.status_code}): {_detail(answer)}")
-        return answer.content
+                if not self.process.is_running or not patience.lasts():
+                    raise EmbeddedError(
+                        f"the Fenceline server at {self.users_url} does not answer: {error}\n{self.process.log_tail()}"
+                    ) from error
+            else:
+                if not answer.is_error:
+                    return answer.content
+                if answer.status_code not in _AWAY or not patience.lasts():
+                    raise EmbeddedError(f"{method} {path} was refused ({answer.status_code}): {_detail(answer)}")
+            time.sleep(ASK_AGAIN_AFTER_S)
 
 
 def _announcements(log: Path) -> list[_Announcement]:

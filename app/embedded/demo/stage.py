@@ -22,6 +22,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from rich.console import Console
 
+from app.domain.allow_lists.client_options import NEVER_CREATE_TOPICS
 from app.embedded.demo.feed import describe_error
 from app.embedded.demo.server import DemoServer
 from app.embedded.errors import EmbeddedError
@@ -58,7 +59,9 @@ class Stage:
         """Fresh topics, with a leader for each partition when this returns."""
         wanted = [NewTopic(name, num_partitions=partitions, replication_factor=1) for name in names]
         try:
-            with AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0}) as admin:
+            with AdminClient(
+                {"bootstrap.servers": self.bootstrap_servers, **NEVER_CREATE_TOPICS, "log_level": 0}
+            ) as admin:
                 created = cast(
                     "dict[str, Future[None]]", cast(Any, admin).create_topics(wanted, operation_timeout=_ANSWER_S)
                 )

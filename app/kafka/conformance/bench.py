@@ -16,10 +16,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource, ResourceType
 from confluent_kafka.cimpl import NewTopic
 
+from app.domain.allow_lists.client_options import NEVER_CREATE_TOPICS
 from app.domain.errors import UnavailableError
-from app.kafka.admin_clients import error_of
 from app.kafka.attempt import Attempt
-from app.kafka.conformance.clients import CALL_S, Reader, RefusedError, Writer
+from app.kafka.conformance.clients import CALL_S, Reader, RefusedError, Writer, error_of
 from app.kafka.conformance.repeating import RepeatingClient
 from app.kafka.connections import BOOTSTRAP
 
@@ -32,7 +32,7 @@ _QUIET: dict[str, Any] = {
     "log_level": 0,
     "error_cb": lambda _error: None,  # pyright: ignore[reportUnknownLambdaType]
     "reconnect.backoff.max.ms": 500,
-    "allow.auto.create.topics": False,
+    **NEVER_CREATE_TOPICS,
 }
 READ_COMMITTED = "read_committed"
 READ_UNCOMMITTED = "read_uncommitted"

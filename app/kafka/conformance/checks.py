@@ -11,10 +11,9 @@ from confluent_kafka import KafkaException
 from app.domain.conformance.report import Finding, Promise, Result, not_checked
 from app.domain.conformance.rights import TOPIC, refusal
 from app.domain.errors import FencelineError
-from app.kafka.admin_clients import error_of
 from app.kafka.conformance import failures, promises
 from app.kafka.conformance.bench import Bench, Place
-from app.kafka.conformance.clients import RefusedError
+from app.kafka.conformance.clients import RefusedError, error_of
 from app.kafka.raw_client import errors
 
 

@@ -14,9 +14,9 @@ from app.domain.stuck.ending import marker_epoch
 from app.domain.stuck.facts import GroupFacts, KnownTransaction, OpenTransaction, Partition, PartitionFacts, Refused
 from app.kafka.attempt import Attempt
 from app.kafka.connections import BOOTSTRAP, resolve
-from app.kafka.raw_client import errors, failure, is_transient
+from app.kafka.raw_client import errors, failure, is_transient, reading_answers
 from app.kafka.transactions.client import TransactionClient
-from app.kafka.transactions.looking import look_at_group, look_at_partitions
+from app.kafka.transactions.looking import look_at_group, look_at_partitions, now_ms
 from app.kafka.transactions.searching import KafkaSearch
 from app.ports.brokers import Connection, TopicPartition
 from app.ports.hanging import PARTITIONS_A_REQUEST
@@ -88,7 +88,9 @@ class KafkaTransactions:
             connection,
             timeout_s,
             f"describe {transactional_id}",
-            lambda client, _, __: client.describe_transactions([transactional_id])[transactional_id],
+            lambda client, _, __: client.with_ages(client.describe_transactions([transactional_id]), now_ms=now_ms)[
+                transactional_id
+            ],
         )
 
     async def fences_refused(
@@ -209,7 +211,7 @@ def _answered(
     """Asked again while a coordinator moves. Acts end by themselves what they have begun, and raise only before it."""
     while True:
         try:
-            with TransactionClient(resolved, attempt) as client:
+            with TransactionClient(resolved, attempt) as client, reading_answers():
                 return question(client, resolved, attempt)
         except errors.KafkaError as error:
             if not is_transient(error) or attempt.left_s <= _RETRY_S:

@@ -7,7 +7,8 @@ moves. Here an id that is refused does not cost the others their answer.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any
 
 from kafka.protocol.admin.transactions import (  # pyright: ignore[reportMissingTypeStubs]
@@ -24,8 +25,9 @@ from kafka.protocol.producer.transaction import (  # pyright: ignore[reportMissi
     InitProducerIdRequest,
 )
 
+from app.domain.clocks.clock_offset import ClockOffset, search_offset
 from app.domain.journals import transaction_state
-from app.domain.stuck.facts import Coordinators, KnownTransaction, Refused
+from app.domain.stuck.facts import Coordinators, KnownTransaction, Refused, with_age
 from app.kafka.group_client import GroupClient
 from app.kafka.raw_client import errors, is_transient
 from app.kafka.transactions.asking import error_in, error_of_answer
@@ -63,6 +65,9 @@ _Metadata: Any = MetadataRequest
 _Init: Any = InitProducerIdRequest
 _End: Any = EndTxnRequest
 _ApiVersions: Any = ApiVersionsRequest
+_LIST_BY_DURATION_VERSION = 1
+Described = Mapping[str, KnownTransaction | Refused | None]
+"""By transactional id; None for one that its coordinator does not know."""
 _NO_LONGER_ITS = (
     errors.ProducerFencedError,
     errors.InvalidProducerEpochError,
@@ -81,7 +86,7 @@ class TransactionClient(LeaderClient, GroupClient):
         with self._half_of_the_time():
             listed, unanswered = self.transactional_ids(producer_ids)
         with self._half_of_the_time():
-            described = self.describe_transactions(list(listed.values()))
+            described = self.with_ages(self.describe_transactions(list(listed.values())), now_ms=now_ms)
         known: dict[int, KnownTransaction] = {}
         refused = [*unanswered, *self._without_coordinator()]
         for one in described.values():
@@ -152,6 +157,46 @@ class TransactionClient(LeaderClient, GroupClient):
                         last[row.transactional_id] = error
             self._settle(found, asked, last, DESCRIBE_TRANSACTIONS.refused)
         return found
+
+    def with_ages(self, described: Described, *, now_ms: Callable[[], int]) -> Described:
+        """The same, with how long each has been open; coordinators before 3.8 do not tell.
+
+        A coordinator lists what is open for longer than so many milliseconds by its own clock (KIP-994). Asked about
+        one that it stamped itself, its clock is told without a record to wait for.
+        Source: Kafka, TransactionStateManager.listTransactionStates (3.8 to 4.3).
+        """
+        found = dict(described)
+        measurable = [one for one in found.values() if isinstance(one, KnownTransaction) and one.has_timeout]
+        oldest: dict[int, KnownTransaction] = {}
+        for one in sorted(measurable, key=lambda known: -known.start_ms):
+            oldest[one.coordinator_id] = one
+        clocks: dict[int, ClockOffset] = {}
+        for broker, one in oldest.items():
+            offset = search_offset(partial(self._is_older_than, one), stamped_ms=one.start_ms, now_ms=now_ms)
+            # Where its id has begun another one meanwhile, the answers were about that.
+            if offset is not None and self._is_as_it_was(one):
+                clocks[broker] = offset
+        return {
+            name: with_age(one, clocks, now_ms=now_ms()) if isinstance(one, KnownTransaction) else one
+            for name, one in found.items()
+        }
+
+    def _is_older_than(self, known: KnownTransaction, duration_ms: int) -> bool | None:
+        request = _List(
+            state_filters=[],
+            producer_id_filters=[known.producer_id],
+            duration_filter=duration_ms,
+            min_version=_LIST_BY_DURATION_VERSION,
+            max_version=_LIST_BY_DURATION_VERSION,
+        )
+        answer = self._from_each({known.coordinator_id: request})[known.coordinator_id]
+        if self._attempt.is_over or error_of_answer(answer) is not None:
+            return None
+        return any(row.producer_id == known.producer_id for row in answer.transaction_states)
+
+    def _is_as_it_was(self, known: KnownTransaction) -> bool:
+        now = self.describe_transactions([known.transactional_id])[known.transactional_id]
+        return isinstance(now, KnownTransaction) and (now.state, now.start_ms) == (known.state, known.start_ms)
 
     def fence(self, transactional_id: str) -> FencedProducer | Refused:
         """Initialise the id in the place of whoever uses it. What it has open is aborted when this returns.

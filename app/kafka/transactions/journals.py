@@ -12,7 +12,7 @@ from app.domain.stuck.facts import KnownTransaction, Refused
 from app.kafka.attempt import Attempt
 from app.kafka.connections import BOOTSTRAP
 from app.kafka.coordinated_groups import DescribedGroups, describe_all
-from app.kafka.raw_client import RawClient, errors, failure
+from app.kafka.raw_client import RawClient, errors, failure, reading_answers
 from app.kafka.raw_fetch import read_logs
 from app.kafka.transactions.client import TransactionClient
 
@@ -39,7 +39,7 @@ def ask_coordinators(
     """What can be known where the journal may not be read: every id as its coordinator has it, and who refused."""
     attempt = Attempt(resolved[BOOTSTRAP], timeout_s)
     try:
-        with TransactionClient(resolved, attempt) as client:
+        with TransactionClient(resolved, attempt) as client, reading_answers():
             names, refused = client.transactional_ids()
             described = client.describe_transactions(sorted(names.values()))
     except errors.KafkaError as error:
@@ -54,7 +54,7 @@ def ask_group_coordinators(
     """The same for groups: each as its coordinator has it, and who did not answer."""
     attempt = Attempt(resolved[BOOTSTRAP], timeout_s)
     try:
-        with RawClient(resolved, attempt) as client:
+        with RawClient(resolved, attempt) as client, reading_answers():
             return describe_all(client.send_in_half_of_the_time, client.broker_ids(), is_wanted=is_wanted)
     except errors.KafkaError as error:
         raise failure(attempt, "list groups", error) from error

@@ -58,17 +58,18 @@ class LeaderClient(RawFetcher, AskingClient):
 
     def ends(self, partitions: Parts) -> dict[TopicPartition, LogEnds | Refused]:
         """Where each begins and ends, for readers of committed data and for all."""
-        # The stable end first: asked in this order it is never ahead of the other because of the time between them.
-        stable = self._offsets(partitions, LATEST, Isolation.READ_COMMITTED)
-        high = self._offsets(_told(stable), LATEST, Isolation.READ_UNCOMMITTED)
-        first = self._offsets(_told(high), EARLIEST, Isolation.READ_UNCOMMITTED)
+        # The high watermark first: a last stable offset behind an older high watermark is held by a transaction,
+        # whatever was written in between. In the other order every record of that time looks held (ADR 0078).
+        high = self._offsets(partitions, LATEST, Isolation.READ_UNCOMMITTED)
+        stable = self._offsets(_told(high), LATEST, Isolation.READ_COMMITTED)
+        first = self._offsets(_told(stable), EARLIEST, Isolation.READ_UNCOMMITTED)
         found: dict[TopicPartition, LogEnds | Refused] = {}
         for at in partitions:
             # Who was refused one answer is not asked for the next.
             answers = [answered[at] for answered in (first, stable, high) if at in answered]
             refused = next((one for one in answers if isinstance(one, Refused)), None)
             numbers = [one for one in answers if isinstance(one, int)]
-            found[at] = refused or LogEnds(*numbers)
+            found[at] = refused or LogEnds.in_turn(*numbers)
         return found
 
     def open_transactions(self, partitions: Parts) -> dict[TopicPartition, tuple[OpenTransaction, ...] | Refused]:

@@ -16,7 +16,7 @@ from app.domain.journals.record_batch import Marker, RecordBatch, UnreadableBatc
 from app.domain.stuck.facts import Partition, PartitionFacts
 from app.kafka.attempt import Attempt
 from app.kafka.connections import BOOTSTRAP, resolve
-from app.kafka.raw_client import error_of, errors, failure, is_transient
+from app.kafka.raw_client import error_of, errors, failure, is_transient, reading_answers
 from app.kafka.raw_fetch import LATEST, Isolation
 from app.kafka.transactions.client import TransactionClient
 from app.kafka.transactions.leaders import METADATA_VERSION
@@ -91,7 +91,8 @@ class SearchClient(TransactionClient):
         """Each question has its own time, one of many parts more."""
         self._attempt = Attempt(self._attempt.address, self._timeout_s * times)
         try:
-            return question()
+            with reading_answers():
+                return question()
         except errors.KafkaError as error:
             raise failure(self._attempt, what, error) from error
 
@@ -108,10 +109,10 @@ class SearchClient(TransactionClient):
 
     def _stable_ends(self, partitions: Collection[TopicPartition]) -> Ends:
         silent: dict[str, None] = {}
-        # The stable end first: asked in this order it is never ahead of the other because of the time between them.
-        stable = self._latest(partitions, Isolation.READ_COMMITTED, silent)
-        high = self._latest(stable, Isolation.READ_UNCOMMITTED, silent)
-        ends: dict[Partition, StableEnd] = {at: StableEnd(stable[at], end) for at, end in high.items()}
+        # The high watermark first: what was written between the answers must not look held back (ADR 0078).
+        high = self._latest(partitions, Isolation.READ_UNCOMMITTED, silent)
+        stable = self._latest(high, Isolation.READ_COMMITTED, silent)
+        ends: dict[Partition, StableEnd] = {at: StableEnd(end, max(high[at], end)) for at, end in stable.items()}
         return Ends(ends, tuple(silent), is_stale=len(ends) < len(partitions))
 
     def _latest(

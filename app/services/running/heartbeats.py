@@ -185,6 +185,7 @@ async def receive_driver_heartbeat(
             executors=heartbeat.executors,
             tasks_running=heartbeat.tasks_running,
             tasks_waiting=heartbeat.tasks_waiting,
+            tasks_crashing=heartbeat.tasks_crashing,
         )
         if context.instance_state is InstanceState.UNREACHABLE:
             await _come_back(uow, scope, now=now)
@@ -212,7 +213,8 @@ async def receive_outcome(uow: UnitOfWork, outcome: Outcome, *, scope: RunTokenS
     if outcome.application_id != (instance.application_id or "") or instance.outcome is not None:
         return
     ends_as = InstanceState.STOPPED if outcome.kind is OutcomeKind.DRAINED else InstanceState.FAILED
-    reason = f"{outcome.kind}: {outcome.message}" if outcome.message else str(outcome.kind)
+    kind = "permanent error" if outcome.kind is OutcomeKind.HOPELESS else str(outcome.kind)
+    reason = f"{kind}: {outcome.message}" if outcome.message else kind
     instance = replace(instance, outcome=InstanceOutcome(kind=outcome.kind, message=outcome.message, at=now))
     await uow.instances.save(instance)
     if instance.state not in ENDED and instance.state is not InstanceState.PENDING:

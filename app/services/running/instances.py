@@ -25,7 +25,7 @@ from app.wire.heartbeat import Claim, ClaimAnswer
 
 
 async def lease_instance(
-    uow: UnitOfWork, *, run_id: str, ordinal: int, by: Principal, reason: str | None, now: datetime
+    uow: UnitOfWork, *, run_id: str, ordinal: int, by: Principal, reason: str | None, failures: int = 0, now: datetime
 ) -> Instance:
     """Give the ordinal out again under the next number, at the run's revision; the row comes before any act.
 
@@ -37,8 +37,8 @@ async def lease_instance(
         raise ConflictError(f"run {run_id} is {run.state}: none of its instances is leased again")
     previous = await uow.instances.find_current(run_id, ordinal, for_update=True)
     instance = await add_lease(uow, run=run, ordinal=ordinal, previous=previous, now=now)
-    if reason is not None:
-        instance = replace(instance, reason=reason)
+    if reason is not None or failures:
+        instance = replace(instance, reason=reason, failures=failures)
         await uow.instances.save(instance)
     notify_run(uow, run)
     return instance
@@ -65,7 +65,8 @@ async def begin_submission(
         since=now,
         submitted_at=now,
         host=host,
-        reason=None,
+        # Of an ordinal that fails again and again, the last failure stays in sight while it starts.
+        reason=instance.reason if instance.failures else None,
     )
     await uow.instances.save(instance)
     uow.notify("run", run_id)
@@ -171,6 +172,16 @@ async def advance_instance(
     return instance
 
 
+async def mark_healthy(uow: UnitOfWork, *, run_id: str, ordinal: int, lease: int) -> Instance:
+    """Note that earlier failures count no more, because the instance was at work for a while."""
+    instance = await uow.instances.get(run_id, ordinal, lease, for_update=True)
+    if instance.failures and not instance.has_ended:
+        instance = replace(instance, failures=0)
+        await uow.instances.save(instance)
+        uow.notify("run", run_id)
+    return instance
+
+
 async def mark_missing(
     uow: UnitOfWork, *, run_id: str, ordinal: int, lease: int, missing_since: datetime | None
 ) -> Instance:
@@ -226,6 +237,18 @@ async def stop_pending_instances(uow: UnitOfWork, *, run_id: str, reason: str, n
             locked = await uow.instances.get(run_id, instance.ordinal, instance.lease, for_update=True)
             if locked.state is InstanceState.PENDING:
                 await move_locked_instance(uow, locked, InstanceState.STOPPED, reason=reason, now=now)
+
+
+async def retry_pending_instances(uow: UnitOfWork, *, run_id: str, at: datetime) -> None:
+    """Forgive PENDING leases their failures, as if they were given out `at`: the next turn submits them.
+
+    The run's row is locked by the caller.
+    """
+    for instance in await uow.instances.list(run_id, with_history=False):
+        if instance.state is InstanceState.PENDING:
+            locked = await uow.instances.get(run_id, instance.ordinal, instance.lease, for_update=True)
+            if locked.state is InstanceState.PENDING:
+                await uow.instances.save(replace(locked, leased_at=at, failures=0, reason=None))
 
 
 async def list_instances(uow: UnitOfWork, run_id: str, *, with_history: bool = True) -> list[Instance]:

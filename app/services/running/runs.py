@@ -22,7 +22,7 @@ from app.services import alerts
 from app.services.access import command_log
 from app.services.defining.pipeline_validation import refuse_invalid, validate_pipeline
 from app.services.migrating.guard import refuse_while_migrating
-from app.services.running.instances import stop_pending_instances
+from app.services.running.instances import retry_pending_instances, stop_pending_instances
 from app.services.running.run_endings import (
     begin_run,
     claim_transactional_ids,
@@ -178,7 +178,10 @@ async def restart_run(
     if rolling:
         # After every lease that it shall bounce, also where a clock has gone back since they were given out.
         leased = [instance.leased_at + timedelta(microseconds=1) for instance in run.instances]
-        await _move_to_current_revision(uow, run, bounce_requested_at=max(now, *leased))
+        requested_at = max(now, *leased)
+        await _move_to_current_revision(uow, run, bounce_requested_at=requested_at)
+        # What waits to be retried begins anew at once, and is not bounced after that.
+        await retry_pending_instances(uow, run_id=run_id, at=requested_at)
         outcome = f"run {run_id}: its instances restart one at a time"
     else:
         await uow.runs.set_desired(run_id, DesiredRunState.DRAIN, starts_again=True)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Query, Request, Response
 
 from app.domain.access import Principal, Verb
 from app.domain.errors import FencelineError
+from app.domain.storable import moment_of_ms
 from app.domain.stuck.chain import as_text, clause
 from app.domain.stuck.diagnosis import Diagnosis, Explanation, Kind, Link, Verdict
 from app.ports.unit_of_work import UnitOfWork
@@ -95,7 +96,7 @@ def _told(one: Diagnosis) -> Mapping[str, Any]:
 
 
 def _link(link: Link) -> Mapping[str, Any]:
-    at = datetime.fromtimestamp(link.seen_ms / 1000, UTC)
+    at = moment_of_ms(link.seen_ms)
     return {"sentence": clause(link), "source": link.source, "at": at}
 
 

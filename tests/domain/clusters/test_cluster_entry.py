@@ -49,7 +49,7 @@ def problems(servers: str = "127.0.0.1:9092", name: str = "demo", **config: str)
 
 
 def test_a_plain_entry_has_no_problems() -> None:
-    assert problems(security_protocol="SASL_SSL", sasl_password="env:FENCELINE_SECRET_K", sasl_username="u") == {}
+    assert problems(security_protocol="SASL_SSL", sasl_mechanism="PLAIN", sasl_password="env:FENCELINE_SECRET_K") == {}
 
 
 @pytest.mark.parametrize(
@@ -72,3 +72,17 @@ def test_where_a_cluster_sends_its_clients_must_be_allowed_too() -> None:
     (problem,) = check_advertised(["127.0.0.1:9092", "203.0.113.9:9092"], allowed_addresses=())
     assert problem.field == "bootstrap_servers"
     assert "the cluster sends its clients on: 203.0.113.9:9092" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("config", "field", "words"),
+    [
+        ({"sasl_mechanism": "AWS_MSK_IAM"}, "sasl.mechanism", "AWS_MSK_IAM is not supported: use PLAIN, SCRAM-SHA-256"),
+        ({"sasl_mechanisms": "OAUTHBEARER"}, "sasl.mechanisms", "OAUTHBEARER is not supported"),
+        ({"security_protocol": "SASL_SSL"}, "sasl.mechanism", "SASL_SSL needs a mechanism"),
+        ({"security_protocol": "TLS"}, "security.protocol", "TLS is not spoken: use PLAINTEXT, SASL_PLAINTEXT"),
+    ],
+)
+def test_login_that_no_client_speaks_is_refused(config: dict[str, str], field: str, words: str) -> None:
+    """Accepted, it would wait for ever: librdkafka takes AWS_MSK_IAM and asks for a token that nobody gives it."""
+    assert words in problems(**config)[f"client_config.{field}"]

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from app.domain.reconciliation.actions import Advance, LeaseAgain
 from app.domain.reconciliation.decision import decide
-from app.domain.runs.instance import InstanceState
+from app.domain.runs.instance import InstanceOutcome, InstanceState
 from tests.support.reconciliation import ago, ended, instance, states_entered, view
 
 S = InstanceState
@@ -48,9 +48,12 @@ def test_a_pending_instance_of_an_old_revision_is_not_submitted() -> None:
     assert states_entered(decide(view([instance(S.PENDING)], revision=2))) == [S.STOPPED]
 
 
-def test_an_instance_that_was_given_up_does_not_hold_up_a_bounce() -> None:
-    failed = [ended(S.FAILED, lease=n, lived_s=2, ended_s=100 - n) for n in range(1, 6)]
-    (action,) = decide(view([failed[-1], instance(ordinal=1)], history=failed[:-1], revision=2))
+def test_an_instance_with_a_permanent_error_does_not_hold_up_a_bounce() -> None:
+    failed = replace(
+        ended(S.FAILED, lease=1, lived_s=2, ended_s=100),
+        outcome=InstanceOutcome(kind="hopeless", message="record refused", at=ago(100)),
+    )
+    (action,) = decide(view([failed, instance(ordinal=1)], revision=2))
     assert isinstance(action, Advance)
     assert (action.ordinal, action.to) == (1, S.DRAINING)
 

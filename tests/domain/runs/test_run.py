@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from itertools import product
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from app.domain.pipelines.pipeline import GroupProtocol, PipelineDefinition, ProcessingGuarantee
-from app.domain.runs.instance import ENDED, Instance, InstanceState
+from app.domain.runs.instance import ENDED, Instance, InstanceOutcome, InstanceState
 from app.domain.runs.run import (
     DERIVATION,
     DESIRES,
@@ -131,3 +132,19 @@ def test_a_change_that_members_must_agree_on_needs_a_full_restart() -> None:
         instances=3,
     )
     assert set(fields_that_need_full_restart(before, after)) == set(NEEDS_FULL_RESTART) - {"offset_fencing"}
+
+
+@pytest.mark.parametrize("state", InstanceState)
+def test_three_failures_in_a_row_are_a_crash_loop_until_it_is_at_work_again(state: InstanceState) -> None:
+    def looping(failures: int, **fields: Any) -> bool:
+        (one,) = instances(state)
+        one = replace(one, failures=failures, **fields)
+        run = derive_state(desired=DesiredRunState.RUN, end=None, revision=1, bounce_requested_at=None, instances=[one])
+        return run is RunState.CRASH_LOOPING
+
+    assert looping(3) is (state in {S.PENDING, S.SUBMITTING, S.STARTING, S.FAILED, S.LOST})
+    assert looping(2) is (state in {S.FAILED, S.LOST})
+    assert not looping(1)
+    assert looping(0, tasks_crashing=1) is (state in {S.PENDING, S.SUBMITTING, S.STARTING, S.RUNNING, S.PAUSED})
+    permanent = InstanceOutcome(kind="hopeless", message="", at=NOW)
+    assert not looping(5, outcome=permanent)

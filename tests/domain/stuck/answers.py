@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from app.domain.clocks.clock_offset import ClockOffset
 from app.domain.stuck.diagnosis import Asked
 from app.domain.stuck.facts import (
     Coordinators,
@@ -20,10 +21,11 @@ from app.domain.stuck.stretch import Stretch
 
 NOW_MS = 1_700_000_100_000
 ID = "orders-7"
+IN_STEP = ClockOffset(least_ms=0, most_ms=0, measured_ms=NOW_MS)
 
 
-def asked(*, owners: dict[str, Owner] | None = None) -> Asked:
-    return Asked(bootstrap_servers="b1:9092", now_ms=NOW_MS, owners=owners)
+def asked(*, owners: dict[str, Owner] | None = None, clocks: dict[int, ClockOffset] | None = None) -> Asked:
+    return Asked(bootstrap_servers="b1:9092", now_ms=NOW_MS, owners=owners, clocks=clocks or {})
 
 
 def opened(*, producer_id: int = 4015, producer_epoch: int = 2, start: int = 10, coordinator_epoch: int = 3):
@@ -44,6 +46,7 @@ def known(
     timeout_ms: int = 10_000,
     partitions: Sequence[tuple[str, int]] = (("orders", 0), ("__consumer_offsets", 12)),
     producer_epoch: int = 2,
+    clock: ClockOffset | None = IN_STEP,
 ) -> KnownTransaction:
     return KnownTransaction(
         transactional_id=ID,
@@ -54,6 +57,7 @@ def known(
         timeout_ms=timeout_ms,
         start_ms=NOW_MS - age_ms,
         partitions=frozenset(partitions),
+        age=None if clock is None else clock.age_of(NOW_MS - age_ms, now_ms=NOW_MS),
     )
 
 

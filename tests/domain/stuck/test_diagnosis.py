@@ -7,8 +7,9 @@ import re
 import msgspec
 import pytest
 
+from app.domain.clocks.clock_offset import ClockOffset
 from app.domain.stuck.chain import as_text
-from app.domain.stuck.diagnosis import Source, Verdict, diagnose_partition, explain_topic
+from app.domain.stuck.diagnosis import Diagnosis, Source, Verdict, diagnose_partition, explain_topic
 from app.domain.stuck.facts import LogEnds, Owner, Refused
 from app.domain.stuck.wording import span
 from tests.domain.stuck.answers import ID, NOW_MS, asked, held, known, opened, read_through
@@ -21,7 +22,10 @@ AWAY = Refused("ListTransactions of broker 2", "KafkaTimeoutError")
 def test_open_transaction_is_named_from_readers_to_its_id() -> None:
     found = diagnose_partition(held(known()), asked())
     assert found.verdict is Verdict.WAIT
-    assert found.headline == "Readers of orders-0 see nothing from offset 10 on. 4 records wait, the oldest for 7.0 s."
+    assert (
+        found.headline
+        == "Readers of orders-0 see nothing from offset 10 on. 4 records wait, the oldest stamped 22:14:53 UTC."
+    )
     assert [(link.source, link.seen_ms) for link in found.links] == [
         (Source.LIST_OFFSETS, NOW_MS - 300),
         (Source.DESCRIBE_PRODUCERS, NOW_MS - 200),
@@ -52,12 +56,45 @@ def test_transaction_that_the_coordinator_should_have_ended_is_to_be_fenced() ->
     assert diagnose_partition(held(known(age_ms=12_000)), asked()).verdict is Verdict.WAIT
 
 
-@pytest.mark.parametrize("ahead_ms", [-HOUR_MS, -1_000, 1_000, HOUR_MS])
-def test_clock_that_differs_from_the_brokers_makes_no_time_below_zero(ahead_ms: int) -> None:
-    """Begun just now, by a coordinator whose clock is another than ours; who measures by ours says so."""
-    text = as_text(diagnose_partition(held(known(age_ms=ahead_ms)), asked()))
-    assert not re.search(r"-\d+(\.\d+)? (s|min|h)\b", text)
-    assert ("60 min ago by our clock" in text) == (ahead_ms == HOUR_MS)
+@pytest.mark.parametrize("ahead_ms", [-HOUR_MS, -300_000, -1_000, 0, 1_000, 300_000, HOUR_MS])
+def test_verdict_is_that_of_the_coordinators_clock_however_far_it_is_from_ours(ahead_ms: int) -> None:
+    """A transaction of one second is waited for, and one that its coordinator forgot is fenced, at any distance."""
+    clock = ClockOffset(least_ms=-ahead_ms - 200, most_ms=-ahead_ms + 200, measured_ms=NOW_MS)
+
+    def found(*, age_ms: int, timeout_ms: int = 60_000) -> Diagnosis:
+        stamped = known(age_ms=age_ms - ahead_ms, timeout_ms=timeout_ms, clock=clock)
+        return diagnose_partition(held(stamped), asked())
+
+    young = found(age_ms=1_000)
+    assert (young.verdict, len(young.commands)) == (Verdict.WAIT, 1)
+    assert young.until_ms == NOW_MS + 59_000
+    assert "ongoing for 0.8 s" in young.links[2].sentence
+    assert found(age_ms=95_000).verdict is Verdict.FENCE
+    assert found(age_ms=5_000, timeout_ms=900_000).verdict is Verdict.FENCE
+    assert found(age_ms=890_000, timeout_ms=900_000).verdict is Verdict.WAIT
+
+
+@pytest.mark.parametrize("age_ms", [-HOUR_MS, 1_000, 301_000, HOUR_MS])
+@pytest.mark.parametrize(("timeout_ms", "verdict"), [(60_000, Verdict.WAIT), (900_000, Verdict.CANNOT_TELL)])
+def test_without_the_coordinators_clock_nothing_is_to_be_fenced(age_ms: int, timeout_ms: int, verdict: Verdict) -> None:
+    found = diagnose_partition(held(known(age_ms=age_ms, timeout_ms=timeout_ms, clock=None)), asked())
+    assert found.verdict is verdict
+    assert not any("fence" in line for line in found.commands)
+    assert found.until_ms is None
+    assert "the clock of broker 1 is not measured" in found.advice
+    assert not re.search(r"\d (s|min|h) ago", as_text(found))
+
+
+def test_clock_that_the_server_measured_stands_in_for_the_looks_own() -> None:
+    behind = ClockOffset(least_ms=299_900, most_ms=300_100, measured_ms=NOW_MS)
+    facts = held(known(age_ms=301_000, timeout_ms=60_000, clock=None))
+    assert diagnose_partition(facts, asked(clocks={1: behind})).verdict is Verdict.WAIT
+    assert diagnose_partition(facts, asked(clocks={2: behind})).until_ms is None
+
+
+def test_records_are_told_by_their_stamps_since_their_producers_have_clocks_of_their_own() -> None:
+    text = as_text(diagnose_partition(held(known(clock=None)), asked()))
+    assert "its newest record is stamped 22:14:53 UTC" in text
 
 
 @pytest.mark.parametrize("state", ["PrepareCommit", "PrepareAbort"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from app.domain.clocks.clock_offset import ClockOffset
 from app.domain.stuck.ending import marker_epoch, plan_end, plan_fence
 from app.domain.stuck.facts import Owner, Refused
 from tests.domain.stuck.answers import ID, NOW_MS, asked, held, known, opened, read_through
@@ -29,6 +30,22 @@ def test_fencing_is_refused_while_the_owner_heartbeats_unless_forced() -> None:
 
 def test_a_transaction_that_just_began_is_taken_for_a_living_one() -> None:
     assert "began 2.0 s ago" in (plan_fence(ID, known(age_ms=2_000), asked()).refusal(force=False) or "")
+
+
+@pytest.mark.parametrize("skew_ms", [-300_000, 300_000])
+def test_age_that_fencing_is_refused_for_is_told_by_the_coordinators_clock(skew_ms: int) -> None:
+    """Behind ours by 300 s, every transaction looked old enough."""
+    clock = ClockOffset(least_ms=skew_ms, most_ms=skew_ms, measured_ms=NOW_MS)
+    young, old = (plan_fence(ID, known(age_ms=skew_ms + age, clock=clock), asked()) for age in (2_000, 60_000))
+    assert "began 2.0 s ago" in (young.refusal(force=False) or "")
+    assert old.refusal(force=False) is None
+
+
+@pytest.mark.parametrize("age_ms", [-60_000, 2_000, 600_000])
+def test_fencing_is_refused_while_the_age_is_not_known_unless_forced(age_ms: int) -> None:
+    plan = plan_fence(ID, known(age_ms=age_ms, clock=None), asked())
+    assert "the clock of broker 1 is not measured" in (plan.refusal(force=False) or "")
+    assert plan.refusal(force=True) is None
 
 
 def test_an_id_with_nothing_open_is_fenced_by_force_only() -> None:

@@ -8,7 +8,7 @@ from app.domain.stuck.diagnosis import Diagnosis, Explanation, Source, Verdict
 from app.domain.stuck.facts import GroupFacts, GroupPosition, LogEnds, PartitionFacts, PendingOffset, Refused
 from app.domain.stuck.group_diagnosis import diagnose_group
 from app.domain.stuck.stretch import Stretch
-from tests.domain.stuck.answers import NOW_MS, asked, held, known, read_through
+from tests.domain.stuck.answers import NOW_MS, asked, held, known, opened, read_through
 
 
 def group(*positions: GroupPosition, members: int = 2, offsets: PartitionFacts | None = None) -> GroupFacts:
@@ -41,6 +41,23 @@ def test_consumer_that_is_simply_behind_is_not_blamed_on_transactions() -> None:
     assert found.verdict is Verdict.BEHIND
     assert found.headline == (
         "5 records of orders-0 can be read now and are not committed. 4 more offsets wait behind an open transaction."
+    )
+
+
+def test_offsets_between_the_ends_are_of_a_transaction_only_where_its_leader_names_one() -> None:
+    def said(partition: PartitionFacts) -> str:
+        position = GroupPosition(partition=partition, committed=4, ahead=Stretch(4, 10, records=6))
+        return only(diagnose_group(group(position), asked())).headline
+
+    readable = "6 records of orders-0 can be read now and are not committed."
+    assert said(held(known())) == f"{readable} 4 more offsets wait behind an open transaction."
+    assert said(held(None, rows=())) == readable
+    assert said(held(known(), ended_since=True)) == readable
+    assert said(held(known(), rows=(opened(start=12),))) == readable
+    refused = Refused("DescribeProducers", "TOPIC_AUTHORIZATION_FAILED", "READ on orders")
+    assert said(held(None, rows=refused)) == (
+        f"{readable} 4 more offsets come after the last stable offset; whether a transaction is open there "
+        "is not known."
     )
 
 

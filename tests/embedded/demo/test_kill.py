@@ -114,18 +114,21 @@ def test_the_brokers_word_is_an_abort_and_then_a_commit_of_a_later_incarnation(
     busy = workers.start(topic=topic, transactional_id=topic_name, is_open=True)
     tail = JournalTail(bootstrap_servers=kafka.bootstrap_servers, transactional_ids=[topic_name])
     kill = kill_inside_a_transaction(tail, [busy])
-    tail.close()
     assert kill is not None
+    assert not tail.has_committed_since(kill)
     before = aftermath(journal_of(kafka, topic_name), kill)
     assert (before.was_aborted, before.committed_again) == (False, False)
 
     successor = transactional_producer(kafka.bootstrap_servers, topic_name)
     aborted = aftermath(journal_of(kafka, topic_name), kill)
     assert (aborted.was_aborted, aborted.committed_again) == (True, False)
+    assert not tail.has_committed_since(kill)
 
     successor.begin_transaction()
     successor.produce(topic, b"y")
     successor.commit_transaction(30)
+    wait_for(lambda: tail.has_committed_since(kill), 10, "the successor's commit in the journal")
+    tail.close()
     wait_for(
         lambda: aftermath(journal_of(kafka, topic_name), kill).committed_again,
         30,

@@ -44,7 +44,9 @@ async def test_producer_left_open_is_named_and_when_it_times_out_readers_go_on(s
     found = await look(scene, topic)
     (one,) = found.partitions
     assert one.verdict is Verdict.WAIT
-    assert one.headline.startswith(f"Readers of {topic}-0 see nothing from offset 2 on. 4 records wait, the oldest for")
+    assert one.headline.startswith(
+        f"Readers of {topic}-0 see nothing from offset 2 on. 4 records wait, the oldest stamped"
+    )
     assert f"which is {name}, ongoing for" in one.links[-1].sentence
     assert scene.committed_values(TopicPartition(topic, 0)) == [b"plain"] * 2
 

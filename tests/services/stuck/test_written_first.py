@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 import pytest
 
 from app.domain.access import Principal, Role
+from app.domain.clocks.clock_offset import Age
 from app.domain.command import Command
 from app.domain.errors import BrokerUnreachableError, OutcomeUnknownError
 from app.domain.stuck.diagnosis import Verdict
@@ -21,7 +22,9 @@ from tests.support.control_plane import CLUSTER, ControlPlane, PlaneClock
 T = TypeVar("T")
 
 OLIVIA = Principal(name="olivia", role=Role.OPERATOR)
-KNOWN = KnownTransaction("tx", 1, "Ongoing", 7, 3, 600_000, 0, frozenset({("orders", 0)}))
+KNOWN = KnownTransaction(
+    "tx", 1, "Ongoing", 7, 3, 600_000, 0, frozenset({("orders", 0)}), Age(least_ms=60_000, most_ms=60_000)
+)
 TARGET = OpenTransaction(7, 3, 0, 0, 0, 5)
 
 

@@ -9,7 +9,7 @@ import pytest
 from workers.spark.attempts import AttemptBook, Patience, VerdictKind
 from workers.spark.messages import AttemptEnd
 
-PATIENCE = Patience(window_s=100, failures=4, first_wait_s=1, longest_wait_s=3)
+PATIENCE = Patience(healthy_s=100, first_wait_s=1, longest_wait_s=3, crashing_after=3, new_application_after=8)
 
 
 def book(tasks: int = 2) -> AttemptBook:
@@ -38,7 +38,7 @@ def test_a_killed_worker_is_replaced_at_once_and_only_then_waits_grow() -> None:
 
 def test_what_drills_kill_is_no_failure_however_often() -> None:
     attempts = book()
-    for attempt in range(3 * PATIENCE.failures):
+    for attempt in range(3 * PATIENCE.new_application_after):
         assert attempts.begin(0, attempt, now_s=attempt) == 0
         attempts.end(0, attempt, AttemptEnd.DRILLED, "killed by a drill", now_s=attempt)
     assert attempts.verdict() is None
@@ -61,25 +61,52 @@ def test_failures_of_one_task_do_not_make_another_wait() -> None:
     assert attempts.begin(1, 0, now_s=4) == 0
 
 
-def test_failures_are_forgotten_after_the_window() -> None:
+def test_an_attempt_that_worked_for_a_while_ends_the_row_of_failures() -> None:
+    attempts = book()
+    for attempt in range(5):
+        attempts.begin(0, attempt, now_s=attempt)
+    assert attempts.begin(0, 5, now_s=4 + 3 + 99) == 3, "it worked for 99 s only, after a wait of 3 s"
+    assert attempts.begin(0, 6, now_s=106 + 3 + 100) == 0
+
+
+def test_an_attempt_that_has_ended_is_not_healthy_by_lying_there() -> None:
     attempts = book()
     for attempt in range(4):
         attempts.begin(0, attempt, now_s=attempt)
-    assert attempts.begin(0, 4, now_s=500) == 0
-    assert attempts.verdict() is None
+        attempts.end(0, attempt, AttemptEnd.CRASHED, "out of memory", now_s=attempt)
+    assert attempts.begin(0, 4, now_s=5000) == 3
+    assert attempts.crashing(now_s=5000) == 1
 
 
-def test_too_many_failures_within_the_window_end_the_instance_with_the_last_error() -> None:
+def test_failures_are_retried_with_waits_of_up_to_five_minutes() -> None:
+    patience = Patience()
+    assert [patience.wait_s(n) for n in (0, 1, 2, 3, 10, 11, 12, 1_000_000)] == [0, 0, 0.5, 1, 128, 256, 300, 300]
+
+
+def test_a_task_that_fails_again_and_again_is_counted_until_it_was_healthy() -> None:
     attempts = book()
-    for attempt in range(4):
+    for attempt in range(3):
+        attempts.begin(0, attempt, now_s=attempt)
+        assert attempts.crashing(now_s=attempt) == 0
+        attempts.end(0, attempt, AttemptEnd.CRASHED, f"error {attempt}", now_s=attempt)
+    assert attempts.crashing(now_s=3) == 1
+    attempts.begin(0, 3, now_s=3)
+    assert attempts.why_waits(0) == "failed 3 times in a row, next try after 2 s: error 2"
+    assert attempts.crashing(now_s=5 + 99) == 1
+    assert attempts.crashing(now_s=5 + 100) == 0
+
+
+def test_many_failures_in_a_row_ask_for_a_new_application_with_the_last_error() -> None:
+    attempts = book()
+    for attempt in range(8):
         attempts.begin(0, attempt, now_s=attempt)
         assert attempts.verdict() is None
         attempts.end(0, attempt, AttemptEnd.CRASHED, f"error {attempt}", now_s=attempt)
     verdict = attempts.verdict()
     assert verdict is not None
-    assert verdict.kind is VerdictKind.FAILED
-    assert "task 0 failed 4 times in 100 s" in verdict.message
-    assert "error 3" in verdict.message
+    assert verdict.kind is VerdictKind.FAILED, "which is transient: the instance is leased again"
+    assert "task 0 failed 8 times in a row" in verdict.message
+    assert "error 7" in verdict.message
 
 
 def test_a_hopeless_error_ends_the_instance_at_once() -> None:

@@ -99,10 +99,12 @@ class PlayedReporter:
         self.is_current: bool | None = True
         self.published: list[Slots] = []
         self.gone: tuple[GoneAttempt, ...] = ()
+        self.tasks_crashing = 0
 
-    def publish(self, slots: Slots, gone: tuple[GoneAttempt, ...] = ()) -> None:
+    def publish(self, slots: Slots, gone: tuple[GoneAttempt, ...] = (), *, tasks_crashing: int = 0) -> None:
         self.published.append(slots)
         self.gone = gone
+        self.tasks_crashing = tasks_crashing
 
 
 class Watched:

@@ -9,6 +9,7 @@ from confluent_kafka import KafkaError, Message
 
 from app.domain.pipelines.pipeline import ErrorHandling
 from tests.support.tasks import RecordingControl
+from workers.transactional.checkpoint_size import CheckpointSize
 from workers.transactional.checkpoints import Bounds, Checkpoints
 from workers.transactional.claim.inquiry import Answer, Inquiry, Standing
 from workers.transactional.errors import (
@@ -21,6 +22,7 @@ from workers.transactional.group.ownership import Ownership, Partition
 from workers.transactional.lane_of_each import LaneOfEach
 from workers.transactional.lanes import Batch, Lane
 from workers.transactional.loop import TaskLoop
+from workers.transactional.producing.output_topics import OutputTopics
 from workers.transactional.producing.producers import TaskProducer
 from workers.transactional.records.batching import BatchSize
 from workers.transactional.records.failures import BadRecords
@@ -202,12 +204,14 @@ class Many:
 
     def loop(self, *, starting: Any = None) -> TaskLoop:
         """What the loop makes of these lanes; it reads nothing and knows no time but the test's."""
+        no_outputs = OutputTopics("out", ask=lambda _topics: {})
         return TaskLoop(
             membership=self.group,
             lanes=self.lanes,
             starting=starting,
             source_topics=cast(Any, NoTopics()),
-            processing=Processing(IdentityTransform(), source_topics=["t"], sink_topic="out"),
+            output_topics=no_outputs,
+            processing=Processing(IdentityTransform(), source_topics=["t"], sink_topic="out", topics=no_outputs),
             batch_size=BatchSize(target_s=0.1),
             control=self.control,
             commit_interval_s=1.0,
@@ -224,6 +228,7 @@ class Many:
         ownership, group, control = self.group.ownership, self.group, self.control
         suspicion, own = Suspicion(ownership), Tally(self.tally.totals)
         bad_records = BadRecords(ErrorHandling(), announce=control.event)
+        size = CheckpointSize(timeout_s=10.0, bound_s=10.0, clock=self.now)
         checkpoints = Checkpoints(
             membership=group,
             suspicion=suspicion,
@@ -231,6 +236,7 @@ class Many:
             tally=own,
             progress=self.progress,
             bounds=self.bounds,
+            size=size,
             sends_for=NO_CONSUMER,
             clock=self.now,
         )
@@ -251,7 +257,8 @@ class Many:
             announce=control.event,
             tally=own,
             progress=self.progress,
+            size=size,
             of=partition,
             clock=self.now,
         )
-        return Lane(partition, checkpoints, settling, recovery, suspicion, bad_records, own)
+        return Lane(partition, checkpoints, settling, recovery, suspicion, bad_records, own, size)

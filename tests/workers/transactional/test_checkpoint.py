@@ -20,6 +20,7 @@ from workers.transactional.errors import (
 )
 from workers.transactional.group.ownership import Ownership
 from workers.transactional.producing.producers import SendsFor
+from workers.transactional.producing.statistics import Slowness
 from workers.transactional.slices import Patience
 from workers.transforms import Output
 
@@ -83,6 +84,9 @@ class ScriptedProducer:
 
     def identity(self, *, timeout_s: float) -> ProducerIdentity | None:
         return None
+
+    def slowness(self) -> Slowness:
+        return Slowness(0.0, None)
 
     @property
     def may_have_bumped(self) -> bool:

@@ -9,6 +9,7 @@ import pytest
 from app.domain.pipelines.pipeline import ErrorHandling
 from tests.support.tasks import RecordingControl
 from tests.workers.transactional.test_checkpoint import ScriptedProducer
+from workers.transactional.checkpoint_size import CheckpointSize
 from workers.transactional.checkpoints import Bounds, Checkpoints
 from workers.transactional.errors import AbortableError
 from workers.transactional.group.membership import Membership
@@ -59,6 +60,7 @@ def test_abort_inside_the_callback_gets_what_is_left_of_the_bound(flush_takes_s:
         bad_records=BadRecords(ErrorHandling(), announce=control.event),
         tally=tally,
         progress=Progress(control, tally),
+        size=CheckpointSize(timeout_s=10.0, bound_s=10.0),
         bounds=Bounds(transaction_timeout_s=10.0, max_poll_interval_s=300.0),
         clock=lambda: clock[0],
     )

@@ -148,7 +148,7 @@ class TopicClient:
     def __init__(self, config: Config) -> None:
         self._client: Any = AdminClient({**config})
 
-    def ask(self, topics: Sequence[str]) -> Mapping[str, Future[Described]]:
+    def ask(self, topics: Sequence[str]) -> Mapping[str, Future[Any]]:
         return self._client.describe_topics(TopicCollection(list(topics)), request_timeout=_ANSWER_S)
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ from workers.sinks.file_sink import FileSink, SinkError
 from workers.transactional.control import ProducerIdentity
 from workers.transactional.errors import AbortableError, FatalError
 from workers.transactional.producing.producers import SendsFor, TaskProducer
+from workers.transactional.producing.statistics import Slowness
 from workers.transactional.slices import Patience
 from workers.transforms import Output
 
@@ -121,6 +122,9 @@ class FileProducer:
 
     def identity(self, *, timeout_s: float) -> ProducerIdentity | None:
         return self._producer.identity(timeout_s=timeout_s)
+
+    def slowness(self) -> Slowness:
+        return self._producer.slowness()
 
     @property
     def may_have_bumped(self) -> bool:

@@ -14,6 +14,7 @@ from workers.transactional.control import ProducerIdentity
 from workers.transactional.errors import AbortableError, FatalError, translated
 from workers.transactional.group.offset_commits import OffsetCommits
 from workers.transactional.producing.producers import QueueingProducer, SendsFor
+from workers.transactional.producing.statistics import Statistics
 from workers.transactional.slices import SLICE_S, Patience
 
 
@@ -40,12 +41,14 @@ class IdempotentProducer(QueueingProducer):
         self._failures = _FailureKeeper()
         self._offsets: list[TopicPartition] = []
         self._commits = commits
-        super().__init__(Producer({**config, "on_delivery": self._failures}))
+        statistics = Statistics(None)
+        super().__init__(Producer({**config, "on_delivery": self._failures, "stats_cb": statistics}), statistics)
 
     def init(self, timeout_s: float) -> None:
         """Nothing to take over: no id is shared with a predecessor."""
 
     def begin(self) -> None:
+        self.count_anew()
         self._failures.clear()
         self._offsets = []
 

@@ -21,6 +21,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 
 from workers.transactional.control import ProducerIdentity
 from workers.transactional.errors import AbortableError, FatalError, RetriableError, kafka_call
+from workers.transactional.producing.statistics import Slowness, Statistics
 from workers.transactional.records import writing
 from workers.transactional.slices import Patience, in_slices
 from workers.transforms import Output
@@ -47,6 +48,10 @@ class TaskProducer(Protocol):
     def partition_count(self, topic: str, timeout_s: float) -> int: ...
     def identity(self, *, timeout_s: float) -> ProducerIdentity | None: ...
 
+    def slowness(self) -> Slowness:
+        """Of the outputs since `begin`; nothing is asked or waited for."""
+        ...
+
     def transaction_since(self, opened_at: float) -> float | None:
         """Since when the brokers have a transaction of the checkpoint that was opened then; None: not yet."""
         ...
@@ -64,8 +69,11 @@ class TaskProducer(Protocol):
 class QueueingProducer:
     """What both have in common: the client and its queue."""
 
-    def __init__(self, producer: Producer) -> None:
+    def __init__(self, producer: Producer, statistics: Statistics) -> None:
         self._producer: Producer | None = producer
+        self._statistics = statistics
+        self._written = 0
+        self._undelivered: int | None = None
 
     @property
     def live(self) -> Producer:
@@ -74,9 +82,11 @@ class QueueingProducer:
         return self._producer
 
     def write_messages(self, messages: Sequence[Message], *, topic: str, keep_partition: bool) -> None:
+        self._written += len(messages)
         writing.write_messages(self.live, messages, topic=topic, keep_partition=keep_partition)
 
     def write_outputs(self, outputs: Sequence[Output], *, topic: str) -> None:
+        self._written += len(outputs)
         writing.write_outputs(self.live, outputs, topic=topic)
 
     def flush(self, *, patience: Patience) -> None:
@@ -86,6 +96,9 @@ class QueueingProducer:
             with kafka_call("flush the outputs"):
                 waiting = self.live.flush(timeout_s)
             if waiting:
+                # What times out leaves the queue: the last number before that is the one that tells.
+                self._undelivered = waiting
+                self._statistics.keep()
                 raise RetriableError(f"{waiting} outputs are not delivered yet")
 
         try:
@@ -95,6 +108,18 @@ class QueueingProducer:
                 f"could not flush the outputs within {patience.bound_s:.1f} s: {error}",
                 code=KafkaError._TIMED_OUT,  # noqa: SLF001 - public, in spite of its name
             ) from error
+
+    def count_anew(self) -> None:
+        """What is written from now on belongs to another checkpoint."""
+        self._written, self._undelivered = 0, None
+        self._statistics.forget()
+
+    def slowness(self) -> Slowness:
+        undelivered = self._written if self._undelivered is None else min(self._undelivered, self._written)
+        delivered = 1 - undelivered / self._written if self._written else 0.0
+        told = f"{self._written - undelivered:,} of {self._written:,} outputs were delivered in time"
+        known = self._statistics.cause()
+        return Slowness(delivered, told if known is None else f"{told}; {known}")
 
     def discard(self) -> None:
         """Let go of the client without waiting for the broker; what is queued or on its way is dropped here.

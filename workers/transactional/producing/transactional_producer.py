@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from workers.transactional.client_config import Config
@@ -23,6 +22,7 @@ from workers.transactional.errors import (
 )
 from workers.transactional.producing.overdue import ends_within
 from workers.transactional.producing.producers import QueueingProducer, SendsFor
+from workers.transactional.producing.statistics import Statistics
 from workers.transactional.slices import Patience, in_slices
 from workers.transforms import Output
 
@@ -31,42 +31,13 @@ _OVERDUE_S = 2.0
 _REASON_IS_ELSEWHERE = (KafkaError._STATE, KafkaError._FATAL)  # noqa: SLF001 - librdkafka's public names begin so
 
 
-class _Eos(msgspec.Struct):
-    producer_id: int = -1
-    producer_epoch: int = -1
-
-
-class _Statistics(msgspec.Struct):
-    """The part of librdkafka's statistics that says who a producer is."""
-
-    eos: _Eos = msgspec.field(default_factory=_Eos)
-
-
-class _IdentityKeeper:
-    """Hears the statistics. An object of its own: the producer holds it, and must not hold who holds the producer."""
-
-    def __init__(self, transactional_id: str) -> None:
-        self.identity: ProducerIdentity | None = None
-        self.is_of_now = True
-        self._transactional_id = transactional_id
-
-    def __call__(self, statistics: str) -> None:
-        if self.identity is not None and self.is_of_now:
-            # It changes in an abort only. They name every partition of the sink, and many producers say them.
-            return
-        eos = msgspec.json.decode(statistics, type=_Statistics).eos
-        if eos.producer_id >= 0:
-            self.identity = ProducerIdentity(eos.producer_id, eos.producer_epoch, self._transactional_id)
-            self.is_of_now = True
-
-
 class TransactionalProducer(QueueingProducer):
     """Outputs and offsets in Kafka transactions under one fixed transactional id."""
 
     def __init__(self, config: Config) -> None:
-        self._keeper = _IdentityKeeper(str(config["transactional.id"]))
+        self._keeper = Statistics(str(config["transactional.id"]))
         self._abort_is_open = False
-        super().__init__(Producer({**config, "stats_cb": self._keeper}))
+        super().__init__(Producer({**config, "stats_cb": self._keeper}), self._keeper)
 
     def init(self, timeout_s: float) -> None:
         """Take the id over: ends what a predecessor left open, and the predecessor. Resumable while retriable."""
@@ -74,6 +45,7 @@ class TransactionalProducer(QueueingProducer):
             self.live.init_transactions(timeout_s)
 
     def begin(self) -> None:
+        self.count_anew()
         with kafka_call("begin a transaction"):
             self.live.begin_transaction()
 

@@ -50,8 +50,8 @@ class Filing(Processing):
                 self._file(messages, processed, producer.sink, work, failed)
             except SinkError as error:
                 raise AbortableError(str(error)) from error
-        letters = (bad_records.treat(messages[index], error, work) for index, error in sorted(failed.items()))
-        self._write([letter for letter in letters if letter is not None], producer, work)
+        letters = [bad_records.treat(messages[index], error, work) for index, error in sorted(failed.items())]
+        self._write(self._deliverable(letters), producer, work)
 
     def _file(
         self, messages: list[Message], processed: Processed, sink: FileSink, work: Work, failed: dict[int, Exception]

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 from confluent_kafka import Message
 
-from workers.transactional.errors import AbortableError
+from workers.transactional.errors import AbortableError, PipelineStopError
+from workers.transactional.producing.output_topics import OutputTopics
 from workers.transactional.producing.producers import TaskProducer
 from workers.transactional.records.failures import BadRecords
 from workers.transactional.records.suspicion import CondemnedError
 from workers.transactional.telling.tally import Work
-from workers.transforms import Output, Processed, Transform
+from workers.transforms import Failure, Output, Processed, Transform
 
 _LOOK_UP_S = 5.0
+_topic_of = attrgetter("topic")
 
 
 class Processing:
@@ -26,15 +29,19 @@ class Processing:
     the order within a partition then holds for records without a key too, whatever partitioner wrote the source.
     """
 
-    def __init__(self, transform: Transform, *, source_topics: Sequence[str], sink_topic: str) -> None:
+    def __init__(
+        self, transform: Transform, *, source_topics: Sequence[str], sink_topic: str, topics: OutputTopics
+    ) -> None:
         self._transform = transform
+        self._topics = topics
         self._source_topics = tuple(source_topics)
         self._sink_topic = sink_topic
         self._keep_partition: bool | None = None
 
     def look_up_again(self) -> None:
-        """The assignment has changed, perhaps because a topic has more partitions now."""
+        """The assignment has changed, or a checkpoint was aborted: perhaps a topic has more partitions, or is gone."""
         self._keep_partition = None
+        self._topics.look_up_again()
 
     def run(
         self,
@@ -62,14 +69,45 @@ class Processing:
         bad_records.read(len(messages))
         if condemned is not None:
             letter = bad_records.treat(messages[0], condemned, work)
-            self._write([letter] if letter else [], producer, work)
+            self._write(self._deliverable([letter] if letter else []), producer, work)
         elif self._transform.is_identity:
             producer.write_messages(messages, topic=self._sink_topic, keep_partition=keep_partition)
             work.records_out += len(messages)
             work.bytes_out += size_bytes
         else:
-            processed = self._transform.process(messages)
-            self._write(_with_letters(messages, processed, work, bad_records), producer, work)
+            processed = self._without_unwritable(self._transform.process(messages), len(messages))
+            letters = [
+                bad_records.treat(messages[failure.index], failure.error, work)  # pyright: ignore[reportArgumentType, reportCallIssue]
+                for failure in processed.failures
+            ]
+            self._write(processed.outputs + self._deliverable(letters), producer, work)
+
+    def _without_unwritable(self, processed: Processed, count: int) -> Processed:
+        """A record with an output for a topic that is not there is a bad one, and none of its outputs is kept."""
+        named: set[str] = set(map(_topic_of, processed.outputs)) - {None}
+        problems = self._topics.unwritable(named)
+        if not problems:
+            return processed
+        failed: dict[int, Exception] = {failure.index: failure.error for failure in processed.failures}
+        inputs = processed.inputs or [index for index in range(count) if index not in failed]
+        by_output = list(zip(inputs, processed.outputs, strict=True))
+        for index, output in by_output:
+            if output.topic is not None and output.topic in problems:
+                failed.setdefault(index, problems[output.topic])
+        kept = [(index, output) for index, output in by_output if index not in failed]
+        return Processed(
+            [output for _, output in kept],
+            [Failure(index, error) for index, error in sorted(failed.items())],
+            [index for index, _ in kept],
+        )
+
+    def _deliverable(self, letters: Sequence[Output | None]) -> list[Output]:
+        """Those of `treat` that are to be written. Raises PipelineStopError when their topic is not there."""
+        written = [letter for letter in letters if letter is not None]
+        topics = {letter.topic for letter in written if letter.topic is not None}
+        for problem in self._topics.unwritable(topics).values() if topics else ():
+            raise PipelineStopError(f"dead letters cannot be written: {problem}")
+        return written
 
     def _write(self, outputs: list[Output], producer: TaskProducer, work: Work) -> None:
         if outputs:
@@ -90,13 +128,3 @@ class Processing:
                 producer.partition_count(topic, _LOOK_UP_S) == sink_partitions for topic in self._source_topics
             )
         return self._keep_partition
-
-
-def _with_letters(messages: list[Message], processed: Processed, work: Work, bad_records: BadRecords) -> list[Output]:
-    if not processed.failures:
-        return processed.outputs
-    letters = [
-        bad_records.treat(messages[failure.index], failure.error, work)  # pyright: ignore[reportArgumentType, reportCallIssue]
-        for failure in processed.failures
-    ]
-    return processed.outputs + [letter for letter in letters if letter is not None]

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from app.wire.heartbeat import PartitionProgress, TaskState
+from workers.transactional.checkpoint_size import CheckpointSize
 from workers.transactional.control import Control, ProducerIdentity, TaskSnapshot
 from workers.transactional.group.membership import Membership
 from workers.transactional.group.ownership import Partition
@@ -25,6 +26,7 @@ class PartitionProducer(NamedTuple):
     offsets_generation: int | None
 
 
+_AT_REST = frozenset({TaskState.PAUSED, TaskState.DRAINED, TaskState.SUPERSEDED, TaskState.FAILED})
 _NO_PRODUCER = PartitionProducer(None, None, None)
 
 
@@ -49,6 +51,7 @@ class Progress:
         self._generation: int | None = None
         self._producer: ProducerIdentity | None = None
         self._producers: Mapping[Partition, PartitionProducer] = {}
+        self._sizes: dict[Partition | None, CheckpointSize] = {}
 
     @property
     def state(self) -> TaskState:
@@ -79,6 +82,11 @@ class Progress:
         for partition in partitions:
             self._committed.pop(partition, None)
             self._ends.pop(partition, None)
+            self._sizes.pop(partition, None)
+
+    def watch(self, partition: Partition | None, size: CheckpointSize) -> None:
+        """Tell how long nothing could be committed in the lane of this partition; None: of all."""
+        self._sizes[partition] = size
 
     def is_due(self, now: float) -> bool:
         return now - self._published_at >= INTERVAL_S
@@ -138,8 +146,17 @@ class Progress:
                 commit_latency_p99_ms=self.latency.quantile_ms(0.99),
                 open_transaction_age_ms=None if opened_at is None else int((now - opened_at) * 1000),
                 last_error=self.obstacle or self.last_error,
+                not_progressing_ms=self._not_progressing_ms(),
             )
         )
+
+    def _not_progressing_ms(self) -> int | None:
+        """For how long the lane that is worst off has committed nothing; None where nothing is wanted of it."""
+        if self._state in _AT_REST:
+            return None
+        still = (size.still_s for size in self._sizes.values())
+        longest_s = max((one for one in still if one is not None), default=None)
+        return None if longest_s is None else int(longest_s * 1000)
 
 
 def _later(*ends: int | None) -> int | None:

@@ -42,7 +42,10 @@ class InstanceOutcome(Answer):
 
 
 class Instance(Answer):
-    """One lease of one ordinal of a run: one Spark application."""
+    """One lease of one ordinal of a run: one Spark application.
+
+    failures: how many leases of the ordinal failed in a row before it. tasks_crashing: tasks that fail again and again.
+    """
 
     run_id: str
     ordinal: int
@@ -67,6 +70,8 @@ class Instance(Answer):
     drain_signalled_at: datetime | None
     killed_at: datetime | None
     outcome: InstanceOutcome | None
+    failures: int
+    tasks_crashing: int
 
 
 class Run(Answer):

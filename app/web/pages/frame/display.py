@@ -35,6 +35,7 @@ _TONES: tuple[tuple[str, str], ...] = (
     (RunState.RUNNING, "good"),
     (RunState.PAUSED, "warn"),
     (RunState.DEGRADED, "bad"),
+    (RunState.CRASH_LOOPING, "bad"),
     (RunState.BOUNCING, "busy"),
     (RunState.DRAINING, "busy"),
     (RunState.KILLING, "warn"),

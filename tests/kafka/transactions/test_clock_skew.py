@@ -1,0 +1,53 @@
+"""A broker whose clock is five minutes behind ours: a young transaction is young, and nothing ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import pytest
+
+from app.domain.stuck.diagnosis import Verdict
+from app.domain.stuck.facts import KnownTransaction
+from app.kafka.transactions.looking import now_ms
+from app.services.stuck.ending import plan_fencing
+from app.services.stuck.explaining import explain_topic
+from tests.kafka.transactions.conftest import Scene
+from tests.support.brokers import TEST_BROKER_SETTINGS
+from tests.support.faketime import broker_with_clock
+
+_BEHIND_MS = 300_000
+_NEAR_MS = 3_000
+
+
+@pytest.fixture(scope="module")
+def behind() -> Generator[Scene]:
+    with broker_with_clock(-_BEHIND_MS // 1000, TEST_BROKER_SETTINGS) as cluster:
+        yield Scene(cluster.bootstrap_servers)
+
+
+async def test_transaction_that_began_just_now_is_not_to_be_fenced(behind: Scene) -> None:
+    topic = behind.topic()
+    name, producer = behind.leave_open(topic, timeout_ms=60_000)
+    known = await behind.brokers.describe_transaction(behind.connection, name)
+    assert isinstance(known, KnownTransaction)
+    # The control: by our clock alone it is long overdue.
+    assert now_ms() - known.start_ms - known.timeout_ms > 200_000
+    assert known.age is not None
+    assert known.age.most_ms <= 2 * _NEAR_MS
+    (found,) = (await explain_topic(behind.brokers, behind.connection, topic, behind.asked)).partitions
+    assert found.verdict is Verdict.WAIT
+    assert not any("fence" in line for line in found.commands)
+    assert found.until_ms is not None
+    assert 0 < found.until_ms - now_ms() <= 60_000 + _NEAR_MS
+    plan = await plan_fencing(behind.brokers, behind.connection, name, behind.asked)
+    assert "s ago, as those of a living producer do" in (plan.refusal(force=False) or "")
+    producer.abort_transaction(20)
+
+
+async def test_age_by_the_clock_of_a_broker_in_step_is_that_by_ours(scene: Scene) -> None:
+    name, producer = scene.leave_open(scene.topic())
+    known = await scene.brokers.describe_transaction(scene.connection, name)
+    assert isinstance(known, KnownTransaction)
+    assert known.age is not None
+    assert abs(known.age.most_ms - (now_ms() - known.start_ms)) <= _NEAR_MS
+    producer.abort_transaction(20)
