@@ -156,7 +156,7 @@ def accepted_driver(heartbeat: DriverHeartbeat, bounds: LeaseBounds) -> tuple[Dr
             gone[one.task] = one
     slots = {
         field: sieve.clamped(field, getattr(heartbeat, field), most=LARGEST_INDEX)
-        for field in ("executors", "tasks_running", "tasks_waiting")
+        for field in ("executors", "tasks_running", "tasks_waiting", "tasks_crashing")
     }
     return replace(heartbeat, gone=tuple(gone.values()), **slots), sieve.dropped
 
