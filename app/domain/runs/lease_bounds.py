@@ -107,5 +107,5 @@ class Sieve:
 
 
 def are_storable(numbers: Iterable[int | None], *, least: int = -1) -> bool:
-    """Whether all of them fit into what keeps them."""
-    return all(number is None or least <= number <= LARGEST for number in numbers)
+    """Whether all of them fit into what keeps them; at the bound stands what was beyond it (app/domain/storable.py)."""
+    return all(number is None or least <= number < LARGEST for number in numbers)

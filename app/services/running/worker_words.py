@@ -279,7 +279,7 @@ class _Words:
     def _is_told_rightly(self, told: PartitionOffsets) -> bool:
         return (
             self._is_read(told.topic, told.partition)
-            and 0 <= told.recorded <= LARGEST
+            and 0 <= told.recorded < LARGEST
             and all(are_storable(_numbers(event)) for event in told.events)
         )
 
