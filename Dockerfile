@@ -18,9 +18,9 @@ RUN uv pip install --no-cache --python /opt/fenceline/bin/python --no-deps .
 
 FROM python:3.11-slim-bookworm
 # tini: drivers are detached from the server and become children of process 1, which must collect them.
-# procps: Spark's scripts call ps.
+# procps: Spark's scripts call ps. bubblewrap: uploaded Python is validated in it, where the engine lets it.
 RUN apt-get update \
- && apt-get install --yes --no-install-recommends openjdk-17-jre-headless procps tini \
+ && apt-get install --yes --no-install-recommends bubblewrap openjdk-17-jre-headless procps tini \
  && rm -rf /var/lib/apt/lists/* \
  && useradd --create-home --uid 10001 fenceline \
  && install --directory --owner fenceline /var/lib/fenceline /var/lib/spark

@@ -27,7 +27,7 @@ $(STAMP): requirements/dev.lock pyproject.toml | $(UV)
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --editable .
 	@touch $@
 
-setup: $(STAMP) ## Install everything: Python packages, and as root on Debian also Java and Chromium
+setup: $(STAMP) ## Install everything: Python packages, and as root on Debian also Java, Chromium and bubblewrap
 	@# What cannot be installed here may still be fetched; the doctor decides how this ends.
 	@.ci/system-packages || echo "going on without; what is still missing is said at the end" >&2
 	$(BIN)/fenceline doctor --fetch

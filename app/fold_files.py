@@ -24,7 +24,8 @@ from urllib.parse import quote
 import msgspec
 
 from app.domain.errors import UnavailableError
-from app.domain.journals.live_groups import LiveGroup, LiveGroups
+from app.domain.journals.group_fold import LiveGroups
+from app.domain.journals.live_groups import LiveGroup
 from app.domain.journals.live_transactions import LiveTransaction
 from app.domain.observing.live_cluster import Folds
 from app.ports.journals import Restored
@@ -34,7 +35,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 _FORMAT = "fenceline journals"
-_VERSION = 3
+_VERSION = 4
 _PER_PART = 500
 # A part is some hundred ids, or a few groups of a hundred thousand offsets.
 _LARGEST_PART = 1 << 28

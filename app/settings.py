@@ -136,6 +136,11 @@ class Settings(BaseSettings):
     python_transforms: bool = Field(
         default=False, description="Whether authors may upload Python code that runs on the executors."
     )
+    unisolated_validation: bool = Field(
+        default=False,
+        description="Whether uploaded Python is validated as the server's own user where it cannot be isolated "
+        "(docs/security.md).",
+    )
     secrets_dir: Path | None = Field(
         default=None, description="The folder under which `file:` references to secrets are resolved."
     )
@@ -217,6 +222,12 @@ class Settings(BaseSettings):
     @property
     def has_own_tls(self) -> bool:
         return self.tls_certificate is not None and self.tls_key is not None
+
+    @property
+    def secret_paths(self) -> frozenset[str]:
+        """What uploaded Python must not see while it is validated, wherever it lies."""
+        paths = (self.state_dir, self.secrets_dir, self.tls_key, config_file())
+        return frozenset(str(path) for path in paths if path is not None)
 
     @property
     def token_file(self) -> Path:

@@ -78,6 +78,9 @@ class SilentControl:
     def ask_is_current(self, *, timeout_s: float) -> bool | None:  # noqa: ARG002 - the signature of Control
         return None
 
+    def ask_recorded(self, *, timeout_s: float) -> None:  # noqa: ARG002 - the signature of Control
+        return None
+
 
 def create_topics(bootstrap_servers: str, *names: str) -> None:
     # Its answers are futures of nothing in particular: there is no type to keep.

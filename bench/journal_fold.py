@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import psutil
 
-from app.domain.journals.live_groups import LiveGroups
+from app.domain.journals.group_fold import LiveGroups
 from app.domain.journals.live_transactions import LiveTransactions
 from app.domain.journals.record_batch import RecordBatch, UnreadableBatch, split_batches
 from app.domain.journals.transaction_state import (

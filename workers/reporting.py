@@ -7,11 +7,12 @@ import threading
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
 
+from app.domain.runs.recorded_offset import RecordedOffset
 from app.domain.storable import storable_text
 from app.wire import protocol
 from app.wire.drill import DrillOrder
@@ -223,15 +224,24 @@ class HeartbeatReporter:
     def ask_is_current(self, *, timeout_s: float) -> bool | None:
         if self.is_superseded:
             return False
+        answer = self._ask("whether this attempt is the current one", timeout_s=timeout_s)
+        return None if answer is None else self._is_current(answer)
+
+    def ask_recorded(self, *, timeout_s: float) -> Sequence[RecordedOffset] | None:
+        answer = self._ask("which offsets are recorded", timeout_s=timeout_s, asks_recorded=True)
+        # A restored database knows an older past, which says as well that the group had begun.
+        return None if answer is None else answer.recorded
+
+    def _ask(self, what: str, *, timeout_s: float, asks_recorded: bool = False) -> HeartbeatAnswer | None:
         if not self._ask_client.is_configured:
             return None
         try:
-            answer = self._send(self._ask_client, timeout_s=timeout_s)
+            answer = self._send(self._ask_client, timeout_s=timeout_s, asks_recorded=asks_recorded)
         except (ServerAwayError, ServerRefusedError, protocol.UnsupportedProtocolError) as error:
-            log.warning("cannot learn whether this attempt is the current one: %s", error)
+            log.warning("cannot learn %s: %s", what, error)
             return None
         self._take(answer)
-        return self._is_current(answer)
+        return answer
 
     # What others tell the task
 
@@ -324,13 +334,13 @@ class HeartbeatReporter:
             return None
         return answer.is_current
 
-    def _send(self, client: ServerClient, *, timeout_s: float | None) -> HeartbeatAnswer:
-        heartbeat = self._heartbeat(tells_offsets=client is self._client)
+    def _send(self, client: ServerClient, *, timeout_s: float | None, asks_recorded: bool = False) -> HeartbeatAnswer:
+        heartbeat = self._heartbeat(tells_offsets=client is self._client, asks_recorded=asks_recorded)
         answer = client.post(HEARTBEAT_PATH, heartbeat, HeartbeatAnswer, timeout_s=timeout_s)
         self._offsets.answered(heartbeat.offsets, answer)
         return answer
 
-    def _heartbeat(self, *, tells_offsets: bool) -> TaskHeartbeat:
+    def _heartbeat(self, *, tells_offsets: bool, asks_recorded: bool = False) -> TaskHeartbeat:
         """tells_offsets: on one thread only. The server keeps what has the higher sequence, and of two threads the one
         with the higher may have looked first."""
         said = self._said
@@ -370,8 +380,11 @@ class HeartbeatReporter:
             producer_epoch=snapshot.producer_epoch,
             commits_every_ms=place.commits_every_ms,
             uploads_within_ms=place.uploads_within_ms,
+            not_progressing_ms=snapshot.not_progressing_ms,
             events=self._events.oldest(self._events_per_heartbeat),
             offsets=self._offsets.report(is_over=snapshot.state in ATTEMPT_OVER) if tells_offsets else None,
+            confirmed=snapshot.confirmed,
+            asks_recorded=asks_recorded,
         )
 
 

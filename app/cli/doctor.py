@@ -46,6 +46,7 @@ def doctor(
         ports={"FENCELINE_USERS_PORT": settings.users_port, "FENCELINE_WORKERS_PORT": settings.workers_port},
         folders={"FENCELINE_STATE_DIR": settings.state_dir, "FENCELINE_CACHE_DIR": settings.cache_dir},
         spark_masters=_pages_of_masters(settings.allowed_spark_masters, settings.spark_master_web_urls),
+        validates_python=settings.python_transforms and not settings.unisolated_validation,
     )
     findings = examine(machine, Purpose if purpose is None else [purpose])
     is_ready = is_enough(findings) and not problems

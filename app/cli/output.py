@@ -44,6 +44,7 @@ _STATE_STYLES = {
     "paused": "yellow",
     "degraded": "red",
     "crash-looping": "red",
+    "not progressing": "red",
     "failed": "red",
     "lost": "red",
     "unreachable": "red",

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import html
+import json
 import re
+import shlex
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterable
+from urllib.parse import quote, quote_plus
 
 REMOVED = "[removed]"
 _SHORTEST = 4
@@ -19,7 +24,7 @@ _SHAPES: tuple[tuple[re.Pattern[str], str], ...] = (
     (
         re.compile(
             r"(?i)([\w.-]*(?:password|passwd|secret|token|api[_.-]?key|credential)[\w.-]*[\"']?\s*[:=]\s*)"
-            rf"(?:\"{_REFERENCE}[^\"]*\"|'{_REFERENCE}[^']*'|{_REFERENCE}[^\s,;}}\"']+)"
+            rf"(?:\"{_REFERENCE}(?:[^\"\\]|\\.)*\"|'{_REFERENCE}(?:[^'\\]|\\.)*'|{_REFERENCE}[^\s,;}}\"']+)"
         ),
         rf"\1{REMOVED}",
     ),
@@ -32,8 +37,31 @@ _SHAPES: tuple[tuple[re.Pattern[str], str], ...] = (
 
 def redact(text: str, *, secrets: Iterable[str]) -> str:
     """`text` without the given secrets and what looks like one; too much is taken out rather than too little."""
-    for secret in sorted({secret for secret in secrets if len(secret) >= _SHORTEST}, key=len, reverse=True):
-        text = text.replace(secret, REMOVED)
+    written = {form for secret in secrets if len(secret) >= _SHORTEST for form in _forms(secret)}
+    for form in sorted(written, key=len, reverse=True):
+        text = text.replace(form, REMOVED)
     for shape, replacement in _SHAPES:
         text = shape.sub(replacement, text)
     return text
+
+
+def _forms(secret: str) -> set[str]:
+    """The secret as documents, addresses, pages, logs, headers and shells write it."""
+    data = secret.encode("utf-8", "surrogateescape")
+    return {
+        secret,
+        secret.strip(),
+        *(json.dumps(secret, ensure_ascii=is_ascii)[1:-1] for is_ascii in (True, False)),
+        json.dumps(json.dumps(secret))[3:-3],
+        repr(secret)[1:-1],
+        ascii(secret)[1:-1],
+        repr(data)[2:-1],
+        quote(data),
+        quote(data, safe=""),
+        quote_plus(data),
+        quote(data, safe="").lower(),
+        html.escape(secret),
+        html.escape(secret, quote=False),
+        shlex.quote(secret),
+        *(encode(data).decode().rstrip("=") for encode in (b64encode, urlsafe_b64encode)),
+    }

@@ -138,7 +138,7 @@ def _show(client: Client, run_id: str) -> RenderableType:
             (
                 f"{t.ordinal}/{t.task}",
                 str(t.attempt),
-                state(t.last.state),
+                state(t.last.state if t.last.not_progressing_ms is None else "not progressing"),
                 number(t.last.generation),
                 number(t.rates.records_in_per_s),
                 number(t.rates.records_out_per_s),
@@ -219,7 +219,10 @@ def restart(
 @app.command()
 def offsets(
     pipeline: PipelineName,
-    to: Annotated[str, typer.Option(help="earliest, latest, or a time such as 2026-01-31T12:00:00Z.")] = "",
+    to: Annotated[
+        str,
+        typer.Option(help="earliest, latest, recorded (confirmed last), or a time such as 2026-01-31T12:00Z."),
+    ] = "",
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="TOPIC:PARTITION=OFFSET, the next offset; may be repeated.")
     ] = None,
@@ -262,7 +265,7 @@ def _target(to: str, named: list[str]) -> dict[str, Any]:
     """The body of a reset. Raises CommandError when the options do not say one thing."""
     if bool(to) == bool(named):
         raise CommandError("say where to: either --to or --set", code=ExitCode.USAGE)
-    if to in ("earliest", "latest"):
+    if to in ("earliest", "latest", "recorded"):
         return {"kind": to}
     if to:
         return {"kind": "timestamp", "timestamp": to}

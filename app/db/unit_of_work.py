@@ -29,6 +29,7 @@ from app.db.repositories.migrations import SqlMigrations
 from app.db.repositories.offset_log import SqlOffsetLog
 from app.db.repositories.orphan_looks import SqlOrphanLooks
 from app.db.repositories.pipelines import SqlPipelines
+from app.db.repositories.recorded_offsets import SqlRecordedOffsets
 from app.db.repositories.retention import SqlRetention
 from app.db.repositories.runs import SqlRuns
 from app.db.repositories.tasks import SqlTasks
@@ -56,6 +57,7 @@ class SqlUnitOfWork:
         self.mappings = SqlMappings(self._db)
         self.id_counts = SqlIdCounts(self._db)
         self.offset_log = SqlOffsetLog(self._db)
+        self.recorded_offsets = SqlRecordedOffsets(self._db)
         self.fencing = SqlFencing(self._db)
         self.hanging = SqlHanging(self._db)
         self.drills = SqlDrills(self._db)

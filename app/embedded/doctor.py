@@ -64,7 +64,7 @@ class Machine:
 
     A thing that a setting names is looked at itself: nothing that is found elsewhere stands in for it.
     `ports` and `folders` are those of the server, by the name of the setting that moves them; `spark_masters` are web
-    pages by master.
+    pages by master. `validates_python`: authors may upload Python, which is validated in isolation.
     """
 
     environ: Mapping[str, str]
@@ -74,6 +74,7 @@ class Machine:
     ports: Mapping[str, int] = field(default_factory=dict[str, int])
     folders: Mapping[str, Path] = field(default_factory=dict[str, Path])
     spark_masters: Mapping[str, str] = field(default_factory=dict[str, str])
+    validates_python: bool = False
 
 
 def examine(machine: Machine, purposes: Iterable[Purpose] = Purpose) -> list[Finding]:
@@ -87,11 +88,13 @@ def examine(machine: Machine, purposes: Iterable[Purpose] = Purpose) -> list[Fin
         findings += _of_drivers(machine, is_java_known=runs_spark_here)
     findings.append(_postgres(machine.database_url))
     if Purpose.TESTS in wanted:
-        findings.append(_chromium(machine.environ))
+        findings += [_chromium(machine.environ), _isolation(machine.environ, without=Verdict.MISSING)]
     if runs_spark_here:
         findings.append(_memory())
     findings += [_folder(setting, folder) for setting, folder in machine.folders.items()]
     if Purpose.SERVE in wanted:
+        if machine.validates_python and Purpose.TESTS not in wanted:
+            findings.append(_isolation(machine.environ, without=Verdict.WARNING))
         findings += [_port(setting, port) for setting, port in machine.ports.items()]
         findings += [_spark_master(name, web_url) for name, web_url in machine.spark_masters.items()]
     return findings
@@ -242,6 +245,28 @@ def _chromium(environ: Mapping[str, str]) -> Finding:
     except (OSError, subprocess.SubprocessError) as error:
         return Finding("Chromium", Verdict.MISSING, f"{found} does not run: {error}", remedy)
     return Finding("Chromium", Verdict.FOUND, f"{done.stdout.strip()} ({found})")
+
+
+def _isolation(environ: Mapping[str, str], *, without: Verdict) -> Finding:
+    """Whether uploaded Python can be kept from the server while it is validated."""
+    found = shutil.which("bwrap", path=environ.get("PATH", ""))
+    if found is None:
+        detail = "bubblewrap (bwrap) is not on PATH; uploaded Python is validated in it"
+        return Finding("Isolation", without, detail, install_line("bubblewrap"))
+    try:
+        subprocess.run(
+            [found, "--unshare-pid", "--unshare-net", "--ro-bind", "/", "/", "--proc", "/proc", "--", "true"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+            stdin=subprocess.DEVNULL,
+            env=dict(environ),
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        said = str(getattr(error, "stderr", None) or error).strip()
+        return Finding("Isolation", without, f"{found}: {said}", "see docs/security.md: Python that is uploaded")
+    return Finding("Isolation", Verdict.FOUND, found)
 
 
 def _folder(setting: str, folder: Path) -> Finding:

@@ -366,8 +366,11 @@ def _build(
 
 
 def _environment(class_path: str) -> dict[str, str]:
-    """Ours without what would change a JVM behind our back, and with the class path (too long for a readable `ps`)."""
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("KAFKA_")}
+    """Ours without what would change a JVM behind our back and without our settings and secrets, with the class path.
+
+    That is too long for a readable `ps`.
+    """
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("KAFKA_", "FENCELINE_"))}
     return {**environment, "CLASSPATH": class_path}
 
 

@@ -305,6 +305,6 @@ def _server_command(binaries: Path, data: Path, port: int, *, durable: bool) -> 
 
 
 def _environment() -> dict[str, str]:
-    """Ours without libpq's and Postgres' own variables, which would redirect what is started here."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("PG")}
+    """Ours without libpq's and Postgres' own variables, which would redirect it, and without settings and secrets."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("PG", "FENCELINE_"))}
     return {**kept, "LC_ALL": "C"}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
-from collections.abc import Generator, Iterator
+import stat
+from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -14,7 +16,7 @@ from app.files.open_upload import OpenUpload
 
 
 class LocalFiles:
-    """The port `FileStore`. Links are not followed: nothing outside of the root is listed or deleted."""
+    """The port `FileStore`. Links are not followed: nothing outside of the root is listed, read or deleted."""
 
     def __init__(self, folder: Path, *, root: str) -> None:
         self.root = root
@@ -30,18 +32,19 @@ class LocalFiles:
             yield from self._below(self._folder / folder)
 
     def stat(self, path: str) -> Stored:
-        with self._found(path), _translated(f"tell of {path}"):
-            found = self._path(path).stat()
+        with self._found(path), _translated(f"tell of {path}"), self._opened(path) as file:
+            found = os.fstat(file.fileno())
         return Stored(path=path, size_bytes=found.st_size, modified_ms=found.st_mtime_ns // 1_000_000)
 
     def open(self, path: str) -> BinaryIO:
         with self._found(path), _translated(f"open {path}"):
-            return self._path(path).open("rb")
+            return self._opened(path)
 
     def delete(self, path: str) -> None:
         """Folders that it leaves empty stay: a sink may be about to write into one."""
-        with _translated(f"delete {path}"):
-            self._path(path).unlink()
+        *folders, name = self._parts(path)
+        with _translated(f"delete {path}"), self._entered(folders) as folder:
+            os.unlink(name, dir_fd=folder)
 
     def open_uploads(self, folder: str) -> Iterator[OpenUpload]:
         """None: what was not complete is a file with a name of its own."""
@@ -64,10 +67,35 @@ class LocalFiles:
         if not self._folder.is_dir():
             raise StoreUnavailableError(f"there is no folder {self.root} on this host")
 
-    def _path(self, path: str) -> Path:
-        if path.startswith("/") or any(part in ("", ".", "..") for part in path.split("/")):
+    def _parts(self, path: str) -> list[str]:
+        parts = path.split("/")
+        if any(part in ("", ".", "..") for part in parts):
             raise StoreUnavailableError(f"{path!r} leads out of {self.root}")
-        return self._folder / path
+        return parts
+
+    def _opened(self, path: str) -> BinaryIO:
+        """Opens no pipe either: one without a writer would be waited for."""
+        *folders, name = self._parts(path)
+        with self._entered(folders) as folder:
+            descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise StoreUnavailableError(f"{path!r} below {self.root} is not a file")
+        return os.fdopen(descriptor, "rb")
+
+    @contextlib.contextmanager
+    def _entered(self, folders: Iterable[str]) -> Generator[int]:
+        """A descriptor of the folder below the root, entered part by part: no link is followed on the way."""
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        descriptor = os.open(self._folder, flags)
+        try:
+            for folder in folders:
+                inner = os.open(folder, flags | os.O_NOFOLLOW, dir_fd=descriptor)
+                os.close(descriptor)
+                descriptor = inner
+            yield descriptor
+        finally:
+            os.close(descriptor)
 
     def _below(self, folder: Path) -> Iterator[Stored]:
         try:
@@ -97,4 +125,7 @@ def _translated(what: str) -> Generator[None]:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise StoreUnavailableError(f"cannot {what}: {error.strerror or error}") from error
+        # What O_NOFOLLOW says of a link, and of one where a folder is expected.
+        is_link = error.errno in (errno.ELOOP, errno.ENOTDIR)
+        reason = "a link is on its way, and links are not followed" if is_link else error.strerror or error
+        raise StoreUnavailableError(f"cannot {what}: {reason}") from error

@@ -15,6 +15,7 @@ from typing import TypeVar
 from app.domain.clusters.cluster import ClusterFacts, GroupMember, TopicFacts
 from app.domain.clusters.survey import SETTINGS, Survey, SurveyedBroker
 from app.domain.partition_log.look import Landmark, Look
+from app.domain.runs.recorded_offset import TruncatedOffset
 from app.kafka import cluster_client, partition_log
 from app.kafka.attempt import Attempt
 from app.kafka.cluster_client import ClusterClient, Settings
@@ -97,6 +98,17 @@ class KafkaBrokers:
     ) -> dict[TopicPartition, int]:
         what = f"tell the offsets of {group}"
         return await self._ask(connection, timeout_s, what, lambda client: client.committed(group))
+
+    async def truncated_offsets(
+        self,
+        connection: Connection,
+        group: str,
+        partitions: Collection[TopicPartition],
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> list[TruncatedOffset]:
+        what = f"compare the offsets of {group} with the logs' epochs"
+        return await self._ask(connection, timeout_s, what, lambda client: client.truncated(group, partitions))
 
     async def offsets(
         self, connection: Connection, partitions: Collection[TopicPartition], *, timeout_s: float = DEFAULT_TIMEOUT_S

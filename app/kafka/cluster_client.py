@@ -8,8 +8,10 @@ send one. What kafka-python's parser cannot read is an exception.
 from __future__ import annotations
 
 import time
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
+from uuid import UUID
 
 from kafka.protocol.admin import DescribeConfigsRequest  # pyright: ignore[reportMissingTypeStubs]
 from kafka.protocol.metadata.metadata import MetadataRequest  # pyright: ignore[reportMissingTypeStubs]
@@ -22,7 +24,7 @@ from app.kafka.group_client import GroupClient
 from app.kafka.raw_client import errors, failure, is_transient, reading_answers
 from app.kafka.raw_fetch import LATEST, Isolation
 from app.kafka.transactions.asking import error_in
-from app.kafka.transactions.leaders import METADATA_VERSION, LeaderClient
+from app.kafka.transactions.leaders import LeaderClient
 from app.ports.brokers import Broker, ClusterDescription, PartitionOffsets, TopicPartition
 
 T = TypeVar("T")
@@ -31,6 +33,8 @@ Settings = Mapping[str, str]
 _RETRY_S = 0.1
 _TOPIC, _BROKER = 2, 4
 _CONFIGS_VERSION = 1
+_METADATA_VERSION = 12
+"""Topic ids are in answers from version 10 on."""
 
 _Metadata: Any = MetadataRequest
 _Configs: Any = DescribeConfigsRequest
@@ -120,7 +124,7 @@ class ClusterClient(LeaderClient, GroupClient):
     def _metadata(self, topics: Collection[str] | None) -> Any:
         """All topics for None. None of them is created."""
         named = None if topics is None else [_Metadata.MetadataRequestTopic(name=name) for name in topics]
-        return self._ask_any(_Metadata(topics=named, allow_auto_topic_creation=False, max_version=METADATA_VERSION))
+        return self._ask_any(_Metadata(topics=named, allow_auto_topic_creation=False, max_version=_METADATA_VERSION))
 
     def _topic_settings(self, names: Collection[str]) -> dict[str, Settings]:
         """By name; without those that may not be read."""
@@ -150,7 +154,21 @@ def _topic_facts(topic: Any, settings: Settings | None) -> TopicFacts:
         retention_ms=number(settings, "retention.ms"),
         retention_bytes=number(settings, "retention.bytes"),
         deletes=_deletes(settings),
+        unclean_leader_election=_is_true(settings, "unclean.leader.election.enable"),
+        topic_id=_topic_id(topic),
     )
+
+
+def _is_true(settings: Settings | None, name: str) -> bool | None:
+    """A setting that is on or off; None where it is not told."""
+    value = None if settings is None else settings.get(name)
+    return None if value is None else value == "true"
+
+
+def _topic_id(topic: Any) -> str | None:
+    """As librdkafka prints it, whose word the workers report; None from brokers that know topics by name only."""
+    said: UUID | None = getattr(topic, "topic_id", None)
+    return None if said is None or not said.int else urlsafe_b64encode(said.bytes).rstrip(b"=").decode()
 
 
 def _deletes(settings: Settings | None) -> bool | None:

@@ -12,19 +12,46 @@ from app.domain.clusters.cluster_entry import SASL_MECHANISMS
 from app.domain.errors import InvalidError
 
 BOOTSTRAP = "bootstrap.servers"
+_CERTIFICATE = "CERTIFICATE"
+_PEM_FILES = {
+    "ssl.ca.location": _CERTIFICATE,
+    "ssl.certificate.location": _CERTIFICATE,
+    "ssl.key.location": "PRIVATE KEY",
+}
+_LARGEST_PEM_BYTES = 4 << 20
 
 
 def resolve(
     connection: Mapping[str, str], *, environment: Mapping[str, str], secrets_dir: Path | None
 ) -> dict[str, str]:
-    """The client settings with their secrets. Raises InvalidError naming the option and the reference."""
+    """The client settings with their secrets.
+
+    Raises InvalidError that names the option, and the reference or the file that cannot be used.
+    """
 
     def read_file(name: str) -> str:
         if secrets_dir is None:
             raise FileNotFoundError(errno.ENOENT, "FENCELINE_SECRETS_DIR is not set")
         return (secrets_dir / name).read_text()
 
-    return secret_reference.resolve(connection, environment=environment, read_file=read_file)
+    resolved = secret_reference.resolve(connection, environment=environment, read_file=read_file)
+    for option, label in _PEM_FILES.items():
+        if option in resolved and not _is_pem(Path(resolved[option]), label):
+            raise InvalidError(f"{option}: {resolved[option]} is not a readable PEM file with a {label.lower()}")
+    return resolved
+
+
+def _is_pem(path: Path, label: str) -> bool:
+    """Whatever else the file is, nothing of it is read further or said."""
+    if label == _CERTIFICATE and (path.is_dir() or str(path) == "probe"):
+        return True
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            return f"{label}-----".encode() in file.read(_LARGEST_PEM_BYTES)
+    except OSError:
+        return False
 
 
 def to_kafka_python(resolved: Mapping[str, str]) -> dict[str, object]:

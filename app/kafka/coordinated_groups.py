@@ -28,15 +28,20 @@ from app.domain.journals.group_values.consumer import (
     TopicIdPartitions,
 )
 from app.domain.journals.group_values.offsets import OffsetCommit
-from app.domain.journals.live_groups import Committed, GroupState, LiveGroup, LiveMember
+from app.domain.journals.live_groups import Committed, GroupKind, GroupState, LiveGroup, LiveMember
 from app.domain.observing.group_list import members_of
-from app.kafka.group_client import ConsumerGroupDescribeRequest, StreamsGroupDescribeRequest
+from app.kafka.group_client import (
+    ConsumerGroupDescribeRequest,
+    ShareGroupDescribeRequest,
+    StreamsGroupDescribeRequest,
+)
 from app.kafka.raw_client import error_of, errors, is_transient, reading_answers
 
 _GROUPS_IN_A_REQUEST = 200
 _CONSUMER = "consumer"
 _CLASSIC = "classic"
 _STREAMS = "streams"
+_SHARE = "share"
 _DEAD = "Dead"
 _GROUP_ID_NOT_FOUND = 69
 _UNSTABLE_OFFSET_COMMIT = 88
@@ -48,6 +53,7 @@ _List: Any = ListGroupsRequest
 _Describe: Any = DescribeGroupsRequest
 _DescribeModern: Any = ConsumerGroupDescribeRequest
 _DescribeStreams: Any = StreamsGroupDescribeRequest
+_DescribeShare: Any = ShareGroupDescribeRequest
 _Offsets: Any = OffsetFetchRequest
 
 
@@ -79,7 +85,7 @@ class _Refusals:
 def describe_all(
     send: Callable[[Any, int], Any], broker_ids: Sequence[int], *, is_wanted: Callable[[str], bool]
 ) -> DescribedGroups:
-    """Every wanted group that may be described, but for share groups, as the journal's decoder reads them.
+    """Every wanted group that is listed, as the journal's decoder reads them.
 
     Args:
         send: gives a broker's answer to a request, or raises a KafkaError of the library's in bounded time.
@@ -93,7 +99,8 @@ def describe_all(
                 listed = send(_List(states_filter=[], types_filter=[]), broker_id)
                 if listed.error_code != 0:
                     raise error_of(listed.error_code, "ListGroups")
-                for some in _in_parts([one for one in listed.groups if _is_read(one) and is_wanted(one.group_id)]):
+                alive = [one for one in listed.groups if one.group_state != _DEAD]
+                for some in _in_parts([one for one in alive if is_wanted(one.group_id)]):
                     groups = _described(lambda request, to=broker_id: send(request, to), some, refusals)
                     _add_offsets(lambda request, to=broker_id: send(request, to), groups, refusals)
                     found |= groups
@@ -107,21 +114,17 @@ def _kind(listed: Any) -> str:
     return (listed.group_type or _CLASSIC).lower()
 
 
-def _is_read(listed: Any) -> bool:
-    return _kind(listed) in _GROUPS and listed.group_state != _DEAD
-
-
 def _in_parts(listed: Sequence[Any]) -> Iterator[Sequence[Any]]:
     for start in range(0, len(listed), _GROUPS_IN_A_REQUEST):
         yield listed[start : start + _GROUPS_IN_A_REQUEST]
 
 
 def _described(send: Callable[[Any], Any], listed: Sequence[Any], refusals: _Refusals) -> dict[str, LiveGroup]:
-    """Each as its description has it; one that may only be listed as the list has it."""
+    """Each as its description has it; one that may only be listed, or whose type is not known, as the list has it."""
     kinds = {one.group_id: _kind(one) for one in listed}
     names = {kind: sorted(name for name, its in kinds.items() if its == kind) for kind in _GROUPS}
     answers: list[Any] = []
-    for kind, describe in ((_CONSUMER, _DescribeModern), (_STREAMS, _DescribeStreams)):
+    for kind, describe in ((_CONSUMER, _DescribeModern), (_STREAMS, _DescribeStreams), (_SHARE, _DescribeShare)):
         if names[kind]:
             answers += send(describe(group_ids=names[kind], include_authorized_operations=False)).groups
     if names[_CLASSIC]:
@@ -142,8 +145,10 @@ def _listed_group(one: Any, kind: str) -> LiveGroup:
     return LiveGroup(
         one.group_id,
         classic=ClassicGroup(one.protocol_type, -1) if kind == _CLASSIC else None,
-        epoch=None if kind == _CLASSIC else -1,
+        epoch=-1 if kind in (_CONSUMER, _STREAMS, _SHARE) else None,
         subtopologies={} if kind == _STREAMS else None,
+        is_share=kind == _SHARE,
+        other_type="" if kind in _GROUPS else kind,
         answered_state=_state(one.group_state),
     )
 
@@ -215,6 +220,31 @@ def _streams_group(one: Any) -> LiveGroup:
     )
 
 
+def _share_group(one: Any) -> LiveGroup:
+    return LiveGroup(
+        one.group_id,
+        epoch=one.group_epoch,
+        target_epoch=one.assignment_epoch,
+        members={member.member_id: _share_member(member) for member in one.members},
+        answered_state=_state(one.group_state),
+        topic_names={
+            _topic_id(topic.topic_id): str(topic.topic_name)
+            for member in one.members
+            for topic in member.assignment.topic_partitions
+        },
+        is_share=True,
+    )
+
+
+def _share_member(member: Any) -> LiveMember:
+    def partitions() -> Iterator[tuple[str, tuple[int, ...]]]:
+        for topic in member.assignment.topic_partitions:
+            yield _topic_id(topic.topic_id), tuple(topic.partitions)
+
+    # Its description has no target.
+    return _member(member, owned=partitions(), target=iter(()), topics=tuple(member.subscribed_topic_names))
+
+
 def _member(
     member: Any,
     *,
@@ -225,7 +255,7 @@ def _member(
 ) -> LiveMember:
     return LiveMember(
         metadata=Member(
-            instance_id=member.instance_id,
+            instance_id=getattr(member, "instance_id", None),
             rack_id=member.rack_id,
             client_id=member.client_id,
             client_host=member.client_host,
@@ -245,11 +275,13 @@ def _member(
     )
 
 
-_GROUPS = {_CLASSIC: _classic_group, _CONSUMER: _modern_group, _STREAMS: _streams_group}
+_GROUPS = {_CLASSIC: _classic_group, _CONSUMER: _modern_group, _STREAMS: _streams_group, _SHARE: _share_group}
+_WITH_OFFSETS = frozenset({GroupKind.CLASSIC, GroupKind.CONSUMER, GroupKind.STREAMS, GroupKind.OFFSETS_ONLY})
 
 
 def _add_offsets(send: Callable[[Any], Any], groups: Mapping[str, LiveGroup], refusals: _Refusals) -> None:
     """What each has stored, and which of its positions an open transaction has written anew."""
+    groups = {name: group for name, group in groups.items() if group.kind in _WITH_OFFSETS}
     for name, topic, part in _offsets(send, dict.fromkeys(groups), refusals, require_stable=False):
         if part.error_code == 0 and part.committed_offset >= 0:
             commit = OffsetCommit(

@@ -8,22 +8,27 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple, cast
 
 from kafka.protocol.api_message import ApiMessage  # pyright: ignore[reportMissingTypeStubs]
-from kafka.protocol.consumer import OffsetFetchRequest  # pyright: ignore[reportMissingTypeStubs]
+from kafka.protocol.consumer import (  # pyright: ignore[reportMissingTypeStubs]
+    OffsetFetchRequest,
+    OffsetForLeaderEpochRequest,
+)
 from kafka.structs import OffsetAndMetadata  # pyright: ignore[reportMissingTypeStubs]
 from kafka.structs import TopicPartition as LibraryPartition  # pyright: ignore[reportMissingTypeStubs]
 
 from app.domain.clusters.cluster import GroupMember
 from app.domain.clusters.survey import Feature
 from app.domain.errors import ConflictError
+from app.domain.runs.recorded_offset import TruncatedOffset
 from app.kafka.raw_client import RawClient, error_of, errors
-from app.ports.brokers import GroupDescription, TopicPartition
+from app.ports.brokers import SHARE, GroupDescription, TopicPartition
 
 _MESSAGES = "app.kafka.messages"
 _CONSUMER_GROUP_DESCRIBE = 69
+_SHARE_GROUP_DESCRIBE = 77
 _STREAMS_GROUP_DESCRIBE = 89
 _UNSUPPORTED_VERSION = 35
 _GROUP_ID_NOT_FOUND = 69
@@ -45,6 +50,14 @@ class StreamsGroupDescribeRequest(ApiMessage, load_json=_MESSAGES):
 
 
 class StreamsGroupDescribeResponse(ApiMessage, load_json=_MESSAGES):
+    """Registers itself as the answer to the request above."""
+
+
+class ShareGroupDescribeRequest(ApiMessage, load_json=_MESSAGES):
+    """KIP-932: share groups; version 0 was early access."""
+
+
+class ShareGroupDescribeResponse(ApiMessage, load_json=_MESSAGES):
     """Registers itself as the answer to the request above."""
 
 
@@ -87,11 +100,12 @@ class GroupClient(RawClient):
     def describe(self, group: str) -> GroupDescription:
         """Asked as a KIP-848 group first: a group is only known to the question of its own protocol."""
         coordinator = self._manager.run(self._coordinator, group)
-        # To the others it is "Dead", so those of Kafka Streams are asked for last.
+        # To the others it is "Dead", so those of Kafka Streams and share groups are asked for last.
         return (
             self._described(ConsumerGroupDescribeRequest, _CONSUMER_GROUP_DESCRIBE, "consumer", group, coordinator)
             or self._classic(group, coordinator)
             or self._described(StreamsGroupDescribeRequest, _STREAMS_GROUP_DESCRIBE, "streams", group, coordinator)
+            or self._described(ShareGroupDescribeRequest, _SHARE_GROUP_DESCRIBE, SHARE, group, coordinator)
             or _description(group, "", _DEAD, ())
         )
 
@@ -133,6 +147,52 @@ class GroupClient(RawClient):
             for at, committed in found.items()
             if committed.offset >= 0
         }
+
+    def truncated(self, group: str, partitions: Collection[TopicPartition]) -> list[TruncatedOffset]:
+        """Those whose leader epoch ended before the committed offset: the log was cut there (KIP-320).
+
+        A partition whose leader does not answer for it now is left out: the worker's client asks again.
+        """
+        committed = {
+            TopicPartition(at.topic, at.partition): (found.offset, found.leader_epoch)
+            for at, found in self._client.list_group_offsets({group: None})[group].items()
+            if found.offset >= 0 and found.leader_epoch is not None and found.leader_epoch >= 0
+        }
+        wanted = {at: committed[at][1] for at in partitions if at in committed}
+        found: list[TruncatedOffset] = []
+        for broker_id in self.broker_ids() if wanted else ():
+            for at, epoch, end in self._epoch_ends(broker_id, wanted):
+                offset = committed[at][0]
+                if end < offset:
+                    found.append(
+                        TruncatedOffset(topic=at.topic, partition=at.partition, committed=offset, epoch=epoch, end=end)
+                    )
+        return sorted(found, key=lambda one: (one.topic, one.partition))
+
+    def _epoch_ends(
+        self, broker_id: int, epochs: Mapping[TopicPartition, int]
+    ) -> Iterator[tuple[TopicPartition, int, int]]:
+        """Where each epoch ended, of the partitions that this broker leads; -1 where their logs know of none so old."""
+        message: Any = OffsetForLeaderEpochRequest
+        of_topic = message.OffsetForLeaderTopic
+        by_topic: defaultdict[str, list[Any]] = defaultdict(list)
+        for at, epoch in epochs.items():
+            by_topic[at.topic].append(
+                of_topic.OffsetForLeaderPartition(partition=at.partition, current_leader_epoch=-1, leader_epoch=epoch)
+            )
+        answer = self.send(
+            message(
+                replica_id=-1,
+                topics=[of_topic(topic=name, partitions=found) for name, found in by_topic.items()],
+                min_version=2,
+            ),
+            broker_id,
+        )
+        for topic in answer.topics:
+            for partition in topic.partitions:
+                at = TopicPartition(topic.topic, partition.partition)
+                if partition.error_code == 0:
+                    yield at, epochs[at], partition.end_offset
 
     def alter(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Raises ConflictError while the group has members or an open transaction holds offsets of it."""

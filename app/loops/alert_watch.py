@@ -1,15 +1,17 @@
-"""What lasts and should be known: open transactions, observers that do not see, runs that crash again and again."""
+"""What lasts and should be known: open transactions, observers that do not see, runs that crash or do not progress."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 
 from msgspec.structs import replace
 
 from app.domain.alerts.alert import AlertKind
 from app.domain.alerts.conditions import Bounds, Seen, changes, seen
-from app.domain.alerts.told import crash_loop_alert
+from app.domain.alerts.told import crash_loop_alert, not_progressing_alert
 from app.domain.clusters.cluster import Cluster
+from app.domain.runs.task import TaskStatus
 from app.ports.clock import Clock
 from app.ports.unit_of_work import UnitOfWorkFactory
 from app.services.alerts import raise_alert, resolve_alert
@@ -21,6 +23,7 @@ WATCHED = frozenset(
         AlertKind.OBSERVER_BEHIND,
         AlertKind.OBSERVER_BLIND,
         AlertKind.CRASH_LOOPING,
+        AlertKind.NOT_PROGRESSING,
     }
 )
 
@@ -50,11 +53,16 @@ class AlertWatch:
         async with self._unit_of_work() as uow:
             clusters = await uow.clusters.list_all()
             runs = await uow.runs.list_live()
+            tasks = await uow.tasks.list_statuses([run.id for run in runs])
             raised = await uow.raised_alerts.list(WATCHED)
         # Off the event loop: a look at 50,000 ids takes tens of milliseconds.
         now_seen = await asyncio.to_thread(self._look, clusters)
         loops = [alert for run in runs if (alert := crash_loop_alert(run, now=now)) is not None]
-        now_seen = replace(now_seen, conditions=(*now_seen.conditions, *loops))
+        of_run: defaultdict[str, list[TaskStatus]] = defaultdict(list)
+        for status in tasks:
+            of_run[status.run_id].append(status)
+        still = [alert for run in runs if (alert := not_progressing_alert(run, of_run[run.id], now=now)) is not None]
+        now_seen = replace(now_seen, conditions=(*now_seen.conditions, *loops, *still))
         new, over = changes(raised, now_seen, registered={one.kafka_cluster_id for one in clusters}, now=now)
         if not new and not over:
             return

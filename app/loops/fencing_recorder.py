@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from app.domain.clusters.cluster import Cluster
+from app.domain.fencing_events.comeback import groups_by_producer, with_members
 from app.domain.fencing_events.fencing_event import Case
 from app.domain.fencing_events.steps import cases_of
+from app.domain.journals.live_groups import LiveGroup
 from app.domain.journals.live_transactions import LiveTransaction
 from app.ports.clock import Clock
 from app.ports.unit_of_work import UnitOfWorkFactory
@@ -23,17 +27,30 @@ class FencingRecorder:
     """Takes ids that had a step, at any rate, and writes what their steps prove as fast as Postgres takes it.
 
     Only the newest state of an id waits, so what waits is bounded by the number of ids, however long Postgres is away.
+
+    groups: those of a cluster, by its name, as this server has read of them: who of an id's group left and came back.
     """
 
-    def __init__(self, *, unit_of_work: UnitOfWorkFactory, clock: Clock, where: str, period_s: float = 0.5) -> None:
+    def __init__(
+        self,
+        *,
+        unit_of_work: UnitOfWorkFactory,
+        clock: Clock,
+        where: str,
+        groups: Callable[[str], Mapping[str, LiveGroup]] = lambda _: {},
+        period_s: float = 0.5,
+    ) -> None:
         self.name = f"fencing recorder of {where}"
         self.period_s = period_s
         self._unit_of_work = unit_of_work
         self._clock = clock
+        self._groups = groups
         self._waiting: dict[tuple[str, str], LiveTransaction] = {}
+        self._names: dict[str, str] = {}
 
     def take(self, cluster: Cluster, stepped: Sequence[LiveTransaction]) -> None:
         """For the observer's `on_steps`; on the event loop, returns at once."""
+        self._names[cluster.kafka_cluster_id] = cluster.name
         for live in stepped:
             if live.is_stepped:
                 # The newest state goes to the end, so that an id in a storm does not keep the others waiting.
@@ -46,11 +63,11 @@ class FencingRecorder:
         return len(self._waiting)
 
     async def turn(self) -> None:
+        members = _Members({cluster_id: self._groups(name) for cluster_id, name in self._names.items()})
         while self._waiting:
             taken = dict(list(self._waiting.items())[:IDS_A_TURN])
-            cases: list[Case] = [
-                case for (cluster_id, _), live in taken.items() for case in cases_of(live, kafka_cluster_id=cluster_id)
-            ]
+            # A cluster may have thousands of groups, whose offsets are gone through once.
+            cases = await asyncio.to_thread(members.cases_of_all, taken)
             async with self._unit_of_work() as uow:
                 changed = await record_cases(uow, cases, now=self._clock.now())
                 await uow.commit()
@@ -63,3 +80,23 @@ class FencingRecorder:
 
     def interrupted(self) -> None:
         """What was not committed still waits."""
+
+
+class _Members:
+    """The groups of one turn, by cluster id, and which of them a producer id's offsets lie in."""
+
+    def __init__(self, groups: Mapping[str, Mapping[str, LiveGroup]]) -> None:
+        self._groups = groups
+        self._by_producer: dict[str, dict[int, list[str]]] = {}
+
+    def cases_of_all(self, taken: Mapping[tuple[str, str], LiveTransaction]) -> list[Case]:
+        return [
+            with_members(case, self._groups[cluster_id], partial(self._names, cluster_id))
+            for (cluster_id, _), live in taken.items()
+            for case in cases_of(live, kafka_cluster_id=cluster_id)
+        ]
+
+    def _names(self, cluster_id: str, producer_id: int) -> list[str]:
+        if cluster_id not in self._by_producer:
+            self._by_producer[cluster_id] = groups_by_producer(self._groups[cluster_id].values())
+        return self._by_producer[cluster_id].get(producer_id, [])

@@ -104,7 +104,12 @@ class Server:
         self._observations = Observations(is_on=settings.observe, announce=self._changes.announce)
         # Every server observes, and writes down what it saw: the lock of such a loop is its own.
         self._where = f"{socket.gethostname()}:{settings.state_dir}"
-        self._fencing = FencingRecorder(unit_of_work=database.unit_of_work, clock=self._clock, where=self._where)
+        self._fencing = FencingRecorder(
+            unit_of_work=database.unit_of_work,
+            clock=self._clock,
+            where=self._where,
+            groups=lambda cluster: self._observations.of(cluster).groups,
+        )
         self._observer = self._make_observer() if settings.observe else None
         self._hanging = self._make_search() if settings.observe else None
         self._files = FileWatch(

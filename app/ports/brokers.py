@@ -15,6 +15,7 @@ import msgspec
 from app.domain.clusters.cluster import ClusterFacts, GroupMember, TopicFacts
 from app.domain.clusters.survey import Survey
 from app.domain.partition_log.look import Landmark, Look
+from app.domain.runs.recorded_offset import TruncatedOffset
 
 DEFAULT_TIMEOUT_S = 5.0
 
@@ -42,8 +43,15 @@ class ClusterDescription(msgspec.Struct, frozen=True, kw_only=True):
     brokers: tuple[Broker, ...]
 
 
+SHARE = "share"
+"""The protocol of share groups (KIP-932), which commit no offsets."""
+
+
 class GroupDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """A consumer group as its coordinator describes it; `state` in Kafka's words, `Dead` when there is none."""
+    """A group as its coordinator describes it; `state` in Kafka's words, `Dead` when there is none.
+
+    protocol: classic, consumer, streams or share.
+    """
 
     group: str
     state: str
@@ -95,6 +103,18 @@ class Brokers(Protocol):
         self, connection: Connection, group: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> dict[TopicPartition, int]:
         """The group's committed offsets, without those that an open transaction has pending."""
+        ...
+
+    async def truncated_offsets(
+        self,
+        connection: Connection,
+        group: str,
+        partitions: Collection[TopicPartition],
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> list[TruncatedOffset]:
+        """The group's committed offsets whose leader epoch ended before them, as the leaders say; those without an
+        epoch say nothing."""
         ...
 
     async def offsets(

@@ -13,6 +13,7 @@ from app.domain.offset_log.keeping import Place
 from app.domain.offset_log.record import CheckRecord, FindingRecord
 from app.domain.offset_log.report import OffsetReport
 from app.domain.offset_log.silence import Attempted
+from app.domain.runs.recorded_offset import RecordedOffset
 from app.domain.runs.task import TaskReport
 
 
@@ -57,4 +58,27 @@ class OffsetLogRepository(Protocol):
 
     async def contradicted(self, *, since: datetime) -> dict[str, int]:
         """How many contradictions were found since then, of each pipeline that has any."""
+        ...
+
+
+class RecordedOffsetRepository(Protocol):
+    """The last offset of each partition of a group whose commit was confirmed and reported."""
+
+    async def of_group(self, *, kafka_cluster_id: str, group: str) -> list[RecordedOffset]:
+        """By topic and partition."""
+        ...
+
+    async def report(
+        self, offsets: Sequence[RecordedOffset], *, run_id: str, kafka_cluster_id: str, group: str
+    ) -> None:
+        """Keep what a task of this run has confirmed.
+
+        In one run offsets only grow; a later run's, or those of another topic of the name, replace what was there.
+        """
+        ...
+
+    async def replace(
+        self, offsets: Sequence[RecordedOffset], *, pipeline: str, kafka_cluster_id: str, group: str, now: datetime
+    ) -> None:
+        """Keep what somebody has set, whatever was there and whatever an earlier run still reports."""
         ...

@@ -12,7 +12,7 @@ from app.ports.fencing_repository import FencingRepository
 from app.ports.file_repository import FileReadingRepository, FileRepository
 from app.ports.hanging_repository import HangingRepository
 from app.ports.migration_repository import ForeignMigrationRepository, MigrationRepository
-from app.ports.offset_log_repository import OffsetLogRepository
+from app.ports.offset_log_repository import OffsetLogRepository, RecordedOffsetRepository
 from app.ports.orphans import OrphanLookRepository
 from app.ports.repositories import (
     AccessRepository,
@@ -58,6 +58,8 @@ class UnitOfWork(Protocol):
     def id_counts(self) -> IdCountRepository: ...
     @property
     def offset_log(self) -> OffsetLogRepository: ...
+    @property
+    def recorded_offsets(self) -> RecordedOffsetRepository: ...
     @property
     def fencing(self) -> FencingRepository: ...
     @property

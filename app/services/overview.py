@@ -20,6 +20,7 @@ from app.domain.pipelines.pipeline import PipelineDefinition, ProcessingGuarante
 from app.domain.pipelines.pipeline_record import Pipeline, Revision
 from app.domain.runs.instance import Instance
 from app.domain.runs.needs import Need, broken_audit_need, contradiction_need, needs_of, repeated_file_need
+from app.domain.runs.not_progressing import not_progressing
 from app.domain.runs.run import Run, RunState
 from app.domain.runs.series import RunSample, RunTotals
 from app.domain.runs.task import TaskEventRecord, TaskStatus, ZombieSighting
@@ -55,6 +56,7 @@ class PipelineLine(msgspec.Struct, frozen=True, kw_only=True):
     """One pipeline in a list. `run` is the live run, else the last; `state` None: it was never started.
 
     contradictions: in what its tasks recorded of their offsets, found in the last days.
+    not_progressing_ms: for how long a task of it has committed nothing, the one that is worst off; 0: none.
     """
 
     pipeline: Pipeline
@@ -63,6 +65,7 @@ class PipelineLine(msgspec.Struct, frozen=True, kw_only=True):
     rates: Rates
     needs: tuple[Need, ...] = ()
     contradictions: int = 0
+    not_progressing_ms: int = 0
 
 
 class Happening(msgspec.Struct, frozen=True, kw_only=True):
@@ -296,6 +299,7 @@ async def _line(
         run=run,
         rates=rates_of(tasks, now=now) if run.ended_at is None else NOTHING_RUNS,
         needs=tuple(needs_of(run, tasks, running=running, current=pipeline.definition, unowned=unowned, now=now)),
+        not_progressing_ms=max((one.last.not_progressing_ms or 0 for one in not_progressing(run, tasks)), default=0),
     )
 
 

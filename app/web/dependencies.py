@@ -105,6 +105,8 @@ class Wiring:
             spark_masters=frozenset(self.settings.allowed_spark_masters),
             file_roots=frozenset(self.settings.allowed_file_roots),
             python_transforms=self.settings.python_transforms,
+            unisolated_validation=self.settings.unisolated_validation,
+            secret_paths=self.settings.secret_paths,
         )
 
 

@@ -15,6 +15,7 @@ from starlette.routing import Match
 from app.domain.audits.audit import IllegalTransitionError as IllegalAuditTransitionError
 from app.domain.errors import FencelineError, InvalidError, UnauthenticatedError, UnavailableError
 from app.domain.runs.instance import IllegalTransitionError
+from app.domain.runs.recorded_offset import LostOffsetsError
 from app.web.problems import ProblemResponse, title_of
 
 _RETRY_AFTER = {"Retry-After": "2"}
@@ -59,7 +60,7 @@ async def _on_fenceline_error(request: Request, error: Exception) -> Response:
 def problem_of(error: FencelineError, *, headers: Mapping[str, str] | None = None) -> ProblemResponse:
     """The problem document of one of our errors."""
     problems: Sequence[Mapping[str, Any]] = ()
-    if isinstance(error, InvalidError):
+    if isinstance(error, InvalidError | LostOffsetsError):
         problems = [
             {"field": problem.field, "message": problem.message, "is_warning": problem.is_warning}
             for problem in error.problems

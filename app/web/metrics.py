@@ -208,6 +208,12 @@ def _pipelines(registry: CollectorRegistry, lines: list[PipelineLine]) -> None:
     failures = Gauge(
         "fenceline_instance_failures", "Failures in a row of an instance", ["pipeline", "instance"], registry=registry
     )
+    still = Gauge(
+        "fenceline_pipeline_not_progressing_seconds",
+        "For how long a task of it has tried to commit in vain, once that is several transaction timeouts; else 0",
+        ["pipeline"],
+        registry=registry,
+    )
     needs = Gauge("fenceline_pipeline_needs", "Things that need somebody", ["pipeline"], registry=registry)
     gauges = {
         field: Gauge(f"fenceline_pipeline_{field}", words, ["pipeline"], registry=registry)
@@ -225,6 +231,7 @@ def _pipelines(registry: CollectorRegistry, lines: list[PipelineLine]) -> None:
         for each in RunState:
             state.labels(name, each.value).set(line.state is each)
         needs.labels(name).set(len(line.needs))
+        still.labels(name).set(line.not_progressing_ms / 1000)
         if line.run is not None:
             for one in line.run.instances:
                 counted = failures_so_far(one, bounce_requested_at=line.run.bounce_requested_at)

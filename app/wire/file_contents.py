@@ -11,6 +11,7 @@ import fastavro
 
 from app.domain.avro_schemas.avro import AvroSchema
 from app.domain.avro_schemas.reading_back import json_values
+from app.wire.bounded_avro import BoundedContainer
 from app.wire.file_references import FileReference
 
 _BLOCK = 1 << 20
@@ -68,14 +69,18 @@ def records(reference: FileReference, content: BinaryIO) -> Iterator[dict[str, A
     """
     count = 0
     try:
-        reading = fastavro.reader(content)
+        # Only what is inflated is bounded here; the file itself is as large as its reference says.
+        reading = fastavro.reader(cast("BinaryIO", BoundedContainer(content)))
         restored = json_values(cast("AvroSchema", reading.writer_schema))
         for found in reading:
             record = cast("dict[str, Any]", found)
             count += 1
+            if count > reference.records:
+                break
             yield record if restored is None else restored(record)
     except Exception as error:  # the border to fastavro and its codecs, each of which has errors of its own
         # The bytes are those that were written: no damage on the way, but no Avro that can be read here either.
         raise NotAsReferencedError(f"cannot be read as Avro after {count} records: {error}") from error
     if count != reference.records:
-        raise NotAsReferencedError(f"has {count} records, not {reference.records}")
+        found_ = f"more than {reference.records}" if count > reference.records else f"{count}"
+        raise NotAsReferencedError(f"has {found_} records, not {reference.records}")

@@ -14,6 +14,7 @@ from __future__ import annotations
 import msgspec
 
 from app.domain.offset_log.report import OffsetReport
+from app.domain.runs.recorded_offset import RecordedOffset
 from app.domain.runs.task import (
     Counters,
     DesiredTaskState,
@@ -66,6 +67,10 @@ class TaskEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskHeartbeat(msgspec.Struct, frozen=True, kw_only=True):
+    """confirmed: offsets that the attempt knows to be committed, of partitions that it has given up, too.
+    asks_recorded: the answer shall say what is recorded of the group's offsets.
+    """
+
     protocol_version: int = protocol.CURRENT
     run_id: str
     ordinal: int
@@ -90,8 +95,11 @@ class TaskHeartbeat(msgspec.Struct, frozen=True, kw_only=True):
     producer_epoch: int | None = None
     commits_every_ms: int | None = None
     uploads_within_ms: int | None = None
+    not_progressing_ms: int | None = None
     events: tuple[TaskEvent, ...] = ()
     offsets: OffsetReport | None = None
+    confirmed: tuple[RecordedOffset, ...] = ()
+    asks_recorded: bool = False
 
 
 class HeartbeatAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,6 +107,7 @@ class HeartbeatAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     accepted_events: ids of the events that are stored; the sender forgets these.
     answered_ms: by the server's clock, from before it read the heartbeat. offsets_stored: its `offsets` are kept.
+    recorded: what is recorded of the group's offsets, to a heartbeat that asks; None: it did not, or cannot be told.
     drill: what the sender shall do to its own process as a drill; repeated until it is claimed or void.
     """
 
@@ -110,6 +119,7 @@ class HeartbeatAnswer(msgspec.Struct, frozen=True, kw_only=True):
     answered_ms: int | None = None
     offsets_stored: bool = False
     drill: DrillOrder | None = None
+    recorded: tuple[RecordedOffset, ...] | None = None
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):

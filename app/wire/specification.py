@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from app.domain.pipelines.pipeline import PipelineDefinition
+from app.domain.runs.recorded_offset import RecordedOffset
 from app.wire import protocol
 
 
@@ -30,6 +31,8 @@ class InstanceSpecification(msgspec.Struct, frozen=True, kw_only=True):
     client_config: librdkafka settings of the cluster (bootstrap.servers, security), secrets still as references.
     lease: the number under which this ordinal was leased; grows each time; a claim of an old number is refused.
     database_epoch: identity of the database as of submission; it differs after a restore.
+    recorded: the last confirmed offsets of the group; where it has none any more, nothing is begun anew. A worker that
+        does not know the field begins anew, as it did before there was one.
     transform_source: text of the uploaded Python file, when the transform is `python` (its SHA-256 is in the revision).
     """
 
@@ -45,6 +48,7 @@ class InstanceSpecification(msgspec.Struct, frozen=True, kw_only=True):
     client_config: dict[str, str]
     tasks: tuple[TaskIdentity, ...]
     mappings: tuple[PartitionMapping, ...] = ()
+    recorded: tuple[RecordedOffset, ...] = ()
     server_urls: tuple[str, ...] = ()
     run_token: str = ""
     transform_source: str | None = None

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import html
+import json
+import shlex
 import stat
 import zipfile
+from base64 import b64encode
+from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import quote, quote_plus
 
 import orjson
 import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
 
 from app.cli.redaction import REMOVED, redact
 from app.embedded.kafka import KafkaCluster
@@ -92,6 +100,22 @@ def test_it_is_made_without_a_server_too(fenceline: Fenceline, tmp_path: Path) -
         assert PLANTED not in "".join(bundle.read(entry).decode() for entry in bundle.namelist())
 
 
+FORMS: list[Callable[[str], str]] = [
+    json.dumps,
+    lambda secret: json.dumps(secret, ensure_ascii=False),
+    lambda secret: json.dumps(json.dumps(secret)),
+    repr,
+    ascii,
+    lambda secret: repr(secret.encode()),
+    quote,
+    lambda secret: quote(secret, safe=""),
+    quote_plus,
+    html.escape,
+    shlex.quote,
+    lambda secret: b64encode(secret.encode()).decode(),
+]
+
+
 @pytest.mark.parametrize(
     ("text", "kept"),
     [
@@ -123,6 +147,19 @@ def test_what_looks_like_a_secret_is_removed(text: str, kept: str) -> None:
 )
 def test_what_is_no_secret_stays(text: str) -> None:
     assert redact(text, secrets=()) == text
+
+
+@given(secret=st.text(st.characters(exclude_categories=["Cs"]), min_size=8, max_size=40), form=st.sampled_from(FORMS))
+@example(secret='ge"heim\\\n<ü>&', form=FORMS[0])
+def test_a_secret_is_removed_however_it_is_written(secret: str, form: Callable[[str], str]) -> None:
+    assume(len(secret.strip()) >= 8)
+    written = form(secret)
+    assert written not in redact(f"before {written} after", secrets=[secret])
+
+
+def test_a_secret_by_shape_ends_where_its_quotation_does() -> None:
+    text = json.dumps({"password": 'ge"heim", "x', "after": 1})
+    assert redact(text, secrets=()) == f'{{"password": {REMOVED}, "after": 1}}'
 
 
 def test_a_short_value_takes_nothing_else_with_it() -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,7 @@ def test_bare_path_lacks_java_bash_and_chromium_each_with_a_line_to_type(
         "Java": f"{prefix}apt-get install openjdk-17-jre-headless  (where there is none: openjdk-21-jre-headless)",
         "bash": f"{prefix}apt-get install bash",
         "Chromium": f"{prefix}apt-get install chromium",
+        "Isolation": f"{prefix}apt-get install bubblewrap",
     }
     assert not is_enough(findings)
 
@@ -174,6 +176,16 @@ def test_port_in_use_is_a_warning_with_the_setting_that_moves_it() -> None:
     assert finding.verdict is Verdict.WARNING
     assert finding.remedy == "FENCELINE_USERS_PORT=PORT fenceline serve"
     assert is_enough(findings)
+
+
+def test_isolation_that_the_kernel_forbids_is_named_with_its_reason(tmp_path: Path) -> None:
+    program(tmp_path / "bwrap", "echo 'No permissions to create new namespace' >&2; exit 1")
+    environ = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    asked = machine(environ)
+    assert "Isolation" not in by_name(examine(asked, [Purpose.SERVE])), "nobody may upload Python"
+    finding = by_name(examine(replace(asked, validates_python=True), [Purpose.SERVE]))["Isolation"]
+    assert finding.verdict is Verdict.WARNING
+    assert "No permissions to create new namespace" in finding.detail
 
 
 @pytest.mark.parametrize("name", ["chromium", "chromium-browser", "google-chrome"])

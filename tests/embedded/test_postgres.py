@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from app.embedded import postgres, unprivileged
+from app.embedded import kafka, postgres, unprivileged
 from app.embedded.errors import EmbeddedError
 from app.embedded.postgres import EmbeddedPostgres, postgres_binaries
 from app.embedded.processes import Identity, has_ended
@@ -235,3 +235,18 @@ def test_a_removed_folder_starts_anew_under_the_same_name(tmp_path: Path, shared
     shutil.rmtree(folder)
     with EmbeddedPostgres.start(data_dir=folder, durable=False) as second, connect(second.url) as connection:
         assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_settings_and_secrets_of_the_server_are_not_in_the_environment_of_its_children(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("FENCELINE_SECRET_KAFKA", "geheim")
+    monkeypatch.setenv("FENCELINE_DATABASE_URL", "postgresql://u:geheim@db/x")
+    monkeypatch.setenv("PASSED_ON", "yes")
+    with EmbeddedPostgres.start(durable=False) as server:
+        environment = psutil.Process(server.pid).environ()
+    assert environment["PASSED_ON"] == "yes"
+    assert "geheim" not in str(environment)
+    for_kafka = kafka._environment("jars")  # pyright: ignore[reportPrivateUsage]
+    assert for_kafka["PASSED_ON"] == "yes"
+    assert "geheim" not in str(for_kafka)

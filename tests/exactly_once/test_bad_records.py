@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from confluent_kafka import Message
 
@@ -143,14 +145,14 @@ def test_too_many_bad_records_stop_the_pipeline(make_pipeline: MakePipeline) -> 
 
 @pytest.mark.parametrize("policy", [FailurePolicy.SKIP, FailurePolicy.DEAD_LETTER])
 def test_record_that_the_broker_refuses_is_found_and_treated_by_the_policy(
-    make_pipeline: MakePipeline, policy: FailurePolicy
+    make_pipeline: MakePipeline, policy: FailurePolicy, rng: random.Random
 ) -> None:
     pipeline = make_pipeline(sink_config={"max.message.bytes": "200000"})
     errors = ErrorHandling(policy=policy)
     if policy is FailurePolicy.DEAD_LETTER:
         errors = with_letters(pipeline)
     pipeline.feed(300)
-    pipeline.feed_value(b"LARGE" * 60_000, partition=1)
+    pipeline.feed_value(rng.randbytes(300_000), partition=1)
     pipeline.feed(300)
     with running(pipeline.specification(errors=errors)) as task:
         finish(pipeline, task)
@@ -183,12 +185,12 @@ def test_record_that_is_invalid_for_the_sink_is_found_among_its_batch(
     assert not audit.unexpected
 
 
-def test_refused_dead_letter_stops_the_pipeline(make_pipeline: MakePipeline) -> None:
+def test_refused_dead_letter_stops_the_pipeline(make_pipeline: MakePipeline, rng: random.Random) -> None:
     pipeline = make_pipeline(partitions=1, sink_config={"max.message.bytes": "200000"})
     topic = f"{pipeline.sink}.dead"
     create_topic(pipeline.bootstrap_servers, topic, config={"max.message.bytes": "200000"})
     errors = ErrorHandling(policy=FailurePolicy.DEAD_LETTER, dead_letter_topic=topic)
-    pipeline.feed_value(b"LARGE" * 60_000)
+    pipeline.feed_value(rng.randbytes(300_000))
     with running(pipeline.specification(errors=errors)) as task:
         error = task.join_error()
     assert isinstance(error, PipelineStopError)

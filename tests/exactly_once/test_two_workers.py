@@ -26,7 +26,7 @@ from app.domain.fencing_events.cases import case_of_word, generations_of, told
 from app.domain.fencing_events.evidence import ClientWord
 from app.domain.fencing_events.fencing_event import Cause, Confidence, FencingEvent
 from app.domain.journals import group_records
-from app.domain.journals.live_groups import LiveGroups
+from app.domain.journals.group_fold import LiveGroups
 from app.domain.partition_log.entries import LogEntry
 from app.domain.runs.task import EventKind
 from app.embedded.kafka import KafkaCluster

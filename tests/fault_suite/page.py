@@ -54,6 +54,7 @@ _FROZEN = f"as long as it lasts, at most {_SESSION}, and {_TRANSACTION} where it
 _NOT_IN_THE_PATH = "nothing: records do not pass there"
 _BOUNDS: dict[Kind, str] = {
     Kind.WORKER_KILLED: f"{_SESSION}, unless its next attempt comes earlier",
+    Kind.OFFSETS_DELETED: "a drain of all, a start that is refused, the offsets set again, and a start of all",
     Kind.WORKER_TERMINATED: "a drain and a rebalance",
     Kind.WORKER_FROZEN: _FROZEN,
     Kind.WORKER_REPLACED: f"{_SESSION}: the next attempt's init ends its transaction, not its membership",
@@ -71,6 +72,7 @@ _BOUNDS: dict[Kind, str] = {
     Kind.STALLED_TO_CLIENT: _REQUESTS,
     Kind.SLOW: "the backlog that the slow time leaves",
     Kind.DELAYED: "the delay, several times a commit",
+    Kind.OUTPUT_TOO_SLOW: f"{_TRANSACTION} twice, until checkpoints are small enough; then they come at the slow speed",
     Kind.COMMIT_REQUEST_LOST: "the silence on the connection, then the client sends it again",
     Kind.COMMIT_ANSWER_LOST: "the silence on the connection, then the client sends it again",
     Kind.EXECUTOR_KILLED: f"{_SESSION}, or Spark's new attempt, whichever comes earlier",

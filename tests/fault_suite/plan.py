@@ -38,6 +38,7 @@ class Kind(StrEnum):
     STALLED_TO_CLIENT = "stalled to client"
     SLOW = "slow"
     DELAYED = "delayed"
+    OUTPUT_TOO_SLOW = "output side slower than its timeout"
     COMMIT_REQUEST_LOST = "commit request lost"
     COMMIT_ANSWER_LOST = "commit answer lost"
     EXECUTOR_KILLED = "executor killed"
@@ -61,6 +62,7 @@ class Kind(StrEnum):
     POSTGRES_RESTARTED = "postgres restarted"
     DATABASE_RESTORED = "older database restored"
     DISK_FULL = "disk full"
+    OFFSETS_DELETED = "offsets deleted"
 
 
 FREEZING = (Kind.WORKER_FROZEN, Kind.WORKER_REPLACED)
@@ -101,6 +103,8 @@ LASTS_S: dict[Kind, tuple[Range, ...]] = {
     Kind.STALLED_TO_CLIENT: _PAST_TIMEOUTS,
     Kind.SLOW: ((2, 5),),
     Kind.DELAYED: ((2, 5),),
+    # Past two transaction timeouts (10 s each): what was too large has been tried again.
+    Kind.OUTPUT_TOO_SLOW: ((22, 32),),
     Kind.COMMIT_REQUEST_LOST: ((0, 3),),
     Kind.COMMIT_ANSWER_LOST: ((0, 3),),
     Kind.EXECUTOR_KILLED: _AT_ONCE,
@@ -128,6 +132,7 @@ LASTS_S: dict[Kind, tuple[Range, ...]] = {
     Kind.DATABASE_RESTORED: _AT_ONCE,
     # From when a write was refused.
     Kind.DISK_FULL: ((0, 5),),
+    Kind.OFFSETS_DELETED: _AT_ONCE,
 }
 """For how many seconds: one of these ranges."""
 

@@ -32,12 +32,15 @@ _PROXIED = "PROXIED"
 _BETWEEN_BROKERS = "BETWEEN"
 _WITHIN_S = 90.0
 _SLOW_BYTES_PER_S = 50_000
+_TOO_SLOW_BYTES_PER_S = 3_000
+"""Of one connection: of a run's 2,000 records a second, a transaction timeout takes those of a fraction of a second."""
 _DELAY_S = 0.3
 _CONDITIONS = {
     Kind.STALLED_TO_BROKER: Conditions(stalled=frozenset({Direction.TO_BROKER})),
     Kind.STALLED_TO_CLIENT: Conditions(stalled=frozenset({Direction.TO_CLIENT})),
     Kind.SLOW: Conditions(bytes_per_s=_SLOW_BYTES_PER_S),
     Kind.DELAYED: Conditions(delay_s=_DELAY_S),
+    Kind.OUTPUT_TOO_SLOW: Conditions(bytes_per_s=_TOO_SLOW_BYTES_PER_S, slowed=frozenset({Direction.TO_BROKER})),
 }
 _OF_SEVERAL = (
     Kind.BROKER_KILLED,
@@ -226,7 +229,10 @@ class ProxiedCluster:
     def _network(self, fault: Fault, harm: Callable[[BrokerProxy], None], did: Did, wait: Wait) -> None:
         """To one broker, or to all of them at once."""
         choices: list[Sequence[BrokerProxy]] = [[proxy] for proxy in self.proxies]
-        if self._count > 1:
+        if fault.kind is Kind.OUTPUT_TOO_SLOW:
+            # One broker of three would leave partitions whose outputs are quick.
+            choices = [self.proxies]
+        elif self._count > 1:
             choices.append(self.proxies)
         harmed = choices[fault.of(range(len(choices)))]
         for proxy in harmed:

@@ -15,6 +15,8 @@ from typing import Any, Self
 import msgspec
 
 from app.domain.pipelines.pipeline import GroupProtocol, OffsetFencing, ProcessingGuarantee
+from app.domain.runs.recorded_offset import RecordedOffset
+from tests.fault_suite.forgotten import committed_of, delete_offsets, recorded_of, require_refusal, resume
 from tests.fault_suite.freeze_points import AnyPoint, FreezePoints, Point, is_stopped
 from tests.fault_suite.offset_log import Asked, checked, written_in
 from tests.fault_suite.pipeline_stage import PipelineStage
@@ -41,6 +43,7 @@ _KINDS = (
     Kind.WORKER_DOUBLED,
     Kind.INSTANCES_SCALED,
     Kind.PARTITION_ADDED,
+    Kind.OFFSETS_DELETED,
 )
 
 
@@ -66,6 +69,7 @@ class TaskStage(PipelineStage):
         self._environment = environment or {}
         self._client_config = client_config or {}
         self._brokers = brokers
+        self._recorded: tuple[RecordedOffset, ...] = ()
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -150,6 +154,12 @@ class TaskStage(PipelineStage):
             case Kind.PARTITION_ADDED:
                 self.pipeline.partitions = add_partition(self.cluster.bootstrap_servers, self.pipeline.source)
                 did(f"{self.pipeline.partitions} partitions")
+            case Kind.OFFSETS_DELETED:
+                self.workers.send_away()
+                try:
+                    self._delete_offsets(fault, did)
+                finally:
+                    self.workers.bring_back()
             case _:
                 self.cluster.do(fault, did, wait=wait)
 
@@ -162,12 +172,30 @@ class TaskStage(PipelineStage):
             **self._client_config,
         }
         launched = TaskProcess(
-            msgspec.structs.replace(specification, client_config={**specification.client_config, **settings}),
+            msgspec.structs.replace(
+                specification, recorded=self._recorded, client_config={**specification.client_config, **settings}
+            ),
             self._folder / _WORKERS / f"task-{task}-attempt-{attempt}",
             environment=self._points.environment_of({**os.environ, **self._environment}),
         )
         self._launched.append(launched)
         return launched
+
+    def _delete_offsets(self, fault: Fault, did: Did) -> None:
+        recorded = recorded_of(self._launched)
+        committed = committed_of(self.pipeline)
+        if {(one.topic, one.partition): one.offset for one in recorded} != committed:
+            # Who was killed has committed more than it could report: resumed there, it would come out twice.
+            raise NotDoneError(f"recorded is {recorded}, committed is {committed}")
+        delete_offsets(self.pipeline)
+        did(f"{len(committed)} offsets deleted")
+        self._recorded = recorded
+        task = fault.of(self.workers.tasks)
+        self.workers.replace(task)
+        refused = next(one for one in self._launched if one.pid == self.workers.current(task).pid)
+        did(f"{self.workers.name(task)}: {require_refusal(refused)}")
+        resume(self.pipeline, recorded)
+        did("resumed at the recorded offsets")
 
     def point_of(self, fault: Fault) -> AnyPoint | None:
         """Where who is frozen stands still; None: anywhere."""

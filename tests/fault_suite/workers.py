@@ -39,6 +39,7 @@ class Workers:
         self._told: list[Worker] = []
         self._lock = threading.Lock()
         self._stopping = threading.Event()
+        self._is_away = False
         self._failed: BaseException | None = None
         self._thread = threading.Thread(target=self._tend, name="workers", daemon=True)
 
@@ -120,6 +121,21 @@ class Workers:
             (attempt,) = (number for number, one in enumerate(self._attempts[task]) if one.pid == pid)
         return f"task {task}, attempt {attempt}, pid {pid}"
 
+    def send_away(self) -> None:
+        """Every attempt drains, and none is started until `bring_back`."""
+        with self._lock:
+            self._is_away = True
+            living = [one for attempts in self._attempts for one in attempts if one.is_running]
+            for worker in living:
+                os.kill(worker.pid, signal.SIGTERM)
+        for worker in living:
+            worker.wait_for_exit()
+
+    def bring_back(self) -> None:
+        """Whoever is to run is started again."""
+        with self._lock:
+            self._is_away = False
+
     def drain(self) -> None:
         """Nobody is started again; every worker drains. Raises what went wrong, in the tending too."""
         self._end_tending()
@@ -147,7 +163,7 @@ class Workers:
         try:
             while not self._stopping.wait(_LOOK_S):
                 with self._lock:
-                    for task, attempts in enumerate(self._attempts):
+                    for task, attempts in enumerate(self._attempts) if not self._is_away else ():
                         if task not in self._retired and not attempts[-1].is_running:
                             self._start(task)
         except BaseException as error:  # noqa: BLE001 - handed to the thread that drains

@@ -150,3 +150,33 @@ def test_a_bucket_that_is_not_there_and_a_store_that_does_not_answer_are_said(s3
 def test_a_root_is_named_when_it_is_none() -> None:
     with pytest.raises(NoStoreError, match="'lake' is no store"):
         open_store("lake")
+
+
+@pytest.mark.parametrize("path", ["p/link.avro", "linked/secret", "p/out/secret", "p/pipe", "p/folder"])
+def test_no_link_is_followed_out_of_a_folder(tmp_path: Path, path: str) -> None:
+    """Who may write references may name any path: links below the root are not ways out of it."""
+    outside, root = tmp_path / "outside", tmp_path / "root"
+    (root / "p" / "folder").mkdir(parents=True)
+    outside.mkdir()
+    (outside / "secret").write_text("secret")
+    (root / "p" / "link.avro").symlink_to(outside / "secret")
+    (root / "p" / "out").symlink_to(outside)
+    (root / "linked").symlink_to(outside)
+    os.mkfifo(root / "p" / "pipe")
+    files = open_store(f"file://{root}")
+    for act in (files.open, files.stat):
+        with pytest.raises(StoreUnavailableError) as refused:
+            act(path)
+        assert path in str(refused.value)
+    if path.endswith("secret"):
+        with pytest.raises(StoreUnavailableError):
+            files.delete(path)
+    assert (outside / "secret").read_text() == "secret"
+
+
+def test_the_root_itself_may_be_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "a").write_text("x")
+    (tmp_path / "root").symlink_to(tmp_path / "real")
+    with open_store(f"file://{tmp_path / 'root'}").open("a") as file:
+        assert file.read() == b"x"

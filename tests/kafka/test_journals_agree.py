@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.domain.journals import group_records
-from app.domain.journals.live_groups import LiveGroups
+from app.domain.journals.group_fold import LiveGroups
 from app.domain.journals.live_transactions import LiveTransactions
 from app.domain.journals.transaction_state import TOPIC as TRANSACTIONS
 from app.embedded.kafka import KafkaCluster

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from app.domain.fencing_events.cases import told
+from app.domain.fencing_events.comeback import with_members
 from app.domain.fencing_events.fencing_event import Cause
+from app.domain.fencing_events.steps import cases_of
 from app.domain.journals import group_records
 from app.domain.journals.live_groups import GroupKind, GroupState, LiveGroup
 from app.domain.journals.live_transactions import ClientProtocol, LiveTransaction, StepKind
@@ -19,12 +23,21 @@ from app.domain.observing.snapshot import Snapshot
 from app.domain.stuck.facts import KnownTransaction
 from app.embedded.kafka import KafkaCluster
 from app.kafka.attempt import Attempt
-from app.kafka.group_client import ask
+from app.kafka.cluster_client import ask
 from app.kafka.transactions.client import TransactionClient
 from tests.kafka.test_observed_journals import tail_of
 from tests.support.journal_events import causes_of
 from tests.support.kafka_tools import compile_streams_program, running_program, source_of
 from tests.support.pipelines import TestPipeline
+from tests.support.streams_recording import (
+    PROGRAM,
+    Stage,
+    feeding,
+    frozen_past_session,
+    frozen_past_session_streams,
+    is_initialised_again,
+    killed_with_its_folder,
+)
 from tests.support.tasks import running
 from tests.support.topics import delete_topics, unique_name
 from tests.support.waiting import wait_for
@@ -146,7 +159,7 @@ def test_kafka_streams_and_our_loop_are_told_apart_from_fencing(kafka: KafkaClus
         assert one.state.producer_epoch >= one.commits
     taken = seen.transactions[kept_id]
     assert [step.kind for step in taken.steps] == [StepKind.INITIALISED, StepKind.ABORTED, StepKind.INITIALISED]
-    assert causes_of(taken) == [Cause.TAKEOVER]
+    assert causes_of(taken) == [Cause.APPLICATION_RETURNED]
     assert causes_of(before) == [Cause.TIMEOUT]
     assert causes_of(after) == []
     mine = seen.transactions[pipeline.transactional_id(0)]
@@ -154,3 +167,30 @@ def test_kafka_streams_and_our_loop_are_told_apart_from_fencing(kafka: KafkaClus
     assert mine.commits > 0
     assert answers(servers, [mine.transactional_id]) == {mine.transactional_id: shown(mine)}
     assert causes_of(mine) == []
+
+
+@pytest.mark.slow
+@pytest.mark.faults(keep=1)
+@pytest.mark.parametrize("scene", [frozen_past_session, frozen_past_session_streams, killed_with_its_folder])
+def test_streams_instance_that_was_away_comes_back(
+    kafka: KafkaCluster, tmp_path: Path, scene: Callable[[Stage], str]
+) -> None:
+    """Frozen until its group went on without it, or killed and started again; nobody else ever had its id."""
+    class_path = compile_streams_program(source_of(PROGRAM), tmp_path / "classes")
+    stage = Stage(kafka.bootstrap_servers, class_path, tmp_path, unique_name("source"), unique_name("sink"))
+    with watching(kafka, tmp_path / "folds") as watched:
+        with feeding(stage):
+            transactional_id = scene(stage)
+        seen = watched.until(
+            lambda seen: (
+                transactional_id in seen.transactions and is_initialised_again(seen.transactions[transactional_id])
+            ),
+            "the return",
+        )
+    delete_topics(kafka.bootstrap_servers, [stage.source, stage.sink])
+    cases = cases_of(seen.transactions[transactional_id], kafka_cluster_id=kafka.cluster_id)
+    events = [told(with_members(case, seen.groups, lambda _: [])) for case in cases]
+    causes = [event.verdict.cause for event in events if event is not None]
+    # Its own abort, where its next producer came only seconds later, as on a busy machine.
+    assert set(causes) <= {Cause.APPLICATION_RETURNED, Cause.OWN_ABORT}, causes
+    assert causes

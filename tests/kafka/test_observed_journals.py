@@ -14,7 +14,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AclOperation, AdminClient
 
 from app.domain.journals import group_records, transaction_state
-from app.domain.journals.live_groups import LiveGroups
+from app.domain.journals.group_fold import LiveGroups
 from app.domain.journals.live_transactions import LiveTransaction, LiveTransactions
 from app.domain.observing.snapshot import Phase, Source
 from app.embedded.kafka import KafkaCluster

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from app.domain.conformance.report import Verdict
 from app.domain.errors import FencelineError
-from app.domain.journals.live_groups import LiveGroups
+from app.domain.journals.group_fold import LiveGroups
 from app.domain.journals.live_transactions import LiveTransactions
 from app.domain.journals.record_batch import RecordBatch
 from app.domain.pipelines.pipeline import ByField, FileSink

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from app.db.database import Database
@@ -12,12 +13,14 @@ from app.domain.hanging.hanging_transaction import Ended, Ending
 from app.domain.journals.live_transactions import LiveTransaction
 from app.domain.observing.live_cluster import JOURNALS
 from app.domain.observing.snapshot import JournalStatus, Phase, Snapshot
+from app.domain.runs.instance import InstanceState
 from app.domain.webhooks.webhook import Webhook
 from app.loops.alert_watch import AlertWatch
 from app.services import hanging
 from app.services.observing.observations import Observations
+from app.wire.heartbeat import TaskHeartbeat
 from tests.domain.fencing_events.coordinator import Coordinator
-from tests.support.control_plane import CLUSTER, ControlPlane, driver_heartbeat
+from tests.support.control_plane import CLUSTER, ControlPlane, driver_heartbeat, task_heartbeat
 from tests.support.hanging_samples import hanging_transaction
 
 
@@ -156,3 +159,32 @@ async def test_crash_loop_is_raised_once_and_resolved_when_it_is_over(plane: Con
         await plane.drive(driver_heartbeat(run.id, tasks_crashing=crashing))
         await watch.turn()
     assert await types(plane) == ["crash_looping.raised", "crash_looping.resolved"]
+
+
+def beat(run_id: str, sequence: int, not_progressing_ms: int | None) -> TaskHeartbeat:
+    sent = task_heartbeat(run_id, sequence=sequence)
+    return msgspec.structs.replace(sent, not_progressing_ms=not_progressing_ms, last_error="broker 1 is slow")
+
+
+async def test_pipeline_that_commits_nothing_is_raised_once_and_resolved_when_it_does(plane: ControlPlane) -> None:
+    await with_webhook(plane)
+    run = await plane.running()
+    watch = watch_of(plane, Observations(is_on=True))
+    for sequence, still_ms in enumerate((None, 31_000, 32_000, None, None), start=10):
+        await plane.beat(beat(run.id, sequence, still_ms))
+        await watch.turn()
+    assert await types(plane) == ["not_progressing.raised", "not_progressing.resolved"]
+    async with plane.uow() as uow:
+        raised = (await uow.deliveries.list("pager", after=None, limit=100)).items[-1]
+    assert "is not progressing: task 0.0 has committed nothing for 31 s: broker 1 is slow" in raised.sentence
+
+
+async def test_that_it_commits_nothing_is_over_when_its_instance_has_ended(plane: ControlPlane) -> None:
+    await with_webhook(plane)
+    run = await plane.running()
+    watch = watch_of(plane, Observations(is_on=True))
+    await plane.beat(beat(run.id, 10, 31_000))
+    await watch.turn()
+    await plane.move(run.id, 0, InstanceState.FAILED)
+    await watch.turn()
+    assert await types(plane) == ["not_progressing.raised", "not_progressing.resolved"]

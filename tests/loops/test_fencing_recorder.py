@@ -10,8 +10,11 @@ import pytest
 from app.db.database import Database
 from app.domain.clusters.cluster import Cluster
 from app.domain.errors import UnavailableError
+from app.domain.fencing_events.evidence import MemberRecord
 from app.domain.fencing_events.fencing_event import Cause
 from app.domain.fencing_events.record import FencingFilter, FencingRecord
+from app.domain.journals.group_values.offsets import OffsetCommit
+from app.domain.journals.live_groups import Committed, LiveGroup, MemberChange
 from app.loops.fencing_recorder import FencingRecorder
 from app.ports.unit_of_work import UnitOfWork
 from tests.domain.fencing_events.coordinator import CLUSTER, Coordinator
@@ -62,6 +65,38 @@ async def test_ids_that_had_a_step_are_written_down(database: Database, cluster:
     # The newest state only: the new producer has written, so nobody says that it might be an operator's fence.
     assert Cause.OPERATOR_FENCE not in record.event.verdict.alternatives
     assert record.corrections == ()
+
+
+async def test_what_the_group_tells_of_its_members_is_written_down_with_it(
+    database: Database, cluster: Cluster
+) -> None:
+    coordinator = taken_over()
+    coordinator.begin()
+    ended_ms = coordinator.live.steps[1].at_ms
+    left = MemberChange("m-1", "", "orders", "/10.0.0.1", ended_ms, 5, has_left=True, members=0)
+    back = MemberChange("m-2", "", "orders", "/10.0.0.1", ended_ms, 6, has_left=False, members=1)
+    offsets = {("orders", 0): Committed(OffsetCommit(3), 1, coordinator.producer_id, 0)}
+    group = LiveGroup("g", offsets=offsets, changes=(left, back))
+    asked: list[str] = []
+
+    def groups(name: str) -> dict[str, LiveGroup]:
+        asked.append(name)
+        return {"g": group}
+
+    recorder = FencingRecorder(unit_of_work=database.unit_of_work, clock=StandingClock(), where="w1", groups=groups)
+    recorder.take(cluster, [coordinator.live])
+    await recorder.turn()
+    (record,) = await kept(database)
+    assert record.event.verdict.cause is Cause.APPLICATION_RETURNED
+    assert [one.member_id for one in record.event.evidence if isinstance(one, MemberRecord)] == ["m-1", "m-2"]
+    assert asked == ["prod"]
+    # The same again, and another server's view without the group, change nothing.
+    recorder.take(cluster, [coordinator.live])
+    await recorder.turn()
+    other = FencingRecorder(unit_of_work=database.unit_of_work, clock=StandingClock(), where="w2")
+    other.take(cluster, [coordinator.live])
+    await other.turn()
+    assert await kept(database) == [record]
 
 
 async def test_id_whose_past_tells_nothing_does_not_wait(database: Database, cluster: Cluster) -> None:

@@ -57,6 +57,9 @@ class UntilAllAreThrough:
     def ask_is_current(self, *, timeout_s):
         return None
 
+    def ask_recorded(self, *, timeout_s):
+        return None
+
 
 definition = PipelineDefinition(cluster="c", source_topics=(source,), group_id=name, sink_topic=sink)
 result = run_task(

@@ -62,6 +62,14 @@ def running_program(name: str, class_path: str, *arguments: str, output: Path) -
         process.wait()
 
 
+@contextmanager
+def running_tool(main_class: str, *arguments: str, output: Path) -> Generator[subprocess.Popen[bytes]]:
+    """A tool of Kafka that goes on until this is left."""
+    class_path = _class_path(KAFKA_JARS, KAFKA_TOOLS_JARS)
+    with running_program(main_class, class_path, *arguments, output=output) as process:
+        yield process
+
+
 def source_of(name: str) -> Path:
     """Of a program of the tests."""
     return _SOURCES / f"{name}.java"
@@ -69,7 +77,8 @@ def source_of(name: str) -> Path:
 
 def _compile(source: Path, jars: str, classes: Path, timeout_s: float) -> str:
     (compiler,) = ensure_jars(ECJ_JARS)
-    _run([*_java(), "-jar", str(compiler), "-17", "-cp", jars, "-d", str(classes), str(source)], timeout_s)
+    sources = ("-sourcepath", str(source.parent))
+    _run([*_java(), "-jar", str(compiler), "-17", "-cp", jars, *sources, "-d", str(classes), str(source)], timeout_s)
     return os.pathsep.join([str(classes), jars])
 
 

@@ -50,6 +50,7 @@ class TestPipeline:
         partitions: int = 2,
         sink_partitions: int | None = None,
         sink_config: dict[str, str] | None = None,
+        source_config: dict[str, str] | None = None,
         value_of: Callable[[str], bytes] = padded,
         **settings: Any,
     ) -> TestPipeline:
@@ -59,7 +60,7 @@ class TestPipeline:
         """
         name = unique_name("p")
         source, sink = f"{name}.in", f"{name}.out"
-        create_topic(bootstrap_servers, source, partitions=partitions)
+        create_topic(bootstrap_servers, source, partitions=partitions, config=source_config)
         create_topic(bootstrap_servers, sink, partitions=sink_partitions or partitions, config=sink_config)
         chosen: dict[str, Any] = {
             "cluster": "test",
@@ -96,6 +97,12 @@ class TestPipeline:
             transactional_id=self.transactional_id(task),
         )
 
+    @staticmethod
+    def changed(specification: TaskSpecification, **changes: Any) -> TaskSpecification:
+        """The same with other fields of its definition."""
+        definition = msgspec.structs.replace(specification.definition, **changes)
+        return msgspec.structs.replace(specification, definition=definition)
+
     def specification_with_mappings(self, *mappings: PartitionMapping) -> TaskSpecification:
         return msgspec.structs.replace(self.specification(), mappings=mappings)
 
@@ -115,9 +122,18 @@ class TestPipeline:
         self.fed += ids
         return ids
 
-    def feed_value(self, value: bytes, *, partition: int = 0, **fields: Any) -> None:
+    def feed_value(
+        self,
+        value: bytes,
+        *,
+        partition: int = 0,
+        compression: str = "none",
+        size_limit: int = 10_000_000,
+        **fields: Any,
+    ) -> None:
         """Write one record as it is; it is not among the expected ids."""
-        producer = Producer({"bootstrap.servers": self.bootstrap_servers, **QUIET, "message.max.bytes": 10_000_000})
+        sizes = {"message.max.bytes": size_limit, "compression.type": compression}
+        producer = Producer({"bootstrap.servers": self.bootstrap_servers, **QUIET, **sizes})
         producer.produce(self.source, value, partition=partition, **fields)
         assert producer.flush(30) == 0
 

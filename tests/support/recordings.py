@@ -13,6 +13,9 @@ TRANSACTIONS = "__transaction_state"
 GROUPS = "__consumer_offsets"
 SINK = "orders.copied"
 
+STREAMS_RECORDED = RECORDED / "streams"
+"""Journals of Kafka Streams alone (tests/support/streams_recording.py)."""
+
 VERSION_NAMES = tuple(version.name for version in VERSIONS)
 
 _RECORD = re.compile(r"\| offset: (\d+) \w+: (-?\d+) .*?headerKeys: \[.*?\] (.*)")
@@ -64,6 +67,10 @@ class DumpedBatch:
 
 def recorded_bytes(version: str, topic: str) -> bytes:
     return (RECORDED / version / f"{topic}.log").read_bytes()
+
+
+def streams_bytes(topic: str) -> bytes:
+    return (STREAMS_RECORDED / f"{topic}.log").read_bytes()
 
 
 def dumped(version: str, topic: str) -> list[DumpedBatch]:

@@ -10,11 +10,13 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 from confluent_kafka import Message
 
+from app.domain.runs.recorded_offset import RecordedOffset
 from app.wire.heartbeat import DesiredTaskState, EventKind
 from app.wire.specification import InstanceSpecification
 from tests.support.tasks import RecordedEvent, Report
@@ -83,6 +85,9 @@ class PrintingControl:
         word = os.environ.get("FENCELINE_TEST_IS_CURRENT", "")
         # A file that is there once the lease is over, where that is not known yet.
         return not Path(word).exists() if word.startswith("/") else {"yes": True, "no": False}.get(word)
+
+    def ask_recorded(self, *, timeout_s: float) -> Sequence[RecordedOffset] | None:
+        return None
 
 
 def say(report: Report) -> None:

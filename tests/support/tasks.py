@@ -9,12 +9,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from app.domain.offset_log.report import PartitionOffsets
+from app.domain.runs.recorded_offset import RecordedOffset
 from app.wire.heartbeat import DesiredTaskState, EventKind, TaskState
 from app.wire.specification import InstanceSpecification
 from tests.support.waiting import wait_for
@@ -50,6 +51,7 @@ class RecordingControl:
         self.published_at: list[float] = []
         self.events: list[RecordedEvent] = []
         self.recorder: OffsetRecorder | None = None
+        self.recorded: tuple[RecordedOffset, ...] | None = None
 
     def desired(self) -> DesiredTaskState:
         return self.wanted
@@ -76,6 +78,9 @@ class RecordingControl:
     def ask_is_current(self, *, timeout_s: float) -> bool | None:
         self.asked += 1
         return self.is_current
+
+    def ask_recorded(self, *, timeout_s: float) -> Sequence[RecordedOffset] | None:
+        return self.recorded
 
     @property
     def last(self) -> TaskSnapshot:

@@ -26,6 +26,8 @@ from workers.audit.rows import (
 )
 from workers.audit.splits import Split
 from workers.transactional.records.failures import HEADER_PREFIX
+from workers.transforms.carrying import as_they_are
+from workers.transforms.headers import readable
 
 
 class SplitReport(msgspec.Struct, kw_only=True):
@@ -63,6 +65,7 @@ class Collector:
         self._base = base_of(split.number)
         self.pieces = Pieces(buckets)
         self.report = SplitReport(number=split.number)
+        self._sinks = [sink_bytes(number) for number in range(len(specification.sink_topics))]
 
     def collect(self, batches: Iterable[list[Message]]) -> None:
         if self._split.side is Side.SINK:
@@ -70,7 +73,7 @@ class Collector:
             return
         expectations = Expectations(self._specification)
         if expectations.is_identity:
-            self._unchanged(batches)
+            self._unchanged(batches, expectations)
         else:
             self._transformed(batches, expectations)
 
@@ -90,47 +93,56 @@ class Collector:
         sink = sink_bytes(specification.sink_topics.index(split.topic))
         add = self.pieces.add
         for message, word, is_window in self._rows(batches, FOUND):
-            headers: Headers = message.headers()  # pyright: ignore[reportAssignmentType]
+            headers = readable(message)
             if is_letters and letter_origin(headers) not in specification.source_topics:
                 # A letter of somebody else's pipeline.
                 continue
-            id_ = find(message.value(), message.key(), headers)  # pyright: ignore[reportArgumentType]
+            id_ = find(message.value(), message.key(), headers)
             report.window_records += is_window
             if id_ is not None:
                 add(id_, sink, word)
             elif is_window:
                 self._unreadable(message, Finding.UNREADABLE_OUTPUT)
 
-    def _unchanged(self, batches: Iterable[list[Message]]) -> None:
+    def _unchanged(self, batches: Iterable[list[Message]], expectations: Expectations) -> None:
         find = id_of(self._specification.id)
         sink = sink_bytes(self._specification.sink_topics.index(self._specification.sink_topic))
         add, report = self.pieces.add, self.report
-        for message, word, is_window in self._rows(batches, EXPECTED):
-            id_ = find(message.value(), message.key(), message.headers())  # pyright: ignore[reportArgumentType]
-            report.window_records += is_window
-            if id_ is not None:
-                add(id_, sink, word)
-            elif is_window:
-                self._unreadable(message, Finding.UNREADABLE_INPUT)
-        report.expected = report.window_records
-        report.fates[Fate.WRITTEN.value] = report.window_records
-
-    def _transformed(self, batches: Iterable[list[Message]], expectations: Expectations) -> None:
-        sinks = [sink_bytes(number) for number in range(len(self._specification.sink_topics))]
-        add, report = self.pieces.add, self.report
-        for message, word, is_window in self._rows(batches, EXPECTED):
-            expected = expectations.of(message)
-            report.untimed += expected.untimed
-            if is_window:
-                report.window_records += 1
-                report.fates[expected.fate.value] = report.fates.get(expected.fate.value, 0) + 1
-                report.expected += len(expected.ids)
-                report.elsewhere += expected.elsewhere
-            for number, id_ in expected.ids:
+        for batch in batches:
+            _, headers, unfit = as_they_are(batch)
+            written = 0
+            for index, (message, word, is_window) in enumerate(self._rows([batch], EXPECTED)):
+                if index in unfit:
+                    self._transformed_one(message, word, is_window, expectations)
+                    continue
+                id_ = find(message.value(), message.key(), headers[index])
+                written += is_window
                 if id_ is not None:
-                    add(id_, sinks[number], word)
+                    add(id_, sink, word)
                 elif is_window:
                     self._unreadable(message, Finding.UNREADABLE_INPUT)
+            report.window_records += written
+            report.expected += written
+            report.fates[Fate.WRITTEN.value] = report.fates.get(Fate.WRITTEN.value, 0) + written
+
+    def _transformed(self, batches: Iterable[list[Message]], expectations: Expectations) -> None:
+        for message, word, is_window in self._rows(batches, EXPECTED):
+            self._transformed_one(message, word, is_window, expectations)
+
+    def _transformed_one(self, message: Message, word: int, is_window: bool, expectations: Expectations) -> None:
+        report = self.report
+        expected = expectations.of(message)
+        report.untimed += expected.untimed
+        if is_window:
+            report.window_records += 1
+            report.fates[expected.fate.value] = report.fates.get(expected.fate.value, 0) + 1
+            report.expected += len(expected.ids)
+            report.elsewhere += expected.elsewhere
+        for number, id_ in expected.ids:
+            if id_ is not None:
+                self.pieces.add(id_, self._sinks[number], word)
+            elif is_window:
+                self._unreadable(message, Finding.UNREADABLE_INPUT)
 
     def _rows(self, batches: Iterable[list[Message]], side: int) -> Iterator[tuple[Message, int, bool]]:
         """Each record with its word, and whether it belongs to what is judged."""

@@ -21,6 +21,7 @@ from workers.audit.reading import AuditReadError, Reader, committed_records
 from workers.audit.rows import hash_of
 from workers.audit.splits import Split
 from workers.audit.stores import FileStores
+from workers.transforms.headers import readable
 
 
 def describe(
@@ -93,7 +94,7 @@ def _text(
     find = id_of((specification.source_id or specification.id) if is_letters else specification.id)
     for _, message in outputs:
         if message is not None:
-            found = find(message.value(), message.key(), message.headers())  # pyright: ignore[reportArgumentType]
+            found = find(message.value(), message.key(), readable(message))
             if found is not None and hash_of(found) == digest:
                 return shown(found)
     return _text_of_inputs(expectations, digest, inputs)

@@ -13,6 +13,7 @@ from workers.audit.accepting import FileAcceptance
 from workers.audit.ids import IdOf, id_of
 from workers.transforms import Output, Transform
 from workers.transforms.build import build
+from workers.transforms.carrying import transformed, untimed
 
 
 class Fate(Enum):
@@ -61,20 +62,22 @@ class Expectations:
         return self._transform.is_identity and self._accepts is None
 
     def of(self, message: Message) -> Expected:
-        processed = self._transform.process([message])
-        if processed.failures or not (self._accepts is None or self._accepts.takes(processed.outputs, message)):
+        processed, failed = transformed(self._transform, [message])
+        if not failed and self._accepts is None:
+            failed = untimed(processed)
+        if failed or not (self._accepts is None or self._accepts.takes(processed.outputs, message)):
             return self._failed(message)
         ids: list[tuple[int, bytes | None]] = []
-        elsewhere = untimed = 0
+        elsewhere = new_times = 0
         for output in processed.outputs:
             # A file's time is that of its reference, whatever its records have.
-            untimed += self._accepts is None and output.timestamp_ms is None
+            new_times += self._accepts is None and output.timestamp_ms is None
             number = self._numbers.get(output.topic or self._sink_topic)
             if number is None:
                 elsewhere += 1
             else:
                 ids.append((number, self._id(output)))
-        return Expected(Fate.WRITTEN if processed.outputs else Fate.DROPPED, ids, elsewhere, untimed)
+        return Expected(Fate.WRITTEN if processed.outputs else Fate.DROPPED, ids, elsewhere, new_times)
 
     def _id(self, output: Output) -> bytes | None:
         return self._id_of(output.value, output.key, output.headers)

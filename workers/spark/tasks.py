@@ -272,6 +272,7 @@ def _task_specification(specification: InstanceSpecification, *, task: int, atte
         ),
         transactional_id=specification.tasks[task].transactional_id,
         mappings=specification.mappings,
+        recorded=specification.recorded,
         transform_source=specification.transform_source,
         start_paused=specification.start_paused,
     )

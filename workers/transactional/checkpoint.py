@@ -9,6 +9,7 @@ from enum import StrEnum
 from confluent_kafka import TopicPartition
 
 from workers.transactional.errors import AbortableError, FencedError, OwnershipChangedError
+from workers.transactional.group.leader_epochs import NO_EPOCH
 from workers.transactional.group.ownership import Ownership, Partition
 from workers.transactional.producing.producers import SendsFor, TaskProducer
 from workers.transactional.slices import Patience
@@ -61,9 +62,19 @@ class Checkpoint:
     """
 
     def __init__(
-        self, producer: TaskProducer, ownership: Ownership, *, clock: Callable[[], float] = time.monotonic
+        self,
+        producer: TaskProducer,
+        ownership: Ownership,
+        *,
+        epoch_of: Callable[[Partition, int], int] = lambda _partition, _offset: NO_EPOCH,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """
+        Args:
+            epoch_of: the leader epoch under which the record before an offset was read; it goes beside the offset.
+        """
         self.opened_at = clock()
+        self._epoch_of = epoch_of
         self._clock = clock
         self.records = 0
         self._state = CheckpointState.OPEN
@@ -139,8 +150,8 @@ class Checkpoint:
         self._require_ownership()
         texts = metadata or {}
         offsets = [
-            TopicPartition(topic, number, position, metadata=texts.get((topic, number), ""))
-            for (topic, number), position in (self._positions | self._for_others).items()
+            TopicPartition(*name, position, metadata=texts.get(name, ""), leader_epoch=self._epoch_of(name, position))
+            for name, position in (self._positions | self._for_others).items()
         ]
         self._producer.send_offsets(offsets, sends_for, patience=patience.until(deadline, clock=self._clock))
         try:

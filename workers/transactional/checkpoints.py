@@ -129,7 +129,12 @@ class Checkpoints:
     def add(self, positions: Mapping[Partition, int], *, records: int, span: tuple[int, int] | None = None) -> None:
         """Make a batch part of the open checkpoint; open one if there is none. `span`: of its first and last record."""
         if self._current is None:
-            self._current = Checkpoint(self.live_producer, self._membership.ownership, clock=self._clock)
+            self._current = Checkpoint(
+                self.live_producer,
+                self._membership.ownership,
+                epoch_of=self._membership.epochs.of,
+                clock=self._clock,
+            )
         self._current.add(positions, records=records)
         self._membership.recorder.add(positions, records=records, span=span)
 
@@ -303,6 +308,7 @@ class Checkpoints:
         self._tally.committed(work)
         if self._membership.confirmed is not None:
             self._membership.confirmed.add(positions)
+        self._membership.remembered.note(positions)
         owned = self._membership.ownership.owned
         self._progress.committed({name: offset for name, offset in positions.items() if name in owned})
 

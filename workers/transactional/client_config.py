@@ -5,6 +5,8 @@ Later ones win: our defaults, the cluster's settings, the pipeline's overrides, 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from app.domain.allow_lists.client_options import NEVER_CREATE_TOPICS
 from app.domain.pipelines.pipeline import GroupProtocol, PipelineDefinition, ProcessingGuarantee
 from app.domain.runs.client_id import TaskName, client_id_of
@@ -24,12 +26,14 @@ _CONSUMER_DEFAULTS: Config = {
     # Off by default, unlike Java's: a batch that a disk has changed would be processed as if it had been written so.
     "check.crcs": True,
 }
+_LARGEST_ANSWER_BYTES = 300_000_000
+"""Guards against garbage only: the default is below the largest batch that brokers take. As a size, the first bytes of
+a TLS alert or of HTTP are more than this, and so are told at once."""
 _PRODUCER_DEFAULTS: Config = {
     # After send_offsets on a partition still in use the coordinator says "retry", and 100 ms is a whole interval.
     "retry.backoff.ms": 10,
     "linger.ms": 5,
     "queue.buffering.max.messages": 500_000,
-    "queue.buffering.max.kbytes": 65_536,
     "batch.num.messages": 100_000,
     # Java's partitioner: records with one key meet those that other Kafka clients wrote.
     "partitioner": "murmur2_random",
@@ -40,20 +44,41 @@ _OF_EACH_DEFAULTS: Config = {
     # a producer for each partition takes all of them, from the broker too where it is on the same machine.
     "linger.ms": 500,
 }
+_LEAST_QUEUE_KBYTES = 65_536
+LARGEST_REQUEST_BYTES = 104_857_600
+"""What brokers take by default (`socket.request.max.bytes`)."""
+_BESIDE_RECORDS_BYTES = 16_384
+"""What a request may have around its one batch."""
 _HEARTBEATS_PER_SESSION = 4
 STATISTICS_INTERVAL_MS = 500
 """Statistics are the only place where librdkafka tells a producer's id and epoch (rule 5 needs them), and what holds
 its outputs up."""
 
 
+class Batches(NamedTuple):
+    """How the records of a producer are put together.
+
+    size_bytes: of the largest batch, where the broker has refused larger ones; None: as configured.
+    compression: where the broker has refused a record that was not compressed; None: as configured.
+    largest_request_bytes: a record beyond it reaches no broker.
+    """
+
+    size_bytes: int | None = None
+    compression: str | None = None
+    largest_request_bytes: int = LARGEST_REQUEST_BYTES
+
+
 def consumer_config(specification: TaskSpecification) -> Config:
     """Reads committed records only, commits nothing by itself, joins the group that the definition names."""
     definition = specification.definition
+    chosen: Config = {**specification.client_config, **definition.consumer_overrides}
+    # librdkafka asks for room for what comes beside the records.
+    fetched_bytes = int(chosen.get("fetch.max.bytes", 0)) + 512
     return {
         **_CONSUMER_DEFAULTS,
+        "receive.message.max.bytes": max(_LARGEST_ANSWER_BYTES, fetched_bytes),
         "client.id": _client_id(specification),
-        **specification.client_config,
-        **definition.consumer_overrides,
+        **chosen,
         "group.id": definition.group_id,
         # The client says so where it would have to guess a position; Starting decides.
         "auto.offset.reset": "error",
@@ -79,41 +104,52 @@ def _group_protocol(definition: PipelineDefinition) -> Config:
 
 
 def transactional_producer_config(
-    specification: TaskSpecification, *, transactional_id: str | None = None, batch_size: int | None = None
+    specification: TaskSpecification, *, transactional_id: str | None = None, batches: Batches | None = None
 ) -> Config:
     """Transactional under a fixed id. Raises ValueError when there is none.
 
     Args:
         transactional_id: an input partition's; None: the task's own.
-        batch_size: bytes of the largest batch, where the broker has refused larger ones.
     """
     name = transactional_id or specification.transactional_id
     if name is None:
         raise ValueError(f"task {specification.task} of {specification.pipeline} has no transactional id")
     return {
-        **_producer_config(specification, batch_size),
+        **_producer_config(specification, batches or Batches()),
         "transactional.id": name,
         "transaction.timeout.ms": specification.definition.transaction_timeout_ms,
         "statistics.interval.ms": STATISTICS_INTERVAL_MS,
     }
 
 
-def idempotent_producer_config(specification: TaskSpecification, *, batch_size: int | None = None) -> Config:
+def idempotent_producer_config(specification: TaskSpecification, *, batches: Batches | None = None) -> Config:
     """For `at_least_once`: no duplicates and no reordering by the producer's own retries; failures are reported."""
     return {
-        **_producer_config(specification, batch_size),
+        **_producer_config(specification, batches or Batches()),
         "delivery.report.only.error": True,
         "statistics.interval.ms": STATISTICS_INTERVAL_MS,
     }
 
 
-def _producer_config(specification: TaskSpecification, batch_size: int | None) -> Config:
+def is_compressing(specification: TaskSpecification) -> bool:
+    """Whether the pipeline or its cluster has chosen a compression for outputs."""
+    named = {**specification.client_config, **specification.definition.producer_overrides}
+    return any(named.get(name, "none") != "none" for name in ("compression.type", "compression.codec"))
+
+
+def _producer_config(specification: TaskSpecification, batches: Batches) -> Config:
+    """The limits of size are such that brokers judge records: they know their topics, and count compressed bytes.
+
+    A record above `message.max.bytes` would be more than a request may be: the broker closes the connection without a
+    word, and the client sends it again. The queue has room for the largest record.
+    """
     definition = specification.definition
     of_each = definition.processing_guarantee is ProcessingGuarantee.EXACTLY_ONCE
     chosen: Config = {
         **_PRODUCER_DEFAULTS,
         **(_OF_EACH_DEFAULTS if of_each else {}),
         "client.id": _client_id(specification),
+        "message.max.bytes": batches.largest_request_bytes - _BESIDE_RECORDS_BYTES,
         "message.timeout.ms": definition.transaction_timeout_ms,
         **specification.client_config,
         **definition.producer_overrides,
@@ -121,8 +157,13 @@ def _producer_config(specification: TaskSpecification, batch_size: int | None) -
         "acks": "all",
         **NEVER_CREATE_TOPICS,
     }
-    if batch_size is not None:
-        chosen["batch.size"] = batch_size
+    chosen.setdefault(
+        "queue.buffering.max.kbytes", max(_LEAST_QUEUE_KBYTES, int(chosen["message.max.bytes"]) // 1024 + 1)
+    )
+    if batches.size_bytes is not None:
+        chosen["batch.size"] = batches.size_bytes
+    if batches.compression is not None:
+        chosen["compression.type"] = batches.compression
     return chosen
 
 

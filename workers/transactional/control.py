@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Protocol
 
 import msgspec
 
 from app.domain.pipelines.pipeline import PipelineDefinition
+from app.domain.runs.recorded_offset import RecordedOffset
 from app.wire.heartbeat import Counters, DesiredTaskState, EventKind, PartitionProgress, TaskState
 from app.wire.specification import PartitionMapping
 from workers.transactional.telling.offset_recorder import OffsetRecorder
@@ -18,6 +20,7 @@ class TaskSpecification(msgspec.Struct, frozen=True, kw_only=True):
 
     transactional_id: the task's own; None where it has none (exactly_once, at_least_once).
     mappings: the ids of input partitions, as far as the server knew them when the instance was leased (exactly_once).
+    recorded: what was confirmed of the group's offsets, as far as the server knew it then.
     """
 
     pipeline: str
@@ -30,6 +33,7 @@ class TaskSpecification(msgspec.Struct, frozen=True, kw_only=True):
     client_config: dict[str, str]
     transactional_id: str | None
     mappings: tuple[PartitionMapping, ...] = ()
+    recorded: tuple[RecordedOffset, ...] = ()
     transform_source: str | None = None
     start_paused: bool = False
 
@@ -51,6 +55,7 @@ class TaskSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     producer_id: int | None = None
     producer_epoch: int | None = None
     partitions: tuple[PartitionProgress, ...] = ()
+    confirmed: tuple[RecordedOffset, ...] = ()
     counters: Counters = Counters()
     commit_latency_p50_ms: float | None = None
     commit_latency_p99_ms: float | None = None
@@ -60,7 +65,7 @@ class TaskSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Control(Protocol):
-    """Every method but `ask_is_current` returns at once and never raises."""
+    """Every method but those that ask returns at once and never raises."""
 
     def desired(self) -> DesiredTaskState:
         """What server, driver or signal last asked for. DRAIN is final."""
@@ -92,6 +97,10 @@ class Control(Protocol):
 
     def ask_is_current(self, *, timeout_s: float) -> bool | None:
         """The server's word on our (lease, attempt); None when it cannot be had within `timeout_s` (rule 5)."""
+        ...
+
+    def ask_recorded(self, *, timeout_s: float) -> Sequence[RecordedOffset] | None:
+        """What the server has recorded of the group's offsets; None when it cannot be had within `timeout_s`."""
         ...
 
 

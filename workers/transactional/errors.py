@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -147,7 +148,19 @@ class OwnershipChangedError(AbortableError):
 
 
 class RefusedError(AbortableError):
-    """One of the checkpoint's records is not taken by the broker or the client."""
+    """One of the checkpoint's records is not taken by the broker or the client.
+
+    Args:
+        topic: whose broker refused it; None: the client did, before it was sent.
+        setting: the setting of the client that it does not fit; None: the broker refused it.
+    """
+
+    def __init__(
+        self, message: str, *, code: int | None = None, topic: str | None = None, setting: str | None = None
+    ) -> None:
+        super().__init__(message, code=code)
+        self.topic = topic
+        self.setting = setting
 
 
 class FencedError(LoopError):
@@ -191,9 +204,17 @@ _TYPES: dict[Severity, type[LoopError]] = {
 }
 
 
-def translated(error: KafkaError, doing: str) -> LoopError:
-    """The error of ours that stands for `error`; `doing` completes "could not …"."""
-    return _TYPES[severity(error)](f"could not {doing}: {error.name()}: {error.str()}", code=error.code())
+_REFUSED_BY = re.compile(r"ProduceRequest for (\S+) \[\d+\]")
+"""How librdkafka's transactional producer names the partition that did not take a batch (rdkafka_request.c)."""
+
+
+def translated(error: KafkaError, doing: str, *, topic: str | None = None) -> LoopError:
+    """The error of ours that stands for `error`; `doing` completes "could not …". `topic`: whose broker refused it."""
+    message = f"could not {doing}: {error.name()}: {error.str()}"
+    if severity(error) is Severity.REFUSED:
+        named = _REFUSED_BY.search(error.str())
+        return RefusedError(message, code=error.code(), topic=named[1] if named else topic)
+    return _TYPES[severity(error)](message, code=error.code())
 
 
 def error_of(action: Callable[[], object], kind: type[E]) -> E | None:

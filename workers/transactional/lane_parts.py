@@ -10,7 +10,9 @@ from workers.transactional.claim.inquiry import SETTLE_S, Inquiry
 from workers.transactional.claim.journal import IdJournal
 from workers.transactional.claim.word import SharedWord
 from workers.transactional.client_config import (
+    Batches,
     idempotent_producer_config,
+    is_compressing,
     reader_config,
     transactional_producer_config,
 )
@@ -23,6 +25,7 @@ from workers.transactional.group.ownership import Partition
 from workers.transactional.lane_of_each import LaneOfEach
 from workers.transactional.lanes import Lane, Lanes, OneLane
 from workers.transactional.producing.idempotent_producer import IdempotentProducer
+from workers.transactional.producing.limits import Limits
 from workers.transactional.producing.producers import SendsFor
 from workers.transactional.producing.task_files import TaskFiles
 from workers.transactional.producing.transactional_producer import TransactionalProducer
@@ -46,6 +49,7 @@ def lanes_of(
     tally: Tally,
     progress: Progress,
     files: TaskFiles | None,
+    limits: Limits,
     max_poll_interval_s: float,
 ) -> Lanes:
     """The lanes of an attempt: one in all, or one for each partition that will be assigned."""
@@ -90,6 +94,8 @@ def lanes_of(
             inquiry_of(specification, name, control, word=word),
             announce=control.event,
             learn=progress.learned,
+            batches=Batches(largest_request_bytes=limits.largest_request_bytes),
+            may_compress=not is_compressing(specification),
             only=partition,
         )
         recovery = Recovery(
@@ -97,6 +103,7 @@ def lanes_of(
             settling=settling,
             suspicion=suspicion,
             batch_size=batch_size,
+            why_refused=limits.why_refused,
             announce=control.event,
             tally=own,
             progress=progress,
@@ -156,11 +163,9 @@ class PartitionIds:
 def producer_maker(specification: TaskSpecification, name: str | None, commits: OffsetCommits) -> MakeProducer:
     """Makes the kind of producer that the guarantee asks for; `name` is its transactional id."""
     if specification.definition.processing_guarantee is ProcessingGuarantee.AT_LEAST_ONCE:
-        return lambda batch_size: IdempotentProducer(
-            idempotent_producer_config(specification, batch_size=batch_size), commits
-        )
-    return lambda batch_size: TransactionalProducer(
-        transactional_producer_config(specification, transactional_id=name, batch_size=batch_size)
+        return lambda batches: IdempotentProducer(idempotent_producer_config(specification, batches=batches), commits)
+    return lambda batches: TransactionalProducer(
+        transactional_producer_config(specification, transactional_id=name, batches=batches)
     )
 
 

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from functools import partial
 
+from confluent_kafka import KafkaError
+
 from app.wire.heartbeat import EventKind, TaskState
 from workers.transactional.checkpoint import Checkpoint
 from workers.transactional.checkpoint_size import CheckpointSize
@@ -42,6 +44,7 @@ class Recovery:
 
     Args:
         of: the one partition that it is about, while others go on; None: the whole task.
+        why_refused: for a person, with the topic's setting.
     """
 
     def __init__(
@@ -55,6 +58,7 @@ class Recovery:
         tally: Tally,
         progress: Progress,
         size: CheckpointSize,
+        why_refused: Callable[[RefusedError], str] = str,
         of: Partition | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -62,6 +66,7 @@ class Recovery:
         self._settling = settling
         self._suspicion = suspicion
         self._batch_size = batch_size
+        self._why_refused = why_refused
         self._announce = announce
         self._tally = tally
         self._progress = progress
@@ -150,11 +155,20 @@ class Recovery:
             self.replace_producer()
 
     def _heed_refusal(self, error: RefusedError, checkpoint: Checkpoint) -> None:
-        """Look for the record that is refused in smaller checkpoints; a lone one is treated by the policy (rule 7)."""
-        if checkpoint.records == 1 and any(map(self._suspicion.condemned, checkpoint.positions)):
-            self._abort(error)
-            raise PipelineStopError(f"the dead letter of a refused record is refused too: {error}") from error
-        self._suspicion.refused(checkpoint.positions, records=checkpoint.records, reason=error)
+        """Look for the record that is refused in smaller checkpoints; a lone one is treated by the policy (rule 7).
+
+        A topic's limit is about compressed bytes: a lone record that is too large is first sent compressed.
+        """
+        is_lone = checkpoint.records == 1
+        is_too_large = error.code == KafkaError.MSG_SIZE_TOO_LARGE and error.setting is None
+        if is_lone and is_too_large and self._settling.compress():
+            self._suspicion.explained()
+        else:
+            reason = self._why_refused(error) if is_lone else str(error)
+            if is_lone and any(map(self._suspicion.condemned, checkpoint.positions)):
+                self._abort(error)
+                raise PipelineStopError(f"the dead letter of a refused record is refused too: {reason}") from error
+            self._suspicion.refused(checkpoint.positions, records=checkpoint.records, reason=reason)
         self._abort(error)
         # After a refusal librdkafka's next transaction on the partition fails with OUT_OF_ORDER_SEQUENCE_NUMBER.
         self.replace_producer()

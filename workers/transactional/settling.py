@@ -9,6 +9,7 @@ from confluent_kafka import OFFSET_INVALID
 
 from app.wire.heartbeat import EventKind
 from workers.transactional.claim.inquiry import Inquiry, Standing
+from workers.transactional.client_config import Batches
 from workers.transactional.control import ProducerIdentity
 from workers.transactional.errors import AbortableError, FatalError, FencedError, RetriableError, SupersededError
 from workers.transactional.group.membership import Announce, Hold, Membership
@@ -23,9 +24,11 @@ _LONGEST_BETWEEN_LOOKS_S = 2.0
 _BATCH_SIZE = 1_000_000
 _SHRINK = 8
 _SMALLEST_BATCH_SIZE = 1_000
+_COMPRESSION = "zstd"
+"""Of those that all brokers know, the one that makes records smallest."""
 
-MakeProducer = Callable[[int | None], TaskProducer]
-"""Makes a producer whose batches are at most so many bytes; None: as configured."""
+MakeProducer = Callable[[Batches], TaskProducer]
+"""Makes a producer whose records are put together so."""
 Learn = Callable[[Partition, int | None], None]
 """Told what the group has committed for a partition, as the broker says."""
 
@@ -44,6 +47,8 @@ class Settling:
     Args:
         inquiry: None where producers share no id, and nobody can be fenced.
         only: the one partition that the producer is for, and that is held and read again; None: all that is owned.
+        batches: of its producers, until `shrink_batches` or `compress`.
+        may_compress: whether nobody has chosen otherwise.
     """
 
     def __init__(
@@ -54,6 +59,8 @@ class Settling:
         *,
         announce: Announce,
         learn: Learn,
+        batches: Batches | None = None,
+        may_compress: bool = False,
         only: Partition | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -64,7 +71,8 @@ class Settling:
         self._inquiry = inquiry
         self._announce = announce
         self._only = only
-        self._batch_size: int | None = None
+        self._batches = batches or Batches()
+        self._may_compress = may_compress
         self._clock = clock
         self._needs_producer = False
         self._needs_rewind = False
@@ -155,7 +163,15 @@ class Settling:
 
     def shrink_batches(self) -> None:
         """The broker refuses the batches of this producer though it takes each record: make the next ones smaller."""
-        self._batch_size = max(_SMALLEST_BATCH_SIZE, (self._batch_size or _BATCH_SIZE) // _SHRINK)
+        smaller = max(_SMALLEST_BATCH_SIZE, (self._batches.size_bytes or _BATCH_SIZE) // _SHRINK)
+        self._batches = self._batches._replace(size_bytes=smaller)
+
+    def compress(self) -> bool:
+        """From the next producer on; False: that is so already, or somebody has chosen otherwise."""
+        if not self._may_compress or self._batches.compression is not None:
+            return False
+        self._batches = self._batches._replace(compression=_COMPRESSION)
+        return True
 
     def step(self) -> TaskProducer | None:
         """Do the next step; returns the new producer when there is one. Call it until `is_needed` is False.
@@ -190,7 +206,7 @@ class Settling:
         if not self._needs_producer or self.wait_s > 0 or not self._is_allowed():
             return None
         if self._fresh is None:
-            self._fresh = self._make_producer(self._batch_size)
+            self._fresh = self._make_producer(self._batches)
         return self._fresh
 
     def after_init(self, error: BaseException | None) -> TaskProducer | None:

@@ -15,11 +15,13 @@ from workers.transactional.group.confirmed import Confirmed
 from workers.transactional.group.membership import Membership
 from workers.transactional.group.offset_commits import OffsetCommits
 from workers.transactional.group.ownership import Ownership
+from workers.transactional.group.remembered import Remembered
 from workers.transactional.group.source_topics import SourceTopics, TopicClient
 from workers.transactional.group.starting import Starting
 from workers.transactional.lane_parts import lanes_of
 from workers.transactional.lanes import Lanes
 from workers.transactional.loop import TaskLoop
+from workers.transactional.producing.limits import Limits
 from workers.transactional.producing.output_topics import OutputTopics
 from workers.transactional.producing.task_files import TaskFiles
 from workers.transactional.records.batching import BatchSize
@@ -32,6 +34,7 @@ from workers.transforms import Transform
 
 _DEFAULT_MAX_POLL_INTERVAL_MS = 300_000
 _LONGEST_BATCH_S = 1.0
+_ASK_RECORDED_S = 2.0
 
 
 def run_task(specification: TaskSpecification, control: Control, *, transform: Transform) -> TaskResult:
@@ -107,17 +110,24 @@ class Attempt:
         recorder = OffsetRecorder(ownership, is_on=is_exactly_once)
         if recorder.is_on:
             control.tell_offsets(recorder)
+        remembered = Remembered(
+            specification.recorded,
+            ownership=ownership,
+            ask=lambda: control.ask_recorded(timeout_s=_ASK_RECORDED_S),
+        )
         self.commits = OffsetCommits(consuming, trouble=lambda error: self.membership.keep_trouble(error))
         self.membership = Membership(
             self.commits.consumer,
             ownership=ownership,
             confirmed=Confirmed(ownership) if is_exactly_once else None,
+            remembered=remembered,
             begin=lambda partitions: self.lanes.assigned(partitions),
             end_checkpoint=lambda partitions: self.lanes.end_for_revoke(partitions),
             lose=lambda partitions: self.lanes.lost(partitions),
             announce=control.event,
             recorder=recorder,
         )
+        topic_client = TopicClient(admin_config(specification))
         self.lanes: Lanes = lanes_of(
             specification,
             control,
@@ -127,14 +137,15 @@ class Attempt:
             tally=tally,
             progress=progress,
             files=self.files,
+            limits=Limits(topic_client),
             max_poll_interval_s=int(consuming.get("max.poll.interval.ms", _DEFAULT_MAX_POLL_INTERVAL_MS)) / 1000,
         )
-        topic_client = TopicClient(admin_config(specification))
         self.source_topics = SourceTopics(
             definition.source_topics,
             ask=topic_client.ask,
             let_go=topic_client.close,
             ownership=ownership,
+            remembered=remembered,
             announce=control.event,
         )
         output_topics = OutputTopics(definition.sink_topic, ask=topic_client.ask)
@@ -145,6 +156,8 @@ class Attempt:
                 self.membership,
                 start_position=definition.start_position,
                 source_topics=definition.source_topics,
+                pipeline=specification.pipeline,
+                group=definition.group_id,
                 commit_starts=self.lanes.commit_starts,
                 announce=control.event,
             ),

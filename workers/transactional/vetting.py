@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from confluent_kafka import Message
 
@@ -45,6 +45,10 @@ class Vetting:
         passed: list[Batch] = []
         for batch in batches:
             lane, messages, moved = batch
+            if self._may_be_cut(batch, learned.get(lane, {})):
+                self._lanes.commit([lane])
+                lane.settling.require_rewind()
+                continue
             if lane.suspicion.is_active and len(messages) > lane.suspicion.limit:
                 self._lanes.commit([lane])
                 lane.settling.require_rewind()
@@ -52,7 +56,7 @@ class Vetting:
             due = lane.suspicion.marks(moved)
             starts = {
                 **{name: found.offset or 0 for name, found in learned.get(lane, {}).items()},
-                **_first_offsets(messages),
+                **{name: offset for name, (offset, _) in _first_records(messages).items()},
             }
             marked = {name: starts[name] for name in due if name in starts}
             if marked:
@@ -72,7 +76,7 @@ class Vetting:
 
     def _learn_notes(self, first: Sequence[Batch], batches: Sequence[Batch]) -> dict[Lane, dict[Partition, Committed]]:
         """What stands beside the committed offsets where these lanes have not looked since they were assigned them."""
-        starts = {name for batch in batches for name in _first_offsets(batch.messages)}
+        starts = {name for batch in batches for name in _first_records(batch.messages)}
         unvetted = {
             name: batch.lane for batch in first for name in batch.lane.suspicion.unvetted(self._partitions(batch.lane))
         }
@@ -87,12 +91,27 @@ class Vetting:
                     learned.setdefault(unvetted[name], {})[name] = found
         return learned
 
+    def _may_be_cut(self, batch: Batch, learned: Mapping[Partition, Committed]) -> bool:
+        """Whether its records were written under a later leader than what is committed: those may be others."""
+        membership = self._membership
+        asks = [
+            membership.epochs.must_ask(
+                name, committed=found.offset, first=first, number=membership.ownership.number(name)
+            )
+            for name, first in (_first_records(batch.messages) if learned else {}).items()
+            if (found := learned.get(name)) is not None and found.offset is not None
+        ]
+        return any(asks)
+
     def _partitions(self, lane: Lane) -> Collection[Partition]:
         return self._membership.ownership.owned if lane.partition is None else (lane.partition,)
 
 
-def _first_offsets(messages: Sequence[Message]) -> dict[Partition, int]:
-    starts: dict[Partition, int] = {}
+def _first_records(messages: Sequence[Message]) -> dict[Partition, tuple[int, int | None]]:
+    """Offset and leader epoch of the first record of each partition."""
+    starts: dict[Partition, tuple[int, int | None]] = {}
     for message in messages:
-        starts.setdefault((message.topic() or "", message.partition() or 0), message.offset() or 0)
+        name = message.topic() or "", message.partition() or 0
+        if name not in starts:
+            starts[name] = message.offset() or 0, message.leader_epoch()
     return starts

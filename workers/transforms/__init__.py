@@ -11,6 +11,17 @@ class TransformError(Exception):
     """A transform that cannot run at all, whatever the record: it stops the task. The message names the way out."""
 
 
+class RecordError(Exception):
+    """A record cannot be processed. The message quotes nothing of the record: viewers read it.
+
+    contents: what may quote the record: for its dead letter and for the log of the executor only.
+    """
+
+    def __init__(self, message: str, *, contents: str = "") -> None:
+        super().__init__(message)
+        self.contents = contents
+
+
 class Output(NamedTuple):
     """One record to write. `topic` None means the sink topic; `timestamp_ms` None means: the time of writing."""
 

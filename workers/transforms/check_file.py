@@ -1,7 +1,8 @@
 """The child process that tries an uploaded Python file: `python -I -m workers.transforms.check_file`.
 
-It reads one request as JSON from its standard input, binds itself to the limits in it, runs the file and writes one
-verdict as a line of JSON. The server starts it with an empty environment and kills it when its time is up.
+It reads one request as JSON from its standard input, becomes the user and binds itself to the limits in it, writes an
+empty line, runs the file and writes one verdict as a line of JSON. The server starts it with an empty environment, in
+isolation where that can be had, and kills it when its time is up.
 """
 
 from __future__ import annotations
@@ -15,15 +16,22 @@ import msgspec
 
 from workers.transforms.user_code import UserCodeError, load_function
 
+STARTED = b"\n"
+"""The first line of the answer: what ends after it has ended by the file, not by what stands around it."""
+
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """cpu_s: seconds of processor time; memory_mb: of address space, the interpreter's own included."""
+    """cpu_s: seconds of processor time; memory_mb: of address space, the interpreter's own included.
+
+    uid: the user and group to become, for a child of root; None: stay who you are.
+    """
 
     source: str
     function: str
     file_name: str
     cpu_s: int
     memory_mb: int
+    uid: int | None = None
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -43,8 +51,22 @@ def judge(request: Request) -> Verdict:
     return Verdict()
 
 
+_PROCESSES = 64
+"""Threads count too. Enough for a library's pool, too few to keep the machine busy."""
+
+
+def become(uid: int) -> None:
+    """No return from this either: whoever leaves user 0 so loses every capability."""
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+
+
 def limit(request: Request) -> None:
     """No return from these: the hard limits go down too. A file size of 0 means that no file can grow."""
+    # The limit of processes counts those of the user everywhere; only a user of the check's own has none besides.
+    if request.uid is not None:
+        resource.setrlimit(resource.RLIMIT_NPROC, (_PROCESSES, _PROCESSES))
     size_bytes = request.memory_mb * 1024 * 1024
     for kind, value in (
         (resource.RLIMIT_AS, size_bytes),
@@ -62,7 +84,10 @@ def main() -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nowhere, descriptor)
+    if request.uid is not None:
+        become(request.uid)
     limit(request)
+    os.write(answer, STARTED)
     verdict = msgspec.json.encode(judge(request))
     os.write(answer, verdict + b"\n")
     # Whatever the file has started ends with us, threads and exit hooks too: the server gave us a session of our own.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from confluent_kafka import Message
 
 from workers.transforms import Output, Processed
+from workers.transforms.headers import readable
 
 
 class IdentityTransform:
@@ -18,13 +19,5 @@ class IdentityTransform:
 
 
 def as_output(message: Message) -> Output:
-    """`message` as an output for the sink topic, nothing of it lost."""
-    return Output(message.value(), message.key(), _headers(message), message.timestamp()[1], None)
-
-
-def _headers(message: Message) -> list[tuple[str, bytes | None]] | None:
-    headers = message.headers()
-    if headers is None:
-        return None
-    pairs = headers.items() if isinstance(headers, dict) else headers
-    return [(name, value.encode() if isinstance(value, str) else value) for name, value in pairs]
+    """`message` as an output for the sink topic. Nothing of it is lost but the names of headers that are not UTF-8."""
+    return Output(message.value(), message.key(), readable(message), message.timestamp()[1], None)

@@ -10,15 +10,17 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
 from app.domain.pipelines.pipeline import PythonFunction, PythonScope
 from app.domain.transforms.comparison import kind_of
-from workers.transforms import Failure, Output, Processed, TransformError
+from workers.transforms import Failure, Output, Processed, RecordError, TransformError
 from workers.transforms.record import Origin, Record
-from workers.transforms.user_code import describe, load_function, sha256_of
+from workers.transforms.user_code import load_function, place_of, sha256_of, text_of
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
+_NO_TIMESTAMP = -1
+MAX_CONTENTS = 500
 _MAX_TIMESTAMP_MS = (1 << 63) - 1
 
 
-class UserFunctionError(Exception):
+class UserFunctionError(RecordError):
     """The function raised for a record, or returned what is not an output; the message has the file's line."""
 
 
@@ -93,7 +95,9 @@ class PythonTransform:
         try:
             return cast(object, self._function(argument))
         except (Exception, SystemExit) as error:
-            raise UserFunctionError(f"{self._file_name}, {describe(error, self._file_name)}") from error
+            raise UserFunctionError(
+                f"{self._file_name}, {place_of(error, self._file_name)}", contents=text_of(error)
+            ) from error
 
     def _outputs(self, returned: object, wanted: str) -> list[Output]:
         if not isinstance(returned, list | tuple):
@@ -110,13 +114,15 @@ class PythonTransform:
         if not _is_bytes(key):
             raise self._wrong(f"returned a Record whose key is {_name_of(key)}; it must be bytes or None")
         if topic is not None and not (_is_text(topic) and _TOPIC.fullmatch(topic) and topic not in (".", "..")):
-            raise self._wrong(f"returned a Record for the topic {topic!r}, which is not a topic's name")
+            raise self._wrong("returned a Record whose topic is not a topic's name", contents=repr(topic))
         if topic in self._sources:
             raise self._wrong(
                 f"returned a Record for {topic!r}, which this pipeline reads: it would never come to an end"
             )
         if timestamp_ms is not None and not (type(timestamp_ms) is int and 0 <= timestamp_ms <= _MAX_TIMESTAMP_MS):
-            raise self._wrong(f"returned a Record with the timestamp {timestamp_ms!r}; it must be milliseconds or None")
+            raise self._wrong(
+                "returned a Record whose timestamp is neither milliseconds nor None", contents=repr(timestamp_ms)
+            )
         return Output(value, key, self._headers(record.headers), timestamp_ms, topic)
 
     def _headers(self, headers: object) -> list[tuple[str, bytes | None]] | None:
@@ -127,14 +133,20 @@ class PythonTransform:
         checked: list[tuple[str, bytes | None]] = []
         for header in cast("list[object]", headers):
             match header:
-                case (str() as name, None | bytes() as value):
+                case (str() as name, None | bytes() as value) if _is_header_name(name):
                     checked.append((name, value))
+                case (str() as name, None | bytes()):
+                    raise self._wrong(
+                        "returned a Record with a header name that the client cannot write", contents=repr(name)
+                    )
                 case _:
-                    raise self._wrong(f"returned a Record with the header {header!r}; it must be (name, bytes)")
+                    raise self._wrong(
+                        "returned a Record with a header that is not (name, bytes)", contents=repr(header)
+                    )
         return checked or None
 
-    def _wrong(self, what: str) -> UserFunctionError:
-        return UserFunctionError(f"`{self._name}` in {self._file_name} {what}")
+    def _wrong(self, what: str, *, contents: str = "") -> UserFunctionError:
+        return UserFunctionError(f"`{self._name}` in {self._file_name} {what}", contents=contents[:MAX_CONTENTS])
 
 
 def _processed(found: Iterable[tuple[int, list[Output]]], failures: list[Failure]) -> Processed:
@@ -154,10 +166,15 @@ def _record(message: Message) -> Record:
         message.value(),
         message.key(),
         () if headers is None else tuple(headers),
-        None if kind == TIMESTAMP_NOT_AVAILABLE else timestamp_ms,
+        None if kind == TIMESTAMP_NOT_AVAILABLE or timestamp_ms == _NO_TIMESTAMP else timestamp_ms,
         None,
         Origin(message.topic() or "", message.partition() or 0, message.offset() or 0),
     )
+
+
+def _is_header_name(name: str) -> bool:
+    """A lone surrogate would end the process, and a name is cut at a zero (confluent-kafka 2.16.1)."""
+    return "\0" not in name and not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
 def _is_bytes(value: object) -> bool:

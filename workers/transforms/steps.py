@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
-from app.domain.pipelines.pipeline import Step
+from app.domain.pipelines.pipeline import Route, Step
 from app.domain.transforms.comparison import kind_of
 from app.domain.transforms.steps import StepError, compile_steps
 from workers.transforms import Failure, Output, Processed, TransformError
@@ -26,8 +26,8 @@ class NotJsonError(Exception):
 class StepsTransform:
     """Runs the compiled steps on each record; keys, headers and timestamps pass unchanged.
 
-    A record without a value (a tombstone) has nothing that the steps could look at: it goes to the sink topic as it is,
-    so that a deletion reaches a compacted topic.
+    A record without a value (a tombstone) has nothing that the steps could look at. It goes as it is to the sink topic
+    and to every topic of a route step: any of them may have the key, and a deletion must reach it.
     """
 
     is_identity = False
@@ -38,6 +38,8 @@ class StepsTransform:
         if isinstance(compiled, list):
             raise TransformError("; ".join(f"{problem.field}: {problem.message}" for problem in compiled))
         self._apply = compiled.apply
+        routed = dict.fromkeys(step.topic for step in steps if isinstance(step, Route))
+        self._tombstone_topics: tuple[str | None, ...] = (None, *routed)
 
     def process(self, messages: list[Message]) -> Processed:
         outputs: list[Output] = []
@@ -46,7 +48,7 @@ class StepsTransform:
         apply, add, came_of = self._apply, outputs.append, inputs.append
         for index, message in enumerate(messages):
             value = message.value()
-            topic: str | None = None
+            topics = self._tombstone_topics
             try:
                 if value is not None:
                     record: Any = _decode(value)
@@ -59,6 +61,7 @@ class StepsTransform:
                     if result is None:
                         continue
                     kept, topic = result
+                    topics = (topic,)
                     value = _encode(kept)
             except StepError as error:
                 failures.append(Failure(index, error))
@@ -68,6 +71,8 @@ class StepsTransform:
                 continue
             kind, timestamp_ms = message.timestamp()
             headers: Any = message.headers()
-            add(Output(value, message.key(), headers, None if kind == TIMESTAMP_NOT_AVAILABLE else timestamp_ms, topic))
-            came_of(index)
+            at = None if kind == TIMESTAMP_NOT_AVAILABLE else timestamp_ms
+            for topic in topics:
+                add(Output(value, message.key(), headers, at, topic))
+                came_of(index)
         return Processed(outputs, failures, inputs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import linecache
+import re
 import sys
 import traceback
 import types
@@ -14,6 +15,8 @@ from typing import Any
 from workers.transforms import TransformError
 
 _MAX_TEXT = 500
+_MAX_NAME = 100
+_MODULE = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,99}", re.ASCII)
 
 
 class UserCodeError(TransformError):
@@ -44,25 +47,40 @@ def load_function(source: str, *, function: str, file_name: str) -> Callable[[An
     sys.modules[module_name] = module
     try:
         code = compile(source, origin, "exec", dont_inherit=True)
-        exec(code, module.__dict__)  # noqa: S102 - what a python transform is; allowed by the administrator alone
     except SyntaxError as error:
         sys.modules.pop(module_name, None)
         raise UserCodeError(f"{file_name}, line {error.lineno}: {error.msg}", field="file_name") from error
+    try:
+        exec(code, module.__dict__)  # noqa: S102 - what a python transform is; allowed by the administrator alone
     except (Exception, SystemExit) as error:
         sys.modules.pop(module_name, None)
-        missing = error.name if isinstance(error, ModuleNotFoundError) else None
         raise UserCodeError(
-            f"{file_name} does not import: {describe(error, file_name)}", field="file_name", missing_module=missing
+            f"{file_name} does not import: {place_of(error, file_name)}",
+            field="file_name",
+            missing_module=_missing_module(error),
         ) from error
     return _function(module, function, file_name)
 
 
-def describe(error: BaseException, file_name: str) -> str:
-    """An exception of user code in one line, with the line of the file that it comes from."""
+def place_of(error: BaseException, file_name: str) -> str:
+    """The type of an exception of user code, and the line of the file that it comes from.
+
+    No text of it: at a record it may quote the record, and while the file is loaded whatever that could read.
+    """
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == f"<{file_name}>"]
-    where = f"line {lines[-1]}: " if lines else ""
-    text = " ".join(str(error)[:_MAX_TEXT].split())
-    return f"{where}{type(error).__name__}: {text}" if text else f"{where}{type(error).__name__}"
+    name = type(error).__name__
+    kind = name if name.isidentifier() and len(name) <= _MAX_NAME else "an exception"
+    return f"line {lines[-1]}: {kind}" if lines else kind
+
+
+def text_of(error: BaseException) -> str:
+    """What an exception of user code says, in one line."""
+    return " ".join(str(error)[:_MAX_TEXT].split())
+
+
+def _missing_module(error: BaseException) -> str | None:
+    name = error.name if isinstance(error, ModuleNotFoundError) else None
+    return name if name is not None and _MODULE.fullmatch(name) else None
 
 
 def _function(module: types.ModuleType, name: str, file_name: str) -> Callable[[Any], Any]:

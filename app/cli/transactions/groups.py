@@ -16,10 +16,12 @@ from app.cli.errors import CommandError
 from app.cli.output import AsJson, Watch, number, present, state, table
 from app.cli.transactions.cluster import DirectCluster, Within, now_ms
 from app.cli.transactions.operations import RegisteredCluster, check_named
-from app.cli.transactions.served import ServedCluster, group_detail, groups_table
+from app.cli.transactions.served import ServedCluster, group_detail, groups_table, members_table
 from app.domain.errors import UnavailableError
 from app.domain.journals import group_records
-from app.domain.journals.live_groups import Committed, LiveGroup, LiveGroups
+from app.domain.journals.group_fold import LiveGroups
+from app.domain.journals.live_groups import Committed, LiveGroup
+from app.domain.observing.group_list import members_of
 from app.domain.stuck.wording import count, span
 from app.kafka.transactions.journals import ask_group_coordinators, catch_up_groups
 
@@ -51,7 +53,7 @@ class Look:
         told = ask_group_coordinators(self._resolved, timeout_s=self._timeout_s, is_wanted=self._is_wanted)
         if not told.groups and told.missing:
             raise why
-        self.source = "ListGroups, DescribeGroups, ConsumerGroupDescribe, OffsetFetch"
+        self.source = "ListGroups, the groups' descriptions, OffsetFetch"
         unknown = "rebalances, generations of classic groups and whose a pending offset is are not known"
         self.remark = "; ".join([f"{why.message}; {unknown}", *told.missing])
         return told.groups
@@ -163,14 +165,26 @@ def _detail(one: LiveGroup, at_ms: int) -> RenderableType:
             )
             for topic, partition, committed, pending in _positions(one)
         ),
-        empty="It has committed nothing.",
+        empty=one.not_decoded or "It has committed nothing.",
     )
     rebalances = table(
         ("REBALANCE", "GENERATION#", "MEMBERS#"),
         ((f"{span(at_ms - each.at_ms)} ago", str(each.number), str(each.members)) for each in one.rebalances),
         empty="No rebalance is known.",
     )
-    return Group(head, offsets, rebalances)
+    return Group(head, members_table(_members(one)), offsets, rebalances)
+
+
+def _members(one: LiveGroup) -> list[dict[str, Any]]:
+    return [
+        {
+            "member_id": member.member_id,
+            "client_id": member.client_id,
+            "host": member.host,
+            "owned": [{"topic": topic.topic, "partitions": list(topic.partitions)} for topic in member.owned],
+        }
+        for member in members_of(one)
+    ]
 
 
 def _positions(one: LiveGroup) -> list[tuple[str, int, Committed | None, list[Committed]]]:
@@ -205,6 +219,8 @@ def _document(one: LiveGroup, *, is_whole: bool = False) -> dict[str, Any]:
         "pending": len(one.pending),
     }
     if is_whole:
+        document["member_list"] = _members(one)
+        document["not_decoded"] = one.not_decoded
         document["positions"] = [
             {
                 "topic": topic,

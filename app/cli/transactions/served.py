@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 from urllib.parse import quote
@@ -176,9 +177,26 @@ def group_detail(found: dict[str, Any]) -> RenderableType:
             )
             for at in found["offsets"]
         ),
-        empty="It has committed nothing.",
+        empty=found.get("not_decoded") or "It has committed nothing.",
     )
-    return Group(head, Text(count(one.members, "member")), offsets, _source(found))
+    members = members_table(found["member_list"])
+    return Group(head, Text(count(one.members, "member")), members, offsets, _source(found))
+
+
+def members_table(members: Sequence[dict[str, Any]]) -> RenderableType:
+    return table(
+        ("MEMBER", "CLIENT", "HOST", "OWNS"),
+        (
+            (
+                one["member_id"],
+                one["client_id"] or None,
+                one["host"] or None,
+                ", ".join(f"{at['topic']}-{number}" for at in one["owned"] for number in at["partitions"]) or None,
+            )
+            for one in members
+        ),
+        empty="It has no member.",
+    )
 
 
 def _state(one: ServedTransaction) -> Text:

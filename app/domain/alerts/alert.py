@@ -23,6 +23,7 @@ class AlertKind(StrEnum):
     INSTANCE_LOST = "instance_lost"
     RUN_FAILED = "run_failed"
     CRASH_LOOPING = "crash_looping"
+    NOT_PROGRESSING = "not_progressing"
     OFFSETS_CONTRADICTED = "offsets_contradicted"
     OBSERVER_BEHIND = "observer_behind"
     OBSERVER_BLIND = "observer_blind"
@@ -47,6 +48,7 @@ CONDITIONS = frozenset(
         AlertKind.OBSERVER_BEHIND,
         AlertKind.OBSERVER_BLIND,
         AlertKind.CRASH_LOOPING,
+        AlertKind.NOT_PROGRESSING,
     }
 )
 """What lasts: raised once, and resolved once. The other kinds happen."""

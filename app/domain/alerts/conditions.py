@@ -128,7 +128,7 @@ def _can_be_resolved(alert: Alert, now_seen: Seen, registered: Collection[str]) 
             return alert.kafka_cluster_id in now_seen.transactions_of or alert.kafka_cluster_id not in registered
         case AlertKind.OBSERVER_BEHIND | AlertKind.OBSERVER_BLIND:
             return alert.subject not in now_seen.undecided
-        case AlertKind.CRASH_LOOPING:
+        case AlertKind.CRASH_LOOPING | AlertKind.NOT_PROGRESSING:
             return True
         case _:
             # Somebody else searches for those.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from urllib.parse import quote, urlencode
 
@@ -18,7 +19,9 @@ from app.domain.offset_log.check import Finding as OffsetFinding
 from app.domain.pipelines.pipeline_record import Pipeline
 from app.domain.runs.crash_loop import crash_loop_sentence, is_failing
 from app.domain.runs.instance import Instance
+from app.domain.runs.not_progressing import all_sentences, not_progressing
 from app.domain.runs.run import Run
+from app.domain.runs.task import TaskStatus
 from app.domain.storable import moment_of_ms
 
 FRESH_FOR = timedelta(hours=1)
@@ -27,6 +30,7 @@ FRESH_FOR = timedelta(hours=1)
 COSTS_WORK = frozenset(
     {
         Cause.TAKEOVER,
+        Cause.APPLICATION_RETURNED,
         Cause.TIMEOUT,
         Cause.COORDINATOR_ABORT,
         Cause.ZOMBIE_REFUSED,
@@ -126,6 +130,28 @@ def crash_loop_alert(run: Run, *, now: datetime) -> Alert | None:
         pipeline=run.pipeline,
         run=run.id,
         instance=failing[0].ordinal,
+    )
+
+
+def not_progressing_alert(run: Run, tasks: Iterable[TaskStatus], *, now: datetime) -> Alert | None:
+    """Of a run of which tasks have committed nothing for several transaction timeouts; None where none has."""
+    still = not_progressing(run, tasks)
+    if not still:
+        return None
+    return Alert(
+        kind=AlertKind.NOT_PROGRESSING,
+        state=AlertState.RAISED,
+        subject=subject_of("not_progressing", run.id),
+        at=now,
+        sentence=f"{run.pipeline} is not progressing: {all_sentences(still)}.",
+        page=f"/runs/{run.id}",
+        cluster=run.cluster,
+        kafka_cluster_id=run.kafka_cluster_id,
+        pipeline=run.pipeline,
+        run=run.id,
+        instance=still[0].ordinal,
+        task=still[0].task,
+        host=still[0].last.host,
     )
 
 

@@ -25,6 +25,8 @@ class AllowedOptions(msgspec.Struct, frozen=True, kw_only=True):
     file_roots: patterns of the roots that files may be written under; none: any. Executors write with rights of their
         own, so this is the administrator's to narrow.
     python_transforms: whether authors may upload Python code at all.
+    unisolated_validation: whether such a file is validated also where it cannot be isolated from the server.
+    secret_paths: folders and files of the server that a file under validation must not see.
     """
 
     consumer: frozenset[str] = frozenset()
@@ -33,6 +35,8 @@ class AllowedOptions(msgspec.Struct, frozen=True, kw_only=True):
     spark_masters: frozenset[str] = frozenset()
     file_roots: frozenset[str] = frozenset()
     python_transforms: bool = False
+    unisolated_validation: bool = False
+    secret_paths: frozenset[str] = frozenset()
 
 
 class _OptionList(msgspec.Struct, frozen=True, kw_only=True):

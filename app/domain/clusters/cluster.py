@@ -30,6 +30,8 @@ class TopicFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     retention_ms, retention_bytes: after which it loses its oldest records, if it `deletes` at all; -1: never.
     deletes: whether its `cleanup.policy` has `delete`.
+    unclean_leader_election: whether a replica that lacks acknowledged records may lead.
+    topic_id: as the brokers say it; None before Kafka 2.8.
     """
 
     partitions: int
@@ -38,6 +40,8 @@ class TopicFacts(msgspec.Struct, frozen=True, kw_only=True):
     retention_ms: int | None = None
     retention_bytes: int | None = None
     deletes: bool | None = None
+    unclean_leader_election: bool | None = None
+    topic_id: str | None = None
 
 
 class GroupMember(msgspec.Struct, frozen=True, kw_only=True):

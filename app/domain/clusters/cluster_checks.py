@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from app.domain.clusters.cluster import ClusterFacts, TopicFacts
-from app.domain.pipelines.pipeline import GroupProtocol, PipelineDefinition, Problem, ProcessingGuarantee
+from app.domain.pipelines.pipeline import (
+    GroupProtocol,
+    PipelineDefinition,
+    Problem,
+    ProcessingGuarantee,
+    Route,
+    Steps,
+)
 
 OLDEST_BROKER = (2, 5)
 """KIP-447, by which a broker checks the group's generation when offsets join a transaction, is in 2.5 and later."""
@@ -17,6 +24,7 @@ def check(definition: PipelineDefinition, facts: ClusterFacts, *, outputs: Mappi
     yield from _check_sources(definition, facts)
     for field, topic in outputs.items():
         yield from _check_output(field, topic, facts)
+    yield from _check_tombstones(definition, facts)
     yield from _check_timeouts(definition, facts)
     yield from _check_members(definition, facts)
 
@@ -41,6 +49,8 @@ def _check_sources(definition: PipelineDefinition, facts: ClusterFacts) -> Itera
     unknown = [(index, topic) for index, topic in enumerate(definition.source_topics) if topic not in facts.topics]
     for index, topic in unknown:
         yield Problem(field=f"source_topics.{index}", message=_unknown(topic, facts))
+    for index, topic in enumerate(definition.source_topics):
+        yield from _check_election(f"source_topics.{index}", topic, facts.topics.get(topic))
     partitions = sum(facts.topics[topic].partitions for topic in definition.source_topics if topic in facts.topics)
     tasks = definition.instances * definition.tasks_per_instance
     if not unknown and 0 < partitions < tasks:
@@ -59,12 +69,40 @@ def _check_output(field: str, topic: str, facts: ClusterFacts) -> Iterator[Probl
         return
     if (message := _durability(topic, found)) is not None:
         yield Problem(field=field, message=message, is_warning=True)
+    yield from _check_election(field, topic, found)
     if found.min_insync_replicas is not None and found.min_insync_replicas > found.replication_factor:
         message = (
             f"`{topic}` asks for {found.min_insync_replicas} in-sync replicas (min.insync.replicas) and has only "
             f"{found.replication_factor}: no write can succeed. Lower the one or raise the other"
         )
         yield Problem(field=field, message=message)
+
+
+def _check_tombstones(definition: PipelineDefinition, facts: ClusterFacts) -> Iterator[Problem]:
+    """Where a compacted source tells of deletions: a route looks at the value, and a deletion has none."""
+    steps = definition.transform.steps if isinstance(definition.transform, Steps) else ()
+    routes = [index for index, step in enumerate(steps) if isinstance(step, Route)]
+    compacted = [
+        topic
+        for topic in definition.source_topics
+        if (found := facts.topics.get(topic)) is not None and found.deletes is False
+    ]
+    if routes and compacted:
+        message = (
+            f"`{compacted[0]}` is compacted: its records without a value go to the sink and to every routed topic, "
+            "since any of these may have the key"
+        )
+        yield Problem(field=f"transform.steps.{routes[0]}.topic", message=message, is_warning=True)
+
+
+def _check_election(field: str, topic: str, found: TopicFacts | None) -> Iterator[Problem]:
+    """Where a replica without all acknowledged records may lead, records go, and others come under their offsets."""
+    if found is not None and found.unclean_leader_election:
+        message = (
+            f"`{topic}` has unclean.leader.election.enable=true: acknowledged records are lost when a replica without "
+            "them leads. Set it to false"
+        )
+        yield Problem(field=field, message=message, is_warning=True)
 
 
 def _durability(topic: str, found: TopicFacts) -> str | None:

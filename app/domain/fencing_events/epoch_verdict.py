@@ -1,7 +1,8 @@
 """Why a producer's epoch is over, from the records around it, the client's words and our own commands.
 
 `own` is the producer's last record, at epoch e. What the coordinator did to it:
-  its transaction was ended at e+1, then InitProducerId was answered     takeover, or an operator's FenceProducers
+  its transaction was ended at e+1, then InitProducerId was answered     takeover, the return of the same application
+                                                                         (comeback.py), or an operator's FenceProducers
   its transaction was ended at e+1 when its timeout was over             timeout
   its transaction was ended at e+1 by EndTxn of our server               a task that is dead
   its transaction was ended at e+1, none of these                        the coordinator's abort, reason not recorded
@@ -16,6 +17,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from app.domain.fencing_events.comeback import Comeback, comeback_of
 from app.domain.fencing_events.evidence import ClientWord, CommandVerb, CommandWord, CoordinatorRecord, Evidence
 from app.domain.fencing_events.fencing_event import Cause, Confidence, FencingKey, Verdict
 from app.domain.fencing_events.steps import ABORTS, IDLE, is_ended_by, is_init_after, is_next_owner
@@ -46,6 +48,13 @@ class _Story(msgspec.Struct, frozen=True, kw_only=True):
     ends: tuple[ClientWord, ...] = ()
     commands: tuple[CommandWord, ...] = ()
     dead_ends: tuple[CommandWord, ...] = ()
+    comeback: Comeback | None = None
+
+    @property
+    def taker(self) -> Cause:
+        """What an init by another producer is called: a takeover only where nothing fits better."""
+        is_better = self.comeback is not None and not self.comeback.is_doubtful
+        return Cause.APPLICATION_RETURNED if is_better else Cause.TAKEOVER
 
     @property
     def is_kip_890(self) -> bool:
@@ -128,6 +137,7 @@ def _read(key: FencingKey, evidence: Sequence[Evidence]) -> _Story:
         ends=tuple(one for one in evidence if isinstance(one, ClientWord) and one.kind is EventKind.SUPERSEDED),
         commands=tuple(one for one in evidence if isinstance(one, CommandWord) and one.verb is CommandVerb.FENCE),
         dead_ends=tuple(one for one in evidence if isinstance(one, CommandWord) and one.verb is CommandVerb.END_DEAD),
+        comeback=comeback_of(key, evidence, own=own, init=init),
     )
 
 
@@ -158,7 +168,7 @@ def _by_command(key: FencingKey, story: _Story) -> Verdict | None:
                 confidence=Confidence.CERTAIN if is_answered else Confidence.LIKELY,
                 at_ms=command.at_ms if taken is None else taken.timestamp_ms,
                 sentence=f"{command.who} fenced {_whose(key)}{why}. {'' if taken is None else _lost(story)}".strip(),
-                alternatives=() if is_answered else (Cause.TAKEOVER,),
+                alternatives=() if is_answered else (story.taker,),
             )
     return None
 
@@ -180,7 +190,7 @@ def _by_server(key: FencingKey, story: _Story) -> Verdict | None:
             is_ours = abs(command.at_ms - abort.timestamp_ms) <= COMMAND_WINDOW_MS
         if is_ours:
             alternatives = (
-                *([Cause.TAKEOVER] if story.init_came_at_once or not command.is_answered else ()),
+                *([story.taker] if story.init_came_at_once or not command.is_answered else ()),
                 *([Cause.TIMEOUT] if story.timed_out else ()),
             )
             why = f", because {command.why}" if command.why else ""
@@ -211,7 +221,7 @@ def _aborted(key: FencingKey, story: _Story) -> Verdict | None:
     if story.timed_out:
         could_be_init = story.init is None or story.init_came_at_once
         alternatives = (
-            *([Cause.TAKEOVER] if could_be_init else ()),
+            *([story.taker] if could_be_init else ()),
             *([Cause.OPERATOR_FENCE] if could_be_init and not story.new_one_works else ()),
             *([Cause.OWN_ABORT] if could_be_own else ()),
         )
@@ -231,7 +241,7 @@ def _aborted(key: FencingKey, story: _Story) -> Verdict | None:
             Confidence.LIKELY,
             abort,
             f"{_name(key)} most likely ended its own transaction, as clients do from KIP-890 on.",
-            Cause.TAKEOVER,
+            story.taker,
             *([Cause.OPERATOR_FENCE] if not story.new_one_works else ()),
         )
     return _verdict(
@@ -241,7 +251,7 @@ def _aborted(key: FencingKey, story: _Story) -> Verdict | None:
         f"The coordinator ended the transaction of {_whose(key)}{_lasted('after', story)}, before its "
         f"timeout of {_seconds(abort.timeout_ms)}: somebody asked for its id, and no answer is recorded. "
         f"{_lost(story)}",
-        Cause.TAKEOVER,
+        story.taker,
         Cause.OPERATOR_FENCE,
         Cause.DEAD_TASK,
     )
@@ -249,17 +259,25 @@ def _aborted(key: FencingKey, story: _Story) -> Verdict | None:
 
 def _taken_over(key: FencingKey, story: _Story, init: RecordedState, *, could_be_own: bool) -> Verdict:
     """`init` ended the transaction. Whether its sender is a producer is known once it writes."""
+    comeback, cause = story.comeback, story.taker
+    other = {Cause.TAKEOVER: Cause.APPLICATION_RETURNED, Cause.APPLICATION_RETURNED: Cause.TAKEOVER}[cause]
     alternatives = (
+        *([other] if comeback is not None else ()),
         *([Cause.OPERATOR_FENCE] if not story.new_one_works else ()),
         *([Cause.DEAD_TASK] if story.abort is not None and not story.init_came_at_once else ()),
         *([Cause.OWN_ABORT] if could_be_own else ()),
         *([Cause.OWN_EPOCH] if not story.refusals and not story.is_kip_890 else ()),
     )
+    said = f"A new producer took {_whose(key)} over: {_moved(key, init)}."
+    if comeback is not None and cause is Cause.APPLICATION_RETURNED:
+        said = f"{comeback.sentence} {_whose(key)}: {_moved(key, init)}."
+    elif comeback is not None:
+        said += " Two members of its thread take turns in the group, as of two processes with a copied state folder."
     return _verdict(
-        Cause.TAKEOVER,
+        cause,
         Confidence.LIKELY if alternatives else Confidence.CERTAIN,
         story.abort or init,
-        f"A new producer took {_whose(key)} over: {_moved(key, init)}. {_lost(story)}{_is_idle_since(story, init)}",
+        f"{said} {_lost(story)}{_is_idle_since(story, init)}",
         *alternatives,
     )
 
@@ -280,7 +298,7 @@ def _over_idle(key: FencingKey, story: _Story) -> Verdict | None:
     if init.producer_id != own.producer_id:
         cause = Cause.EPOCHS_USED_UP
         # The epochs of two producer ids do not say whether records are missing between them.
-        unseen = (Cause.TAKEOVER, Cause.TIMEOUT)
+        unseen = (story.taker, Cause.TIMEOUT)
         said = f"The epochs of producer id {own.producer_id} are used up, so the next init got another: "
     else:
         cause, said = Cause.CLEAN_RESTART, f"{key.transactional_id} was initialised again with nothing open: "
@@ -304,7 +322,7 @@ def _refused_only(key: FencingKey, story: _Story) -> Verdict | None:
         confidence=Confidence.OPEN,
         at_ms=story.refusals[0].at_ms,
         sentence=f"{_name(key)} is over, and what has been read of the journal does not say why.",
-        alternatives=(Cause.TAKEOVER, Cause.TIMEOUT, Cause.OPERATOR_FENCE),
+        alternatives=(story.taker, Cause.TIMEOUT, Cause.OPERATOR_FENCE),
     )
 
 

@@ -50,6 +50,26 @@ class GroupRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="source",
         return self.partition, self.offset
 
 
+class MemberRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="source", tag="member"):
+    """A member that joined the group of the id, or `has_left` it, in `__consumer_offsets`; `members`: after that."""
+
+    group: str
+    member_id: str
+    instance_id: str
+    client_id: str
+    host: str
+    has_left: bool
+    members: int
+    partition: int
+    offset: int
+    at_ms: int
+
+    @property
+    def place(self) -> tuple[str | int, ...]:
+        # A record of a classic group has several, and those that left come first.
+        return self.partition, self.offset, not self.has_left, self.member_id
+
+
 class MarkerRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="source", tag="marker"):
     """The end of a transaction as a partition has it."""
 
@@ -133,7 +153,7 @@ class CommandWord(msgspec.Struct, frozen=True, kw_only=True, tag_field="source",
         return self.at_ms, self.command_id
 
 
-Evidence = CoordinatorRecord | GroupRecord | MarkerRecord | ClientWord | CommandWord
+Evidence = CoordinatorRecord | GroupRecord | MemberRecord | MarkerRecord | ClientWord | CommandWord
 
 
 def merged(*parts: Iterable[Evidence]) -> tuple[Evidence, ...]:
@@ -164,4 +184,5 @@ _SORTS: dict[type[Evidence], int] = {
     MarkerRecord: 2,
     ClientWord: 3,
     CommandWord: 4,
+    MemberRecord: 5,
 }

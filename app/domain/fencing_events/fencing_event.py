@@ -30,6 +30,7 @@ class Cause(StrEnum):
     """
 
     TAKEOVER = "takeover"
+    APPLICATION_RETURNED = "application_returned"
     TIMEOUT = "timeout"
     OPERATOR_FENCE = "operator_fence"
     DEAD_TASK = "dead_task"

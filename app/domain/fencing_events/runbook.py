@@ -28,6 +28,17 @@ _RUNBOOKS: dict[Cause, Runbook] = {
         ),
         _NOTHING_LOST,
     ),
+    Cause.APPLICATION_RETURNED: (
+        (
+            "Find out why the process was away: a long pause, a frozen host, a crash, or a thread that failed. Its own "
+            "log at that time says which."
+        ),
+        (
+            "If it was paused, compare the pause with `session.timeout.ms` and `transaction.timeout.ms`. If the epochs "
+            "go on rising, look for two processes with a copy of one state folder."
+        ),
+        _NOTHING_LOST,
+    ),
     Cause.TIMEOUT: (
         (
             "Find out what held the producer up for so long: a slow sink or transform, a paused or frozen "

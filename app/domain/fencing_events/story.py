@@ -16,6 +16,7 @@ from app.domain.fencing_events.evidence import (
     Evidence,
     GroupRecord,
     MarkerRecord,
+    MemberRecord,
 )
 from app.domain.fencing_events.fencing_event import FencingEvent, FencingKey
 from app.domain.fencing_events.steps import ABORTS
@@ -176,6 +177,14 @@ def _of_another(one: Evidence) -> Moment:
                 at_ms=one.at_ms,
                 side=Side.GROUP,
                 what=f"{one.group} reached {noun} {one.number} with {one.members} members",
+                source=f"{group_records.TOPIC}-{one.partition}, offset {one.offset}",
+            )
+        case MemberRecord():
+            did = "left" if one.has_left else "joined"
+            return Moment(
+                at_ms=one.at_ms,
+                side=Side.GROUP,
+                what=f"{one.client_id or one.member_id} on {one.host} {did} {one.group}, which then had {one.members}",
                 source=f"{group_records.TOPIC}-{one.partition}, offset {one.offset}",
             )
         case CoordinatorRecord():

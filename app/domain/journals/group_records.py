@@ -1,7 +1,7 @@
 """What the group coordinator writes into `__consumer_offsets`: bytes to records, and back.
 
 A key begins with its type, which says what the record is about; a null value is a tombstone. What the values say is in
-`group_values`. Those of share groups are not read. Whatever cannot be read is an `Undecodable`, never an exception.
+`group_values`. Whatever cannot be read is an `Undecodable`, never an exception.
 Source: Kafka, group-coordinator/src/main/resources/common/message/*{Key,Value}.json (tests compare with 3.9 and 4.3).
 """
 
@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from app.domain.journals.group_values import classic, consumer, offsets, streams
+from app.domain.journals.group_values import classic, consumer, offsets, share, streams
 from app.domain.journals.group_values.classic import ClassicGroup
 from app.domain.journals.group_values.consumer import (
     CurrentAssignment,
@@ -24,6 +24,12 @@ from app.domain.journals.group_values.consumer import (
     TargetAssignmentEpoch,
 )
 from app.domain.journals.group_values.offsets import OffsetCommit
+from app.domain.journals.group_values.share import (
+    ShareCurrentAssignment,
+    ShareGroupEpoch,
+    ShareMember,
+    ShareStatePartitions,
+)
 from app.domain.journals.group_values.streams import (
     StreamsCurrentAssignment,
     StreamsGroupEpoch,
@@ -51,6 +57,12 @@ class RecordType(IntEnum):
     TARGET_ASSIGNMENT_EPOCH = 6
     TARGET_ASSIGNMENT = 7
     CURRENT_ASSIGNMENT = 8
+    SHARE_MEMBER = 10
+    SHARE_GROUP_EPOCH = 11
+    SHARE_TARGET_ASSIGNMENT_EPOCH = 12
+    SHARE_TARGET_ASSIGNMENT = 13
+    SHARE_CURRENT_ASSIGNMENT = 14
+    SHARE_STATE_PARTITIONS = 15
     PATTERN = 16
     STREAMS_GROUP_EPOCH = 17
     STREAMS_MEMBER = 19
@@ -61,8 +73,8 @@ class RecordType(IntEnum):
 
 
 class GroupRecordKey(msgspec.Struct, frozen=True, gc=False):
-    """What a record is about. Offset commits have topic and partition, a member's (5, 7, 8; 19, 21, 22) its id, 16 a
-    pattern.
+    """What a record is about. Offset commits have topic and partition, a member's (5, 7, 8; 10, 13, 14; 19, 21, 22) its
+    id, 16 a pattern.
     """
 
     group: str
@@ -83,6 +95,10 @@ GroupRecordValue = (
     | TargetAssignment
     | CurrentAssignment
     | Pattern
+    | ShareGroupEpoch
+    | ShareMember
+    | ShareCurrentAssignment
+    | ShareStatePartitions
     | StreamsGroupEpoch
     | StreamsMember
     | StreamsTargetAssignment
@@ -110,6 +126,12 @@ KEY = Message[GroupRecordKey](
         RecordType.TARGET_ASSIGNMENT_EPOCH: _key(),
         RecordType.TARGET_ASSIGNMENT: _MEMBER_KEY,
         RecordType.CURRENT_ASSIGNMENT: _MEMBER_KEY,
+        RecordType.SHARE_MEMBER: _MEMBER_KEY,
+        RecordType.SHARE_GROUP_EPOCH: _key(),
+        RecordType.SHARE_TARGET_ASSIGNMENT_EPOCH: _key(),
+        RecordType.SHARE_TARGET_ASSIGNMENT: _MEMBER_KEY,
+        RecordType.SHARE_CURRENT_ASSIGNMENT: _MEMBER_KEY,
+        RecordType.SHARE_STATE_PARTITIONS: _key(),
         RecordType.PATTERN: _key(Field("pattern", STRING, kafka="regularExpression")),
         RecordType.STREAMS_GROUP_EPOCH: _key(),
         RecordType.STREAMS_MEMBER: _MEMBER_KEY,
@@ -122,7 +144,7 @@ KEY = Message[GroupRecordKey](
 
 
 def _flexible(layout: Layout[T]) -> Message[T]:
-    """Of KIP-848 and KIP-1071: one version, compact from the beginning."""
+    """Of KIP-848, KIP-932 and KIP-1071: one version, compact from the beginning."""
     return message_of(layout, flexible_since=0)
 
 
@@ -137,6 +159,12 @@ VALUES: dict[int, Message[Any]] = {
     RecordType.TARGET_ASSIGNMENT_EPOCH: _flexible(consumer.TARGET_ASSIGNMENT_EPOCH),
     RecordType.TARGET_ASSIGNMENT: _flexible(consumer.TARGET_ASSIGNMENT),
     RecordType.CURRENT_ASSIGNMENT: _flexible(consumer.CURRENT_ASSIGNMENT),
+    RecordType.SHARE_MEMBER: _flexible(share.MEMBER),
+    RecordType.SHARE_GROUP_EPOCH: _flexible(share.GROUP_EPOCH),
+    RecordType.SHARE_TARGET_ASSIGNMENT_EPOCH: _flexible(consumer.TARGET_ASSIGNMENT_EPOCH),
+    RecordType.SHARE_TARGET_ASSIGNMENT: _flexible(consumer.TARGET_ASSIGNMENT),
+    RecordType.SHARE_CURRENT_ASSIGNMENT: _flexible(share.CURRENT_ASSIGNMENT),
+    RecordType.SHARE_STATE_PARTITIONS: _flexible(share.STATE_PARTITIONS),
     RecordType.PATTERN: _flexible(consumer.PATTERN),
     RecordType.STREAMS_GROUP_EPOCH: _flexible(streams.GROUP_EPOCH),
     RecordType.STREAMS_MEMBER: _flexible(streams.MEMBER),
@@ -148,7 +176,7 @@ VALUES: dict[int, Message[Any]] = {
 
 
 def decode_key(data: bytes) -> GroupRecordKey | Undecodable:
-    """What a record is about; `Undecodable` for the types of share groups and for those of the future."""
+    """What a record is about; `Undecodable` for the types of the future."""
     return KEY.decode(data, "key")
 
 

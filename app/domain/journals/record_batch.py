@@ -190,7 +190,8 @@ def _headers(data: bytes, at: int, end: int, count: int) -> tuple[tuple[tuple[st
     for _ in range(count):
         name, at = _nullable_bytes(data, at, end)
         content, at = _nullable_bytes(data, at, end)
-        headers.append(((name or b"").decode("utf-8"), content))
+        # Clients other than Java's write names in any encoding.
+        headers.append(((name or b"").decode("utf-8", "backslashreplace"), content))
     return tuple(headers), at
 
 

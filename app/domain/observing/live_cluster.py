@@ -8,7 +8,8 @@ from types import MappingProxyType
 import msgspec
 
 from app.domain.journals import group_records, transaction_state
-from app.domain.journals.live_groups import LiveGroup, LiveGroups
+from app.domain.journals.group_fold import LiveGroups
+from app.domain.journals.live_groups import LiveGroup
 from app.domain.journals.live_transactions import LiveTransaction, LiveTransactions
 from app.domain.journals.record_batch import RecordBatch, UnreadableBatch
 from app.domain.observing.live_journal import LiveJournal

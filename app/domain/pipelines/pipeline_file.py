@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -116,10 +117,11 @@ def _read_json(text: str) -> tuple[object, dict[str, int]]:
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    names = [name for name, _ in pairs]
-    if twice := {name for name in names if names.count(name) > 1}:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = (name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
         raise ValueError(f"`{min(twice)}` stands twice in one object")
-    return dict(pairs)
+    return found
 
 
 def _no_constant(word: str) -> object:

@@ -12,6 +12,7 @@ from app.domain.offset_log.check import MAX_FINDINGS
 from app.domain.pipelines.pipeline import PipelineDefinition
 from app.domain.runs.crash_loop import crash_loop_sentence, has_permanent_error, is_failing
 from app.domain.runs.instance import Instance, InstanceState
+from app.domain.runs.not_progressing import not_progressing_sentence
 from app.domain.runs.run import Run, RunState, fields_that_need_full_restart
 from app.domain.runs.task import TaskState, TaskStatus
 from app.domain.transactions.mapping import PartitionMapping
@@ -192,7 +193,10 @@ def _of_tasks(run: Run, tasks: Sequence[TaskStatus], definition: PipelineDefinit
         who = f"task {status.ordinal}.{status.task}"
         age = now - status.received_at
         open_ms = status.last.open_transaction_age_ms or 0
-        if status.last.state in (TaskState.FAILED, TaskState.BACKING_OFF):
+        if status.last.not_progressing_ms is not None:
+            step = "fix what it names; checkpoints get smaller by themselves, down to one record"
+            found.append(_need(run, Severity.STOPPED, f"not progressing: {not_progressing_sentence(status)}", step))
+        elif status.last.state in (TaskState.FAILED, TaskState.BACKING_OFF):
             error = status.last.last_error or "no error was given"
             found.append(_need(run, Severity.DEGRADED, f"{who} is {status.last.state.replace('_', ' ')}: {error}"))
         elif age > SILENT_AFTER and status.last.state is not TaskState.DRAINED:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
+from types import MappingProxyType
 
 import msgspec
 
@@ -18,6 +19,7 @@ class OffsetTargetKind(StrEnum):
     LATEST = "latest"
     TIMESTAMP = "timestamp"
     OFFSETS = "offsets"
+    RECORDED = "recorded"
 
 
 class PartitionOffset(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,7 +29,10 @@ class PartitionOffset(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OffsetTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the offsets shall go. TIMESTAMP needs `timestamp`; OFFSETS names the next offset of each."""
+    """Where the offsets shall go. TIMESTAMP needs `timestamp`; OFFSETS names the next offset of each.
+
+    RECORDED: where tasks have confirmed that they were committed last, as far as the server was told.
+    """
 
     kind: OffsetTargetKind
     timestamp: datetime | None = None
@@ -63,12 +68,15 @@ def plan(
     committed: Mapping[TopicPartition, int],
     bounds: Mapping[TopicPartition, Bounds],
     at_timestamp: Mapping[TopicPartition, int],
+    recorded: Mapping[TopicPartition, int] = MappingProxyType({}),
 ) -> list[OffsetChange] | list[Problem]:
     """The change of each partition by topic and number, or everything that is wrong with the target."""
-    problems = _problems(target, bounds)
+    problems = _problems(target, bounds, recorded)
     if problems:
         return problems
     named = {(offset.topic, offset.partition): offset.offset for offset in target.offsets}
+    if target.kind is OffsetTargetKind.RECORDED:
+        named = dict(recorded)
     changes: list[OffsetChange] = []
     for at, bound in sorted(bounds.items()):
         match target.kind:
@@ -78,7 +86,7 @@ def plan(
                 to = bound.end
             case OffsetTargetKind.TIMESTAMP:
                 to = at_timestamp.get(at, bound.end)
-            case OffsetTargetKind.OFFSETS:
+            case OffsetTargetKind.OFFSETS | OffsetTargetKind.RECORDED:
                 to = named.get(at)
         if to is not None:
             changes.append(
@@ -94,7 +102,11 @@ def plan(
     return changes
 
 
-def _problems(target: OffsetTarget, bounds: Mapping[TopicPartition, Bounds]) -> list[Problem]:
+def _problems(
+    target: OffsetTarget, bounds: Mapping[TopicPartition, Bounds], recorded: Mapping[TopicPartition, int]
+) -> list[Problem]:
+    if target.kind is OffsetTargetKind.RECORDED:
+        return _problems_of_recorded(bounds, recorded)
     if target.kind is OffsetTargetKind.TIMESTAMP and target.timestamp is None:
         return [Problem(field="timestamp", message="say from which time on the records shall be read")]
     if target.kind is not OffsetTargetKind.OFFSETS:
@@ -115,3 +127,19 @@ def _problems(target: OffsetTarget, bounds: Mapping[TopicPartition, Bounds]) -> 
                 )
             )
     return problems
+
+
+def _problems_of_recorded(
+    bounds: Mapping[TopicPartition, Bounds], recorded: Mapping[TopicPartition, int]
+) -> list[Problem]:
+    if not recorded:
+        return [Problem(field="kind", message="no committed offset of these topics is recorded: name another place")]
+    return [
+        Problem(
+            field="kind",
+            message=f"{at[0]}-{at[1]} holds offsets {bound.earliest} to {bound.end}; {recorded[at]}, which is "
+            "recorded, is outside. Use --set",
+        )
+        for at, bound in sorted(bounds.items())
+        if at in recorded and not bound.earliest <= recorded[at] <= bound.end
+    ]

@@ -130,6 +130,7 @@ class TaskReport(msgspec.Struct, frozen=True, kw_only=True):
 
     commits_every_ms: how long a checkpoint is open before it ends by itself; None: the worker is of an older release.
     uploads_within_ms: how long its uploads may then take; None where there are none.
+    not_progressing_ms: for how long every checkpoint has failed, once that is several timeouts; None: it is not.
     """
 
     run_id: str
@@ -155,6 +156,7 @@ class TaskReport(msgspec.Struct, frozen=True, kw_only=True):
     producer_epoch: int | None = None
     commits_every_ms: int | None = None
     uploads_within_ms: int | None = None
+    not_progressing_ms: int | None = None
 
 
 class TaskStatus(msgspec.Struct, frozen=True, kw_only=True):

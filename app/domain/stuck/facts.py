@@ -219,6 +219,7 @@ class GroupPosition(msgspec.Struct, frozen=True, kw_only=True):
 class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
     """A group, and each partition that it has committed in or has offsets pending for.
 
+    is_share: a share group, which has no positions that are read.
     offsets_partition: that of `__consumer_offsets` which has its commits; only looked at while any of them is unstable.
     """
 
@@ -228,6 +229,7 @@ class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
     described_at_ms: int
     offsets_at_ms: int
     positions: tuple[GroupPosition, ...]
+    is_share: bool = False
     offsets_partition: PartitionFacts | None = None
     pending_refused: Refused | None = None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from app.domain.journals.live_groups import SHARE_STATE_NOT_DECODED
 from app.domain.stuck.diagnosis import (
     Asked,
     Diagnosis,
@@ -33,7 +34,7 @@ def diagnose_group(facts: GroupFacts, asked: Asked) -> Explanation:
     ]
     if facts.pending_refused is not None:
         links.append(Link(facts.pending_refused.sentence, Source.OFFSETS_LOG, facts.offsets_at_ms))
-    worst = found[0].verdict if found else Verdict.FREE
+    worst = found[0].verdict if found else Verdict.CANNOT_TELL if facts.is_share else Verdict.FREE
     return Explanation(
         kind=Kind.GROUP,
         subject=facts.group,
@@ -45,6 +46,8 @@ def diagnose_group(facts: GroupFacts, asked: Asked) -> Explanation:
 
 
 def _headline(facts: GroupFacts, found: tuple[Diagnosis, ...]) -> str:
+    if facts.is_share:
+        return f"{facts.group}: {SHARE_STATE_NOT_DECODED}"
     if not found:
         return f"{facts.group} has committed nothing yet, so nothing says what it reads."
     troubled = [one for one in found if one.verdict not in (Verdict.FREE, Verdict.ONLY_MARKERS)]

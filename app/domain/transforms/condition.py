@@ -15,6 +15,15 @@ MAX_LENGTH = 10_000
 _POSITION = re.compile(r"ERROR: <input>:(?P<line>-?\d+):(?P<column>-?\d+): (?P<message>[^\n]*)")
 _CODE = re.compile(r"\s*\[[A-Z_]+\]\s*$")
 _STATUS = re.compile(r"^[A-Z_]+: ")
+_MISSING_KEY = re.compile(r'Key not found in map : "(?P<key>.*)"', re.DOTALL)
+_QUOTING = re.compile(r"^(Key not found in map|invalid regular expression)\b.*", re.DOTALL)
+_WITHOUT_VALUES = re.compile(
+    r"cannot convert string to \w+|String to \w+ conversion failed|Type conversion error from '\w+' to '\w+'"
+    r"|No matching overloads found : [\w.@_?!<>=+*/%&|\[\]:{}-]+\([\w.<>, *()]*\)|Index error: index=-?\d+ size=\d+"
+    r"|Applying SELECT to non-message type|Key not found in map|invalid regular expression|[a-z]+ by zero"
+    r"|[a-z]+ overflow|(int|uint|integer|double)\w* (overflow|underflow|out of range)",
+    re.IGNORECASE,
+)
 
 
 class ConditionError(Exception):
@@ -22,7 +31,7 @@ class ConditionError(Exception):
 
 
 class EvaluationError(Exception):
-    """The expression has no answer for this record."""
+    """The expression has no answer for this record. The message quotes nothing of the record."""
 
 
 def compile_condition(expression: str) -> Callable[[Any], bool]:
@@ -49,10 +58,20 @@ def compile_condition(expression: str) -> Callable[[Any], bool]:
         if value is True or value is False:
             return value
         if answer.type() == cel.Type.ERROR:
-            raise EvaluationError(_STATUS.sub("", str(value)))
+            raise EvaluationError(_reason(str(value), expression))
         raise EvaluationError(f"the expression gave {answer.type().name().lower()}, not true or false")
 
     return holds
+
+
+def _reason(message: str, expression: str) -> str:
+    """What the library says where it is known to quote no value, since viewers may read it."""
+    message = _STATUS.sub("", message)
+    missing = _MISSING_KEY.fullmatch(message)
+    if missing is not None and missing["key"] in expression:
+        return message
+    reason = _QUOTING.sub(r"\1", message)
+    return reason if _WITHOUT_VALUES.fullmatch(reason) else "it has no value for this record"
 
 
 def _sentence(message: str) -> str:

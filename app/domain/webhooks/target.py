@@ -14,7 +14,11 @@ from urllib.parse import SplitResult, urlsplit
 from app.domain.clusters.cluster_entry import matches_an_address
 
 _PORTS = {"https": 443, "http": 80}
-_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_IPV4_AT_THE_END = tuple(map(ipaddress.IPv6Network, ("64:ff9b::/96", "::ffff:0:0:0/96")))
+"""NAT64 by its well-known prefix (RFC 6052), and what is translated without state (RFC 2765)."""
+_ISATAP = frozenset({0x0000_5EFE, 0x0200_5EFE})
+"""What stands before the address of IPv4 in an interface's identifier (RFC 5214)."""
+_PUBLIC_IPV6 = ipaddress.IPv6Network("2000::/3")
 
 Address = IPv4Address | IPv6Address
 
@@ -76,7 +80,7 @@ def problem_of_addresses(
         address = ipaddress.ip_address(text.partition("%")[0])
         if any(_is_in(one, network) for one in _meant_by(address) for network in allowed_networks):
             continue
-        if not all(one.is_global and not one.is_multicast for one in _meant_by(address)):
+        if not all(_is_public(one) for one in _meant_by(address)):
             return (
                 f"{host} is at {text}, which is not a public address; an administrator allows it by the setting "
                 f"FENCELINE_ALLOWED_WEBHOOK_NETWORKS, for instance {text}"
@@ -86,18 +90,27 @@ def problem_of_addresses(
     return None
 
 
+def _is_public(address: Address) -> bool:
+    """Of IPv6 only what is assigned for the public (RFC 4291): the rest is local, reserved, or IPv4 in disguise."""
+    is_assigned = isinstance(address, IPv4Address) or address in _PUBLIC_IPV6
+    return is_assigned and address.is_global and not address.is_multicast
+
+
 def _meant_by(address: Address) -> tuple[Address, ...]:
     """The address, or where it leads: several kinds of IPv6 addresses carry one of IPv4."""
     if isinstance(address, IPv4Address):
         return (address,)
     if address.ipv4_mapped is not None:
         return (address.ipv4_mapped,)
-    if address in _NAT64:
-        return (IPv4Address(int(address) & 0xFFFFFFFF),)
+    last = IPv4Address(int(address) & 0xFFFFFFFF)
+    if any(address in network for network in _IPV4_AT_THE_END):
+        return (last,)
     if address.sixtofour is not None:
         return (address, address.sixtofour)
     if address.teredo is not None:
         return (address, *address.teredo)
+    if int(address) >> 32 & 0xFFFFFFFF in _ISATAP:
+        return (address, last)
     return (address,)
 
 

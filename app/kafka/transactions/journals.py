@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from app.domain.journals import group_records, transaction_state
-from app.domain.journals.live_groups import LiveGroups
+from app.domain.journals.group_fold import LiveGroups
 from app.domain.journals.live_transactions import LiveTransactions
 from app.domain.journals.reading import Reading
 from app.domain.stuck.facts import KnownTransaction, Refused

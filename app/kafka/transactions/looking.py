@@ -16,7 +16,7 @@ import msgspec
 
 from app.domain.errors import NotFoundError, UnavailableError
 from app.domain.journals import group_records, transaction_state
-from app.domain.journals.live_groups import LiveGroups
+from app.domain.journals.group_fold import LiveGroups
 from app.domain.journals.live_transactions import LiveTransactions
 from app.domain.journals.record_batch import RecordBatch, UnreadableBatch
 from app.domain.stuck.facts import (
@@ -37,7 +37,7 @@ from app.kafka.raw_client import errors
 from app.kafka.raw_fetch import read_logs
 from app.kafka.transactions.client import TransactionClient
 from app.kafka.transactions.questions import FETCH
-from app.ports.brokers import TopicPartition
+from app.ports.brokers import SHARE, TopicPartition
 
 # Each is at most a megabyte of one partition: enough to say what lies there, and never a whole backlog.
 _ANSWERS = 4
@@ -108,6 +108,16 @@ def look_at_group(client: TransactionClient, resolved: Mapping[str, str], attemp
         raise nobody
     described = client.describe(group)
     described_at_ms = now_ms()
+    if described.protocol == SHARE:
+        return GroupFacts(
+            group=group,
+            state=described.state,
+            members=len(described.members),
+            described_at_ms=described_at_ms,
+            offsets_at_ms=described_at_ms,
+            positions=(),
+            is_share=True,
+        )
     pending, holders, pending_refused = _pending(client, resolved, attempt, group, numbers)
     committed = client.committed(group)
     if described.state == _ABSENT and not committed and not pending:

@@ -8,11 +8,13 @@ from app.domain.clusters.cluster import Cluster, ClusterFacts
 from app.domain.errors import InvalidError, UnavailableError
 from app.domain.pipelines.pipeline import PipelineDefinition, Problem, PythonFunction, Route, Steps
 from app.domain.pipelines.pipeline_checks import OtherPipeline, check
+from app.domain.runs import recorded_offset
 from app.domain.runs.client_id import client_id_prefix
 from app.ports.brokers import DEFAULT_TIMEOUT_S, Brokers
 from app.ports.unit_of_work import UnitOfWork
 from app.services.defining.clusters import refuse_other_cluster
 from app.services.defining.python_transforms import check_python_transform
+from app.services.running.recorded_offsets import compare_offsets
 
 
 async def validate_pipeline(
@@ -42,9 +44,29 @@ async def validate_pipeline(
     else:
         facts, more = await _facts(brokers, cluster, definition, name=name, timeout_s=timeout_s)
         problems += more
+        if facts is not None:
+            problems += await _check_offsets(uow, brokers, cluster, definition, name=name, timeout_s=timeout_s)
     problems += check(definition, name=name, facts=facts, others=await _others(uow, name, clusters), allowed=allowed)
     problems += await _check_python(uow, definition, allowed=allowed)
     return problems
+
+
+async def _check_offsets(
+    uow: UnitOfWork,
+    brokers: Brokers,
+    cluster: Cluster,
+    definition: PipelineDefinition,
+    *,
+    name: str,
+    timeout_s: float,
+) -> list[Problem]:
+    """What a start would say of the group's offsets, as warnings."""
+    try:
+        compared = await compare_offsets(uow, brokers, cluster=cluster, definition=definition, timeout_s=timeout_s)
+    except UnavailableError as error:
+        message = f"{error.message} Not checked: whether the group still has the offsets that were committed"
+        return [Problem(field="group_id", message=message, is_warning=True)]
+    return list(recorded_offset.problems(name, definition.group_id, compared))
 
 
 def refuse_invalid(name: str, problems: list[Problem], *, verb: str) -> None:
@@ -120,4 +142,9 @@ async def _check_python(uow: UnitOfWork, definition: PipelineDefinition, *, allo
     if source is None:
         message = f"no file with the SHA-256 {transform.sha256} was uploaded: upload {transform.file_name} first"
         return [Problem(field="transform.sha256", message=message)]
-    return await check_python_transform(transform, source=source.source)
+    return await check_python_transform(
+        transform,
+        source=source.source,
+        secret_paths=allowed.secret_paths,
+        accepts_no_isolation=allowed.unisolated_validation,
+    )

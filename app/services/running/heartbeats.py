@@ -21,6 +21,7 @@ from app.domain.fencing_events.evidence import GroupRecord
 from app.domain.fencing_events.fencing_event import Case
 from app.domain.runs.instance import ENDED, InstanceOutcome, InstanceState
 from app.domain.runs.rates import rates_between
+from app.domain.runs.recorded_offset import RecordedOffset
 from app.domain.runs.run import desired_of_tasks
 from app.domain.runs.task import (
     DesiredTaskState,
@@ -34,6 +35,7 @@ from app.domain.storable import moment_of_ms, storable
 from app.domain.transactions.mapping import AssignedId, PartitionMapping, PartitionOwner
 from app.ports.task_repository import LeaseContext
 from app.ports.unit_of_work import UnitOfWork
+from app.services.running import recorded_offsets
 from app.services.running.fencing_words import fencing_cases
 from app.services.running.instances import move_locked_instance
 from app.services.running.run_endings import assign_partition_ids, end_run_if_over, notify_run
@@ -148,6 +150,12 @@ async def receive_heartbeat(
         if _ownership_changed(own, report) or await _is_retake_due(uow, report):
             heard = None if own is None else own.received_at
             await _follow_ownership(uow, context, report, now=now, heard=heard)
+        await uow.recorded_offsets.report(
+            recorded_offsets.reported(heartbeat),
+            run_id=report.run_id,
+            kafka_cluster_id=context.kafka_cluster_id,
+            group=context.group,
+        )
     sampled = await uow.tasks.sample(report.run_id, now=now, fresh_for=FRESH_FOR)
     if sampled or state_changed or events:
         uow.notify("run", report.run_id)
@@ -159,8 +167,13 @@ async def receive_heartbeat(
         database_epoch=context.database_epoch,
         accepted_events=stored_events,
         drill=_order(context, report, now=now) if is_current else None,
+        recorded=await _recorded(uow, context) if heartbeat.asks_recorded else None,
     )
     return Heard(answer, fencing_cases(heartbeat, context, generations), heartbeat, dropped, beyond, context)
+
+
+async def _recorded(uow: UnitOfWork, context: LeaseContext) -> tuple[RecordedOffset, ...]:
+    return tuple(await uow.recorded_offsets.of_group(kafka_cluster_id=context.kafka_cluster_id, group=context.group))
 
 
 def report_of(heartbeat: TaskHeartbeat) -> TaskReport:

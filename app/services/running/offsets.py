@@ -9,10 +9,12 @@ from app.domain.access import Principal, Verb, require
 from app.domain.errors import ConflictError, InvalidError, PreconditionError
 from app.domain.pipelines.pipeline import Problem
 from app.domain.runs.offset_reset import Bounds, OffsetChange, OffsetTarget, OffsetTargetKind, plan
+from app.domain.runs.recorded_offset import RecordedOffset, is_same_topic
 from app.ports.brokers import Brokers, TopicPartition
 from app.ports.unit_of_work import UnitOfWork
 from app.services.access import command_log
 from app.services.defining.clusters import refuse_other_cluster
+from app.services.running.recorded_offsets import partitions_of
 
 
 async def preview_offset_reset(
@@ -31,11 +33,7 @@ async def preview_offset_reset(
     missing = [topic for topic in definition.source_topics if topic not in facts.topics]
     if missing:
         raise InvalidError(f"topic {missing[0]} is not on cluster {cluster.name}", field="source_topics")
-    partitions = [
-        TopicPartition(topic, number)
-        for topic in definition.source_topics
-        for number in range(facts.topics[topic].partitions)
-    ]
+    partitions = partitions_of(definition, facts.topics)
     offsets = await brokers.offsets(connection, partitions)
     committed = await brokers.committed_offsets(connection, definition.group_id)
     at_timestamp: dict[TopicPartition, int] = {}
@@ -51,6 +49,13 @@ async def preview_offset_reset(
             for at, found in offsets.items()
         },
         at_timestamp={(at.topic, at.partition): offset for at, offset in at_timestamp.items()},
+        recorded={
+            (one.topic, one.partition): one.offset
+            for one in await uow.recorded_offsets.of_group(
+                kafka_cluster_id=cluster.kafka_cluster_id, group=definition.group_id
+            )
+            if one.topic in facts.topics and is_same_topic(one, facts.topics[one.topic].topic_id)
+        },
     )
     problems = [line for line in planned if isinstance(line, Problem)]
     if problems:
@@ -76,6 +81,8 @@ async def reset_offsets(
     offset are processed again, or never: that is what was asked for.
     """
     require(by, Verb.RESET_OFFSETS)
+    if target.kind is OffsetTargetKind.RECORDED and not (why or "").strip():
+        raise InvalidError("say why the pipeline may go on at what is recorded", field="why")
     record = await uow.pipelines.get(pipeline, for_update=True)
     run = await uow.runs.find_live(pipeline)
     if run is not None:
@@ -103,6 +110,13 @@ async def reset_offsets(
                 {"topic": c.topic, "partition": c.partition, "from": c.committed, "to": c.target} for c in changes
             ]
         },
+    )
+    await uow.recorded_offsets.replace(
+        [RecordedOffset(topic=c.topic, partition=c.partition, offset=c.target, is_final=True) for c in changes],
+        pipeline=pipeline,
+        kafka_cluster_id=cluster.kafka_cluster_id,
+        group=record.definition.group_id,
+        now=now,
     )
     uow.notify("pipeline", pipeline)
     # Last, since a broker cannot be rolled back: everything that could refuse has been asked before.

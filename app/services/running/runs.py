@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from msgspec import to_builtins
+
 from app.domain.access import Principal, Verb, require
 from app.domain.alerts.told import failed_alert
 from app.domain.allow_lists.options import AllowedOptions
@@ -15,6 +17,7 @@ from app.domain.clusters.cluster import Cluster
 from app.domain.errors import ConflictError, InvalidError
 from app.domain.page import Page, checked_limit
 from app.domain.pipelines.pipeline import PipelineDefinition, ProcessingGuarantee
+from app.domain.runs.recorded_offset import moved_sentence
 from app.domain.runs.run import DESIRES, DesiredRunState, Run, RunEnd, fields_that_need_full_restart
 from app.ports.brokers import Brokers
 from app.ports.unit_of_work import UnitOfWork
@@ -23,6 +26,7 @@ from app.services.access import command_log
 from app.services.defining.pipeline_validation import refuse_invalid, validate_pipeline
 from app.services.migrating.guard import refuse_while_migrating
 from app.services.running.instances import retry_pending_instances, stop_pending_instances
+from app.services.running.recorded_offsets import compare_offsets, refuse_lost
 from app.services.running.run_endings import (
     begin_run,
     claim_transactional_ids,
@@ -48,7 +52,8 @@ async def start_run(
 
     switch_at_once: also from group_only to v2 or back, which may process records twice; it takes a reason (`why`).
     Raises InvalidError when the definition would not be accepted today, BrokerUnreachableError when the cluster is
-    away, ConflictError while a run lives or when another pipeline owns one of the ids.
+    away, ConflictError while a run lives, when another pipeline owns one of the ids, or when the group has lost
+    committed offsets that tasks have confirmed.
     """
     require(by, Verb.START_RUN)
     if switch_at_once and not (why or "").strip():
@@ -61,6 +66,8 @@ async def start_run(
         uow, brokers, name=pipeline, definition=checked.definition, allowed=allowed, by=by
     )
     refuse_invalid(pipeline, problems, verb="started")
+    compared = await compare_offsets(uow, brokers, cluster=cluster, definition=checked.definition)
+    refuse_lost(pipeline, checked.definition.group_id, compared)
     partitions = await _partitions_with_ids(brokers, cluster, checked.definition)
     locked = await uow.pipelines.get(pipeline, for_update=True)
     await refuse_while_migrating(uow, pipeline)
@@ -81,8 +88,14 @@ async def start_run(
         target=f"pipeline:{pipeline}",
         why=why,
         now=now,
-        outcome=f"run {run.id} of revision {run.revision}" + (f", {switch} in one step" if switch else ""),
-        details={"run": run.id, "revision": run.revision},
+        outcome=f"run {run.id} of revision {run.revision}"
+        + (f", {switch} in one step" if switch else "")
+        + (f". {moved_sentence(locked.definition.group_id, compared.moved)}" if compared.moved else ""),
+        details={
+            "run": run.id,
+            "revision": run.revision,
+            **({"moved_offsets": [to_builtins(one) for one in compared.moved]} if compared.moved else {}),
+        },
     )
     return run
 

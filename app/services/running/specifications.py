@@ -61,6 +61,9 @@ async def specification_for(
             for mapping in mappings
             if (known := mapping.assigned_id or mapping.transactional_id) is not None and known not in of_tasks
         ),
+        recorded=tuple(
+            await uow.recorded_offsets.of_group(kafka_cluster_id=run.kafka_cluster_id, group=definition.group_id)
+        ),
         server_urls=tuple(server_urls),
         run_token=run_token,
         transform_source=source,

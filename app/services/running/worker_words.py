@@ -29,6 +29,7 @@ from app.domain.runs.lease_bounds import (
     Sieve,
     are_storable,
 )
+from app.domain.runs.recorded_offset import RecordedOffset
 from app.domain.runs.task import Counters, PartitionProgress, TaskReport
 from app.ports.unit_of_work import UnitOfWork
 from app.wire.heartbeat import DriverHeartbeat, GoneAttempt, TaskEvent, TaskHeartbeat
@@ -139,6 +140,8 @@ def accepted(heartbeat: TaskHeartbeat, bounds: LeaseBounds, facts: Facts, *, bef
         open_transaction_age_ms=sieve.number("open_transaction_age_ms", heartbeat.open_transaction_age_ms),
         commits_every_ms=sieve.number("intervals", heartbeat.commits_every_ms, most=LONGEST_INTERVAL_MS),
         uploads_within_ms=sieve.number("intervals", heartbeat.uploads_within_ms, most=LONGEST_INTERVAL_MS),
+        not_progressing_ms=sieve.number("not_progressing_ms", heartbeat.not_progressing_ms),
+        confirmed=words.confirmed(heartbeat.confirmed),
         events=words.events(heartbeat.events),
         offsets=None if heartbeat.offsets is None else words.offsets(heartbeat.offsets),
     )
@@ -237,6 +240,13 @@ class _Words:
             # Of two threads that tell, the later may have looked first: a total that falls is an older one.
             taken = {name: max(number, min(getattr(before, name), LARGEST)) for name, number in taken.items()}
         return Counters(**taken)
+
+    def confirmed(self, told: tuple[RecordedOffset, ...]) -> tuple[RecordedOffset, ...]:
+        taken = tuple(
+            one for one in told if self._is_read(one.topic, one.partition) and are_storable(_numbers(one), least=-1)
+        )
+        self.sieve.dropped["confirmed"] += len(told) - len(taken)
+        return taken
 
     def events(self, told: tuple[TaskEvent, ...]) -> tuple[TaskEvent, ...]:
         if len(told) > MOST_EVENTS:

@@ -43,7 +43,9 @@ _KIND_WORDS = {
     GroupKind.CLASSIC: "classic",
     GroupKind.CONSUMER: "consumer (KIP-848)",
     GroupKind.STREAMS: "Streams (KIP-1071)",
+    GroupKind.SHARE: "share (KIP-932)",
     GroupKind.OFFSETS_ONLY: "stores offsets only",
+    GroupKind.OTHER: "another type",
 }
 _KINDS = (("", "any"), *((kind.value, words) for kind, words in _KIND_WORDS.items()))
 _PENDING = (("", "any"), ("yes", "pending"), ("no", "none pending"))
@@ -171,6 +173,7 @@ def looking_at_one(wiring: Wiring, cluster: str, name: str) -> Look:
         fenced = await fencings.newest(uow, transactional_ids=ids, now=now)
         context |= {
             "row": row_of(group),
+            "not_decoded": group.not_decoded,
             "protocol": None if group.classic is None else group.classic.protocol,
             "leader": None if group.classic is None else group.classic.leader,
             "members": members_of(group),

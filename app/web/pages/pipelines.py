@@ -10,17 +10,18 @@ import msgspec
 from fastapi import APIRouter, Form, Query, Request, Response
 
 from app.domain.access import Principal, Verb
-from app.domain.errors import FencelineError
+from app.domain.errors import FencelineError, InvalidError
 from app.domain.observing.snapshot import Phase, Snapshot
 from app.domain.pipelines.file_text import describe_columns
 from app.domain.pipelines.pipeline import Steps
+from app.domain.runs.offset_reset import OffsetTarget, OffsetTargetKind
 from app.domain.transforms.step_text import describe_step
 from app.ports.brokers import TopicPartition
 from app.ports.unit_of_work import UnitOfWork
 from app.services import overview
 from app.services.defining import pipelines
 from app.services.overview import PipelinePage
-from app.services.running import runs
+from app.services.running import offsets, runs
 from app.web.dependencies import Uow, Wiring, WiringDep, may
 from app.web.pages.frame import screen
 from app.web.pages.frame.charts import chart_of
@@ -158,6 +159,36 @@ async def start(
     except FencelineError as error:
         return await screen.page(request, wiring, by, looking_at(wiring, name), refused=error, at=("pipelines", name))
     return screen.see("pipelines", name, said="started")
+
+
+@router.post("/pipelines/{name}/offsets/reset")
+async def reset_offsets(
+    request: Request,
+    wiring: WiringDep,
+    uow: Uow,
+    by: Annotated[Principal, may(Verb.RESET_OFFSETS)],
+    name: str,
+    kind: Annotated[OffsetTargetKind, Form()],
+    why: Why = "",
+) -> Response:
+    """The ways out of a start that was refused: to what is recorded, or anew. Either takes a reason."""
+    try:
+        if not why.strip():
+            raise InvalidError("say why the offsets may be set", field="why")
+        await offsets.reset_offsets(
+            uow,
+            wiring.brokers,
+            pipeline=name,
+            target=OffsetTarget(kind=kind),
+            expected=None,
+            by=by,
+            why=why,
+            now=wiring.clock.now(),
+        )
+        await uow.commit()
+    except FencelineError as error:
+        return await screen.page(request, wiring, by, looking_at(wiring, name), refused=error, at=("pipelines", name))
+    return screen.see("pipelines", name, said="offsets-set")
 
 
 @router.post("/pipelines/{name}/delete")

@@ -95,9 +95,8 @@ class Perimeter:
         client = scope.get("client")
         peer = "" if client is None else str(client[0])
         if any(_is_in(peer, network) for network in self._proxies):
-            scope["scheme"] = headers.get("x-forwarded-proto", scope["scheme"]).split(",")[-1].strip()
-            forwarded = headers.get("x-forwarded-for", "").split(",")[-1].strip()
-            if forwarded:
+            scope["scheme"] = _last_of(headers, "x-forwarded-proto") or scope["scheme"]
+            if forwarded := _last_of(headers, "x-forwarded-for"):
                 scope["client"] = (forwarded, 0)
             return None
         if is_loopback(peer):
@@ -146,6 +145,11 @@ def _host_name(value: str) -> str | None:
     except ValueError:
         return None
     return None if parts.hostname is None or parts.netloc != value or parts.username is not None else parts.hostname
+
+
+def _last_of(headers: Headers, name: str) -> str:
+    """What the proxy itself has added: lines of one name are one list (RFC 9110), and it appends to the end."""
+    return ",".join(headers.getlist(name)).split(",")[-1].strip()
 
 
 def _is_in(address: str, network: ipaddress.IPv4Network | ipaddress.IPv6Network) -> bool:

@@ -172,3 +172,16 @@ def test_strangers_in_the_group_are_a_warning_that_names_one_and_counts_the_rest
     assert problem.is_warning
     assert "`app-0` on /10.0.0.1 and 2 more" in problem.message
     assert problems(facts(foreign_members={"another": members, "delayed-flights": ()})) == []
+
+
+@pytest.mark.parametrize(("deletes", "expected"), [(False, 1), (True, 0), (None, 0)])
+def test_deletions_of_a_compacted_source_go_to_every_routed_topic_and_a_warning_says_so(
+    deletes: bool | None, expected: int
+) -> None:
+    source = TopicFacts(partitions=4, replication_factor=3, min_insync_replicas=2, deletes=deletes)
+    found = problems(
+        facts(topics={"flights": source, "delayed": SOUND, "lost": SOUND}),
+        transform=Steps(steps=(Route(field="lost", operator=StepOperator.EXISTS, topic="lost"),)),
+    )
+    assert [(one.field, one.is_warning) for one in found] == [("transform.steps.0.topic", True)] * expected
+    assert all("`flights` is compacted" in one.message for one in found)

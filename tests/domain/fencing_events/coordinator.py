@@ -40,7 +40,10 @@ class Client(Enum):
 class Coordinator:
     """`truth`: for every producer whose epoch ended, what ended it. `robbed`: those that had a transaction open."""
 
-    def __init__(self, client: Client = Client.TV_0, *, epoch: int = 0, now_ms: int = 1_000_000) -> None:
+    def __init__(
+        self, client: Client = Client.TV_0, *, epoch: int = 0, now_ms: int = 1_000_000, transactional_id: str = ID
+    ) -> None:
+        self.transactional_id = transactional_id
         self.version, self.client = client.value
         self.batches: list[RecordBatch] = []
         self.truth: dict[tuple[int, int], Cause] = {}
@@ -148,25 +151,22 @@ class Coordinator:
             client_transaction_version=client if self.version else 0,
             version=self.version,
         )
-        self.batches.append(
-            batch_of(
-                [(encode_key(ID), encode_value(state))], base_offset=len(self.batches), timestamp_ms=self.now_ms + 1
-            )
-        )
+        written = (encode_key(self.transactional_id), encode_value(state))
+        self.batches.append(batch_of([written], base_offset=len(self.batches), timestamp_ms=self.now_ms + 1))
 
     @property
     def live(self) -> LiveTransaction:
-        return live_of(self.batches)
+        return live_of(self.batches, self.transactional_id)
 
     def events(self) -> dict[tuple[int, int], FencingEvent]:
         return events_of(self.batches)
 
 
-def live_of(batches: list[RecordBatch]) -> LiveTransaction:
+def live_of(batches: list[RecordBatch], transactional_id: str = ID) -> LiveTransaction:
     folded = LiveTransactions()
     for batch in batches:
         folded.apply(0, batch)
-    return folded.ids[ID]
+    return folded.ids[transactional_id]
 
 
 def events_of(batches: list[RecordBatch]) -> dict[tuple[int, int], FencingEvent]:

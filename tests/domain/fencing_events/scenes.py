@@ -19,7 +19,8 @@ from app.domain.fencing_events.evidence import (
 )
 from app.domain.fencing_events.fencing_event import Case, FencingEvent, FencingKind
 from app.domain.fencing_events.steps import cases_of
-from app.domain.journals.live_groups import LiveGroup, LiveGroups
+from app.domain.journals.group_fold import LiveGroups
+from app.domain.journals.live_groups import LiveGroup
 from app.domain.journals.live_transactions import LiveTransaction, LiveTransactions
 from app.domain.journals.record_batch import MarkerType, split_batches
 from app.domain.journals.transaction_state import TransactionStatus

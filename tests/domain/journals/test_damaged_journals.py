@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.domain.journals.compression import Compression, decompress
-from app.domain.journals.live_groups import LiveGroups
+from app.domain.journals.group_fold import LiveGroups
 from app.domain.journals.live_transactions import LiveTransactions
 from app.domain.journals.record_batch import RecordBatch, read_records, split_batches
 from app.domain.journals.wire_format import MalformedError

@@ -27,6 +27,12 @@ NAMES = {
     RecordType.TARGET_ASSIGNMENT: "ConsumerGroupTargetAssignmentMember",
     RecordType.CURRENT_ASSIGNMENT: "ConsumerGroupCurrentMemberAssignment",
     RecordType.PATTERN: "ConsumerGroupRegularExpression",
+    RecordType.SHARE_MEMBER: "ShareGroupMemberMetadata",
+    RecordType.SHARE_GROUP_EPOCH: "ShareGroupMetadata",
+    RecordType.SHARE_TARGET_ASSIGNMENT_EPOCH: "ShareGroupTargetAssignmentMetadata",
+    RecordType.SHARE_TARGET_ASSIGNMENT: "ShareGroupTargetAssignmentMember",
+    RecordType.SHARE_CURRENT_ASSIGNMENT: "ShareGroupCurrentMemberAssignment",
+    RecordType.SHARE_STATE_PARTITIONS: "ShareGroupStatePartitionMetadata",
     RecordType.STREAMS_GROUP_EPOCH: "StreamsGroupMetadata",
     RecordType.STREAMS_MEMBER: "StreamsGroupMemberMetadata",
     RecordType.STREAMS_TARGET_ASSIGNMENT_EPOCH: "StreamsGroupTargetAssignmentMetadata",
@@ -38,7 +44,7 @@ MESSAGES: dict[str, Message[Any]] = {
     "TransactionLogValue": transaction_state.VALUE,
     **{f"{name}Value": VALUES[record_type] for record_type, name in NAMES.items()},
 }
-SINCE_4_0 = ("ConsumerGroupRegularExpressionValue", "StreamsGroup")
+SINCE_4_0 = ("ConsumerGroupRegularExpressionValue", "StreamsGroup", "ShareGroup")
 NEWEST = 32_767
 
 
@@ -145,8 +151,9 @@ def test_keys_are_those_of_the_embedded_kafka(record_type: RecordType) -> None:
     assert [(name, kind) for name, kind, *_ in ours(KEY.layouts[record_type])] == names
 
 
-def test_every_type_that_kafka_defines_is_read_or_named_as_not_read() -> None:
-    not_read = ("Share", "TransactionLog")
+def test_every_type_of_group_records_that_kafka_defines_is_read() -> None:
+    # Those of the share coordinator lie in `__share_group_state`, those of transactions in `__transaction_state`.
+    not_read = ("ShareSnapshot", "ShareUpdate", "TransactionLog")
     defined = {
         definition["apiKey"]
         for name, definition in definitions(KAFKA_JARS).items()

@@ -6,9 +6,23 @@ import msgspec
 import pytest
 
 from app.domain.journals import group_records
+from app.domain.journals.group_fold import LiveGroups
 from app.domain.journals.group_records import GroupRecordKey, GroupRecordValue, RecordType
-from app.domain.journals.group_values.consumer import MemberState, TargetAssignmentEpoch
+from app.domain.journals.group_values.consumer import (
+    MemberState,
+    TargetAssignment,
+    TargetAssignmentEpoch,
+    TopicIdPartitions,
+)
 from app.domain.journals.group_values.offsets import OffsetCommit
+from app.domain.journals.group_values.share import (
+    ShareCurrentAssignment,
+    ShareGroupEpoch,
+    ShareMember,
+    SharePartitions,
+    ShareStatePartitions,
+    ShareTopicPartitions,
+)
 from app.domain.journals.group_values.streams import (
     EpochedTasks,
     InternalTopic,
@@ -21,7 +35,7 @@ from app.domain.journals.group_values.streams import (
     Subtopology,
     Tasks,
 )
-from app.domain.journals.live_groups import Committed, GroupKind, GroupState, LiveGroup, LiveGroups
+from app.domain.journals.live_groups import Committed, GroupKind, GroupState, LiveGroup
 from app.domain.journals.record_batch import MarkerType, RecordBatch, UnreadableBatch, split_batches
 from app.domain.observing.group_list import members_of
 from tests.domain.journals.batches import batch_of, marker
@@ -192,6 +206,56 @@ def test_streams_group_goes_through_its_states_and_its_tasks_are_partitions_of_w
     assert not again.reading.unreadable
 
 
+def of_share(record_type: RecordType, value: GroupRecordValue | None, *, at: int, member: str = "") -> RecordBatch:
+    record_key = group_records.encode_key(GroupRecordKey("shared", member_id=member, type=record_type))
+    written = None if value is None else group_records.encode_value(record_type, value)
+    return batch_of([(record_key, written)], base_offset=at)
+
+
+def test_share_group_has_members_that_may_own_the_same_partition() -> None:
+    live = LiveGroups()
+    topic_id = "AAAAAAAAAAAAAAAAAAAAAQ"
+    partitions = (ShareTopicPartitions(topic_id, "orders", (0,)),)
+    current = ShareCurrentAssignment(2, 1, MemberState.STABLE, (SharePartitions(topic_id, (0,)),))
+    records = [
+        (RecordType.SHARE_MEMBER, ShareMember(None, "one", "/10.0.0.1", ("orders",)), "a"),
+        (RecordType.SHARE_MEMBER, ShareMember("rack", "two", "/10.0.0.2", ("orders",)), "b"),
+        (RecordType.SHARE_GROUP_EPOCH, ShareGroupEpoch(2, 99), ""),
+        (RecordType.SHARE_TARGET_ASSIGNMENT, TargetAssignment((TopicIdPartitions(topic_id, (0,)),)), "a"),
+        (RecordType.SHARE_TARGET_ASSIGNMENT_EPOCH, TargetAssignmentEpoch(2), ""),
+        (RecordType.SHARE_CURRENT_ASSIGNMENT, current, "a"),
+        (RecordType.SHARE_CURRENT_ASSIGNMENT, current, "b"),
+        (RecordType.SHARE_STATE_PARTITIONS, ShareStatePartitions((), partitions, ()), ""),
+    ]
+    for at, (record_type, value, member) in enumerate(records):
+        live.apply(0, of_share(record_type, value, at=at, member=member))
+    again = msgspec.msgpack.decode(msgspec.msgpack.encode(live), type=LiveGroups)
+    group = again.groups["shared"]
+    assert (group.kind, group.state, group.generation) == (GroupKind.SHARE, GroupState.STABLE, 2)
+    assert [(one.client_id, one.owned[0].topic, one.owned[0].partitions) for one in members_of(group)] == [
+        ("one", "orders", (0,)),
+        ("two", "orders", (0,)),
+    ]
+    assert "__share_group_state, which is not decoded" in group.not_decoded
+    assert [(one.member_id, one.has_left, one.members) for one in group.changes] == [("a", False, 1), ("b", False, 2)]
+    for at, (record_type, _, member_id) in enumerate(reversed(records), start=len(records)):
+        again.apply(0, of_share(record_type, None, at=at, member=member_id))
+    assert not again.groups
+    assert not again.reading.unreadable
+
+
+@pytest.mark.parametrize("group", ["classic", "modern"])
+def test_members_that_joined_and_left_are_kept(group: str) -> None:
+    seen: dict[tuple[str, bool, int], None] = {}
+    live = LiveGroups()
+    for batch in recorded(NEW):
+        live.apply(0, batch)
+        found = live.groups.get(group)
+        seen |= dict.fromkeys((one.member_id, one.has_left, one.members) for one in (found.changes if found else ()))
+    # A static member does not leave when it ends.
+    assert [(has_left, members) for _, has_left, members in seen][:3] == [(False, 1), (False, 2), (True, 1)]
+
+
 def test_pattern_is_known_while_it_is_subscribed() -> None:
     live = LiveGroups()
     patterns: set[str] = set()
@@ -289,8 +353,8 @@ def test_groups_outside_the_filter_are_counted_and_not_kept() -> None:
 
 def test_what_cannot_be_read_is_counted_and_stops_nothing() -> None:
     live = LiveGroups()
-    share_group = (b"\0\x0b\0\1g", b"")
+    of_the_future = (b"\0\x18\0\1g", b"")
     future = (key(), b"\0\x09rest")
-    live.apply(0, batch_of([share_group, future, (key(), commit(3))], base_offset=0))
+    live.apply(0, batch_of([of_the_future, future, (key(), commit(3))], base_offset=0))
     assert stored(live.groups["g"]) == {AT: 3}
-    assert live.reading.unreadable == {"unknown key version 11": 1, "unknown value version 9": 1}
+    assert live.reading.unreadable == {"unknown key version 24": 1, "unknown value version 9": 1}

@@ -172,3 +172,12 @@ def test_damaged_records_are_said_to_be_so(entries: list[Any], data: st.DataObje
     found = read_records(only_batch(bytes(whole)))
     assert isinstance(found, Undecodable | list)
     assert isinstance(read_marker(only_batch(bytes(whole))), Undecodable | Marker)
+
+
+def test_header_name_that_is_not_utf_8_is_shown_byte_by_byte_and_damages_nothing() -> None:
+    class Latin:
+        def encode(self, _encoding: str) -> bytes:
+            return b"caf\xe9"
+
+    (record,) = records_of(build([(1, b"k", b"v", [(Latin(), b"1"), ("ok", None)])], is_transactional=False))
+    assert record.headers == (("caf\\xe9", b"1"), ("ok", None))

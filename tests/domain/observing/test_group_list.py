@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.journals.live_groups import GroupKind, GroupState, LiveGroups
+from app.domain.journals.group_fold import LiveGroups
+from app.domain.journals.live_groups import GroupKind, GroupState
 from app.domain.journals.record_batch import split_batches
 from app.domain.observing.group_list import GroupQuery, members_of, select
 from tests.support.recordings import GROUPS, VERSION_NAMES, recorded_bytes

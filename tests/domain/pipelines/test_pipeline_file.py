@@ -11,6 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.domain.pipelines import pipeline_file
 from app.domain.pipelines.pipeline import (
     ByDate,
     ByField,
@@ -261,3 +262,23 @@ def test_no_pipeline_file_chooses_a_file_outside_its_folder(file_name: str) -> N
 def test_no_text_whatever_makes_reading_crash(text: str) -> None:
     with pytest.raises(PipelineFileError):
         read(text)
+
+
+def test_a_large_object_is_read_in_one_go_through_its_names() -> None:
+    """Counted in comparisons, not in seconds: a name that stands twice is found without comparing each with each."""
+
+    class Name(str):
+        compared = 0
+        __slots__ = ()
+
+        def __eq__(self, other: object) -> bool:
+            Name.compared += 1
+            return str.__eq__(self, other)
+
+        __hash__ = str.__hash__
+
+    pairs: list[tuple[str, object]] = [(Name(f"n{number}"), number) for number in range(5_000)]
+    pairs.append((Name("n7"), 7))
+    with pytest.raises(ValueError, match="`n7` stands twice"):
+        pipeline_file._unique(pairs)  # pyright: ignore[reportPrivateUsage]
+    assert Name.compared < 10 * len(pairs)

@@ -81,6 +81,19 @@ PRIVATE = [
     "64:ff9b::a9fe:a9fe",
     "2002:7f00:0001::",
     "2002:a9fe:a9fe::",
+    "::7f00:1",
+    "::127.0.0.1",
+    "::ffff:0:127.0.0.1",
+    "64:ff9b:1::a9fe:a9fe",
+    "2600:1f00::5efe:169.254.169.254",
+    "2600:1f00::200:5efe:10.0.0.1",
+    "2001:0:7f00:1::",
+    "2001:0:4136:e378:8000:63bf:80ff:fffe",
+    "fec0::1",
+    "100::1",
+    "2001:db8::1",
+    "4000::1",
+    "5f00::1",
 ]
 
 
@@ -93,7 +106,9 @@ def test_no_private_address_in_any_of_its_spellings(address: str) -> None:
         assert "FENCELINE_ALLOWED_WEBHOOK_NETWORKS" in problem
 
 
-@pytest.mark.parametrize("address", ["93.184.215.14", "2606:2800:21f:cb07:6820:80da:af6b:8b2c"])
+@pytest.mark.parametrize(
+    "address", ["93.184.215.14", "2606:2800:21f:cb07:6820:80da:af6b:8b2c", "64:ff9b::93.184.215.14"]
+)
 def test_public_addresses_are_allowed_by_https_only(address: str) -> None:
     assert problem_of_addresses("h", [address], scheme="https", allowed_networks=()) is None
     problem = problem_of_addresses("h", [address], scheme="http", allowed_networks=())

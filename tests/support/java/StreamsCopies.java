@@ -1,5 +1,4 @@
 import java.nio.file.Path;
-import java.util.Map;
 import java.util.Properties;
 import java.util.Set;
 import java.util.concurrent.CountDownLatch;
@@ -7,8 +6,6 @@ import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.Topology;
-import org.apache.kafka.streams.processor.StateStore;
-import org.apache.kafka.streams.processor.StateStoreContext;
 import org.apache.kafka.streams.processor.api.ContextualProcessor;
 import org.apache.kafka.streams.processor.api.Processor;
 import org.apache.kafka.streams.processor.api.ProcessorSupplier;
@@ -21,8 +18,6 @@ import org.apache.kafka.streams.state.StoreBuilder;
  * of the Streams protocol, the latter's transaction timeout, and a value. Whoever has copied this value says so and stops there for ever, its transaction open.
  */
 public class StreamsCopies {
-    private static final String STORE = "store";
-
     @SuppressWarnings("resource") // They run until the process is killed.
     public static void main(String[] arguments) {
         Topology withStore = copy(arguments[1], arguments[2], arguments[7], true);
@@ -85,72 +80,6 @@ public class StreamsCopies {
             new CountDownLatch(1).await();
         } catch (InterruptedException interrupted) {
             throw new IllegalStateException(interrupted);
-        }
-    }
-
-    /** What makes Streams keep its process id in the state folder; nothing is stored. */
-    private static class EmptyStoreOnDisk implements StateStore, StoreBuilder<EmptyStoreOnDisk> {
-        private boolean isOpen;
-
-        @Override
-        public String name() {
-            return STORE;
-        }
-
-        @Override
-        public void init(StateStoreContext context, StateStore root) {
-            context.register(root, (key, value) -> { });
-            isOpen = true;
-        }
-
-        @Override
-        public void close() {
-            isOpen = false;
-        }
-
-        @Override
-        public boolean persistent() {
-            return true;
-        }
-
-        @Override
-        public boolean isOpen() {
-            return isOpen;
-        }
-
-        @Override
-        public EmptyStoreOnDisk build() {
-            return new EmptyStoreOnDisk();
-        }
-
-        @Override
-        public StoreBuilder<EmptyStoreOnDisk> withCachingEnabled() {
-            return this;
-        }
-
-        @Override
-        public StoreBuilder<EmptyStoreOnDisk> withCachingDisabled() {
-            return this;
-        }
-
-        @Override
-        public StoreBuilder<EmptyStoreOnDisk> withLoggingEnabled(Map<String, String> config) {
-            return this;
-        }
-
-        @Override
-        public StoreBuilder<EmptyStoreOnDisk> withLoggingDisabled() {
-            return this;
-        }
-
-        @Override
-        public Map<String, String> logConfig() {
-            return Map.of();
-        }
-
-        @Override
-        public boolean loggingEnabled() {
-            return false;
         }
     }
 }

@@ -95,6 +95,23 @@ async def test_a_proxy_that_is_named_says_scheme_and_client() -> None:
     assert "strict-transport-security" in response.headers
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [("x-forwarded-for", "6.6.6.6"), ("x-forwarded-for", "192.0.2.7")],
+        [("x-forwarded-for", "6.6.6.6, 7.7.7.7"), ("x-forwarded-for", "8.8.8.8, 192.0.2.7")],
+        [("x-forwarded-for", "6.6.6.6"), ("X-Forwarded-For", " 192.0.2.7 ")],
+    ],
+)
+async def test_a_client_that_sends_a_forwarded_line_of_its_own_is_not_believed(lines: list[tuple[str, str]]) -> None:
+    app, seen = _recorder()
+    guarded = Perimeter(app, hosts=frozenset({"fence.example"}), trusted_proxies=["10.0.0.0/8"])
+    async with client_of(guarded, url="http://fence.example", client="10.1.2.3") as client:
+        protocols = [("x-forwarded-proto", "http"), ("x-forwarded-proto", "https")]
+        await client.get("/", headers=[*lines, *protocols])
+    assert seen == [("https", "192.0.2.7")]
+
+
 async def test_with_a_proxy_named_nobody_else_gets_in() -> None:
     app, seen = _recorder()
     guarded = Perimeter(app, hosts=frozenset({"fence.example"}), trusted_proxies=["10.0.0.0/8"])

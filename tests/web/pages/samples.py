@@ -122,7 +122,13 @@ def pipeline(current: Run | None) -> Pipeline:
     )
 
 
-def task(ordinal: int, *, state: TaskState = TaskState.RUNNING, last_error: str | None = None) -> TaskStatus:
+def task(
+    ordinal: int,
+    *,
+    state: TaskState = TaskState.RUNNING,
+    last_error: str | None = None,
+    not_progressing_ms: int | None = None,
+) -> TaskStatus:
     report = TaskReport(
         run_id=RUN_ID,
         ordinal=ordinal,
@@ -142,6 +148,7 @@ def task(ordinal: int, *, state: TaskState = TaskState.RUNNING, last_error: str 
         commit_latency_p99_ms=12.5,
         open_transaction_age_ms=62,
         last_error=last_error,
+        not_progressing_ms=not_progressing_ms,
     )
     rates = TaskRates(records_in_per_s=4_206.0, records_out_per_s=966.0, commits_per_s=9.8, aborts_per_s=0.0)
     return TaskStatus(last=report, received_at=ago(0.4), state_since=ago(200), rates=rates)

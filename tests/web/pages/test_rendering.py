@@ -83,6 +83,14 @@ def test_every_state_of_a_run_can_be_shown(state: RunState) -> None:
         assert re.search(rf'class="pill \w+"[^>]*>{state.value}<', html)
 
 
+def test_task_that_commits_nothing_has_a_badge_and_its_error() -> None:
+    still = samples.task(0, not_progressing_ms=31_000, last_error="broker 1 throttles this client")
+    view = msgspec.structs.replace(samples.run_view(run()), tasks=(still, samples.task(1)))
+    html = rendered("runs/_detail", {"view": view, "run": run(), "is_live": True, "chart": "{}", "log": None})
+    assert len(re.findall(r'class="pill bad"[^>]*>not progressing<', html)) == 1
+    assert "broker 1 throttles this client" in html
+
+
 def test_a_run_that_goes_on_can_be_stopped_and_one_that_ended_can_be_started_again() -> None:
     live, ended = pipeline_page(run()), pipeline_page(run(state=RunState.STOPPED))
     assert "Drain…" in live

@@ -16,6 +16,7 @@ from app.domain.pipelines.pipeline import ByField, FileSink, PipelineDefinition
 from tests.workers.transactional.test_checkpoint import ScriptedProducer
 from workers.sinks import avro_file
 from workers.sinks.file_sink import Dated
+from workers.transactional.client_config import Batches
 from workers.transactional.control import TaskSpecification
 from workers.transactional.errors import AbortableError, LoopError
 from workers.transactional.producing.file_producer import FileProducer
@@ -69,12 +70,12 @@ class Task:
         self.made: list[KeepsReferences] = []
         self._make = self.files.into_files(self._made, transactional_id="fl.0")
 
-    def _made(self, _batch_size: int | None) -> KeepsReferences:
+    def _made(self, _batches: Batches) -> KeepsReferences:
         self.made.append(KeepsReferences())
         return self.made[-1]
 
     def producer(self) -> FileProducer:
-        producer = self._make(None)
+        producer = self._make(Batches())
         assert isinstance(producer, FileProducer)
         return producer
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from workers.transactional.claim.inquiry import Answer, Inquiry, Standing
+from workers.transactional.client_config import Batches
 from workers.transactional.group.membership import Membership
 from workers.transactional.group.ownership import Ownership
 from workers.transactional.producing.producers import TaskProducer
@@ -28,7 +29,7 @@ def announce(*_said: object, **_more: object) -> None:
     """Nobody listens."""
 
 
-def no_producer(_batch_size: int | None) -> TaskProducer:
+def no_producer(_batches: Batches) -> TaskProducer:
     raise AssertionError("a producer was made without leave")
 
 

@@ -13,6 +13,7 @@ from app.wire.heartbeat import EventKind
 from tests.support.tasks import RecordingControl
 from workers.transactional.errors import PipelineStopError
 from workers.transactional.group.ownership import Ownership
+from workers.transactional.group.remembered import Remembered
 from workers.transactional.group.source_topics import Described, SourceTopics
 
 T0, T1 = ("t", 0), ("t", 1)
@@ -56,6 +57,7 @@ class Scene:
             ask=self.brokers.ask,
             let_go=self.brokers.let_go,
             ownership=self.ownership,
+            remembered=Remembered((), ownership=self.ownership, ask=lambda: None),
             announce=self.control.event,
             clock=lambda: self.now,
         )

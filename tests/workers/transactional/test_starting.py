@@ -10,6 +10,7 @@ from tests.support.offset_log import replayed
 from tests.support.tasks import RecordingControl
 from workers.transactional.group.membership import Committed, LogBounds, Membership
 from workers.transactional.group.ownership import Ownership, Partition
+from workers.transactional.group.remembered import Remembered
 from workers.transactional.group.starting import Starting
 from workers.transactional.telling.offset_recorder import OffsetRecorder
 
@@ -22,6 +23,7 @@ class NewGroup(Membership):
     def __init__(self) -> None:
         self.ownership = Ownership()
         self.recorder = OffsetRecorder(self.ownership)
+        self.remembered = Remembered((), ownership=self.ownership, ask=lambda: None)
         self.ownership.assigned(NAMES)
         self.offsets: dict[Partition, int] = {}
         self.restarts: list[frozenset[Partition]] = []
@@ -30,6 +32,9 @@ class NewGroup(Membership):
     @property
     def stopped(self) -> frozenset[Partition]:
         return frozenset(name for name in NAMES if name not in self.offsets)
+
+    def truncation(self, partition: Partition) -> str | None:
+        return None
 
     def stopped_at(self, partition: Partition) -> int | None:
         return None
@@ -80,6 +85,8 @@ def starting(group: NewGroup, commits: Commits, start_position: StartPosition = 
         group,
         start_position=start_position,
         source_topics=["t"],
+        pipeline="p",
+        group="g",
         commit_starts=commits,
         announce=RecordingControl().event,
     )

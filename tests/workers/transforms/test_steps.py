@@ -64,6 +64,19 @@ def test_a_tombstone_passes_as_it_is_so_that_a_deletion_reaches_the_sink() -> No
     assert output == Output(None, b"gone", headers, 1_700_000_000_000, None)
 
 
+def test_a_tombstone_goes_to_the_sink_and_to_every_routed_topic_once_since_any_may_have_its_key() -> None:
+    late, lost = (Route(field=name, operator=StepOperator.EXISTS, topic=name) for name in ("late", "lost"))
+    transform = StepsTransform([late, lost, late, LATE])
+    processed = transform.process([a_message(None, key=b"gone"), *json_messages({"delay": 20, "lost": 1})])
+    assert [(output.value is None, output.topic) for output in processed.outputs] == [
+        (True, None),
+        (True, "late"),
+        (True, "lost"),
+        (False, "lost"),
+    ]
+    assert processed.inputs == [0, 0, 0, 1]
+
+
 @pytest.mark.parametrize(
     ("value", "part"),
     [

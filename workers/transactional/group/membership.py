@@ -19,16 +19,11 @@ from app.wire.heartbeat import EventKind
 from workers.transactional.control import ProducerIdentity
 from workers.transactional.errors import FatalError, kafka_call, translated
 from workers.transactional.group.confirmed import Confirmed
+from workers.transactional.group.leader_epochs import LeaderEpochs
 from workers.transactional.group.ownership import Ownership, Partition
+from workers.transactional.group.remembered import Remembered
+from workers.transactional.group.reports import UNREADABLE, has_given_up, has_stopped, is_truncated
 from workers.transactional.telling.offset_recorder import OffsetRecorder
-
-_UNREADABLE = (
-    KafkaError._BAD_MSG,  # noqa: SLF001 - librdkafka's public names begin so
-    KafkaError._BAD_COMPRESSION,  # noqa: SLF001
-    KafkaError._NOT_IMPLEMENTED,  # noqa: SLF001
-)
-_NO_OFFSETS = "Failed to fetch committed offsets for"
-"""How librdkafka says that it has given up asking where assigned partitions begin; the code may be any."""
 
 
 def _nothing_to_do(_partitions: Sequence[Partition]) -> None:
@@ -92,6 +87,7 @@ class Membership:
         *,
         ownership: Ownership,
         confirmed: Confirmed | None,
+        remembered: Remembered | None = None,
         end_checkpoint: Callable[[Sequence[Partition]], None],
         announce: Announce,
         recorder: OffsetRecorder,
@@ -101,11 +97,13 @@ class Membership:
         """
         Args:
             confirmed: None: what is committed may go back, nothing is compared.
+            remembered: None: only what this member sees is.
             begin, end_checkpoint, lose: told inside the callbacks which partitions are assigned, revoked, lost.
         """
         self.consumer = consumer
         self.ownership = ownership
         self.confirmed = confirmed
+        self.remembered = remembered or Remembered((), ownership=ownership, ask=lambda: None)
         self._begin = begin
         self._end_checkpoint = end_checkpoint
         self._lose = lose
@@ -115,6 +113,8 @@ class Membership:
         self._holds: set[Hold] = set()
         self._held_back: set[Partition] = set()
         self._stopped: dict[Partition, int | None] = {}
+        self._truncated: dict[Partition, str] = {}
+        self.epochs = LeaderEpochs()
         self._trouble: BaseException | None = None
 
     def subscribe(self, topics: Sequence[str]) -> None:
@@ -148,19 +148,20 @@ class Membership:
             error = message.error()
             if error is None:
                 continue
-            if error.code() in _UNREADABLE:
+            if error.code() in UNREADABLE:
                 doing = f"read {message.topic()}-{message.partition()}, where a batch is not what was written"
                 raise FatalError(f"could not {doing}: {error.name()}: {error.str()}", code=error.code())
             # The error of a message never says of itself that it is fatal: only its code does.
             is_over = error.code() == KafkaError._FATAL  # noqa: SLF001 - librdkafka's public name begins so
-            if is_over or _has_given_up(message, error):
+            if is_over or has_given_up(message, error):
                 doing = "read from the source topics"
                 raise FatalError(f"could not {doing}: {error.name()}: {error.str()}", code=error.code())
-            if error.code() == KafkaError._AUTO_OFFSET_RESET:  # noqa: SLF001 - librdkafka's public name begins so
+            if has_stopped(error):
                 at = message.offset()
-                self._stopped[message.topic() or "", message.partition() or 0] = (
-                    at if at is not None and at >= 0 else None
-                )
+                partition = message.topic() or "", message.partition() or 0
+                self._stopped[partition] = at if at is not None and at >= 0 else None
+                if is_truncated(error):
+                    self._truncated[partition] = error.str()
             else:
                 errors.append(error)
         return [message for message in messages if message.error() is None], errors
@@ -173,6 +174,10 @@ class Membership:
     def stopped_at(self, partition: Partition) -> int | None:
         """The offset that the log of a stopped partition did not hold; None: it had none to begin at."""
         return self._stopped.get(partition)
+
+    def truncation(self, partition: Partition) -> str | None:
+        """The client's words, if the log of a stopped partition was cut before the offset, whatever is there now."""
+        return self._truncated.get(partition)
 
     def take_trouble(self) -> BaseException | None:
         """What went wrong inside a callback since the last call."""
@@ -190,6 +195,8 @@ class Membership:
             return {}
         with kafka_call("read the positions"):
             found = self.consumer.position(_list(owned))
+        for entry in found:
+            self.epochs.note(_key(entry), entry.offset, entry.leader_epoch)
         positions = {(entry.topic, entry.partition): entry.offset for entry in found if entry.offset >= 0}
         if self._has_read:
             self._has_read = False
@@ -210,8 +217,11 @@ class Membership:
                 raise translated(entry.error, f"read the committed offset of {entry.topic}-{entry.partition}")
             offset = entry.offset if entry.offset >= 0 else None
             answer[entry.topic, entry.partition] = Committed(offset, entry.metadata or "")
+            self.epochs.note(_key(entry), entry.offset, entry.leader_epoch)
+        offsets = {name: committed.offset for name, committed in answer.items()}
         if self.confirmed is not None:
-            self.confirmed.refuse_older({name: committed.offset for name, committed in answer.items()})
+            self.confirmed.refuse_older(offsets)
+        self.remembered.note(offsets)
         return answer
 
     def bounds(self, partitions: Iterable[Partition], *, timeout_s: float) -> dict[Partition, LogBounds]:
@@ -257,7 +267,9 @@ class Membership:
         """
         try:
             with kafka_call(f"go back in {partition[0]}-{partition[1]}"):
-                self.consumer.seek(TopicPartition(*partition, offset))
+                # With an epoch the client asks first whether the log still has what was read under it.
+                epoch = self.epochs.of_seek(partition, offset)
+                self.consumer.seek(TopicPartition(*partition, offset, leader_epoch=epoch))
         except FatalError as error:
             if error.code != KafkaError._STATE:  # noqa: SLF001 - librdkafka's public name begins so
                 raise
@@ -342,6 +354,7 @@ class Membership:
     def _forget_stops(self, partitions: Iterable[Partition]) -> None:
         for partition in partitions:
             self._stopped.pop(partition, None)
+            self._truncated.pop(partition, None)
 
     @contextmanager
     def _keeping_trouble(self) -> Generator[None]:
@@ -354,21 +367,6 @@ class Membership:
         if partitions:
             names = tuple(f"{topic}-{number}" for topic, number in sorted(_keys(partitions)))
             self._announce(kind, f"{', '.join(names)} {what}", partitions=names, generation=self.generation())
-
-
-def _has_given_up(message: Message, error: KafkaError) -> bool:
-    """Whether the client will never ask again for the committed offsets that it could not get.
-
-    So it does when an answer is an error as a whole and the assignment has changed since the question (2.16.0,
-    rdkafka_assignment.c: the partitions stay among those that are asked for, and while there are any, no others are).
-    To unassign and assign them again is no way out: outside of a callback the client would take that for the answer to
-    one that is still queued. Offsets that are only undecided are asked for again.
-    """
-    return (
-        message.topic() is None
-        and (error.str() or "").startswith(_NO_OFFSETS)
-        and error.code() != KafkaError.UNSTABLE_OFFSET_COMMIT
-    )
 
 
 def generation_of(group_metadata: object) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -9,16 +10,20 @@ from typing import Any, Protocol
 
 import msgspec
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ConfigResource  # pyright: ignore[reportPrivateImportUsage]
 
 from app.wire.heartbeat import EventKind
 from workers.transactional.client_config import Config
 from workers.transactional.errors import PipelineStopError
 from workers.transactional.group.membership import Announce
 from workers.transactional.group.ownership import Ownership, Partition
+from workers.transactional.group.remembered import Remembered
 
+log = logging.getLogger(__name__)
 _EVERY_S = 5.0
 _ANSWER_S = 5.0
+_AT_START_S = 2.0
+_NO_TOPIC = "."
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """The zero id, as base64: brokers before 2.8 know topics by name only."""
 
@@ -63,6 +68,7 @@ class SourceTopics:
         ask: Ask,
         let_go: Callable[[], None],
         ownership: Ownership,
+        remembered: Remembered,
         announce: Announce,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -71,6 +77,7 @@ class SourceTopics:
         self._ask = ask
         self._let_go = let_go
         self._ownership = ownership
+        self._remembered = remembered
         self._announce = announce
         self._clock = clock
         self._pending: Mapping[str, Future[Described]] = {}
@@ -113,6 +120,7 @@ class SourceTopics:
         except KafkaException as error:
             if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART and topic not in self._missing:
                 self._missing.add(topic)
+                self._remembered.topic_is_missing(topic)
                 self._announce(
                     EventKind.ERROR,
                     f"there is no topic {topic}: nothing of it is read. Create it, or take it out of the source topics",
@@ -122,6 +130,7 @@ class SourceTopics:
             return
         was_missing = topic in self._missing
         self._missing.discard(topic)
+        self._remembered.topic_is(topic, None if topic_id == _NO_ID else topic_id, changes=self._changes)
         if topic_id == _NO_ID:
             return
         before, self._known[topic] = self._known.get(topic), Known(topic_id, self._numbers)
@@ -150,6 +159,35 @@ class TopicClient:
 
     def ask(self, topics: Sequence[str]) -> Mapping[str, Future[Any]]:
         return self._client.describe_topics(TopicCollection(list(topics)), request_timeout=_ANSWER_S)
+
+    def settings_of_topic(self, topic: str) -> dict[str, str]:
+        """Waits for them; empty where the brokers do not answer, or may not say."""
+        return self._settings([ConfigResource(ConfigResource.Type.TOPIC, topic)], _ANSWER_S)[0]
+
+    def settings_of_brokers(self) -> list[dict[str, str]]:
+        """Of each, as `settings_of_topic`."""
+        try:
+            # A name that no topic can have: the answer is short, and no broker creates it.
+            brokers = self._client.list_topics(_NO_TOPIC, timeout=_AT_START_S).brokers
+        except KafkaException:
+            return []
+        return self._settings(
+            [ConfigResource(ConfigResource.Type.BROKER, str(number)) for number in brokers], _AT_START_S
+        )
+
+    def _settings(self, resources: list[ConfigResource], timeout_s: float) -> list[dict[str, str]]:
+        """Asked together: a broker that does not answer is waited for once."""
+        answers = [self._client.describe_configs([one], request_timeout=timeout_s)[one] for one in resources]
+        ends_at = time.monotonic() + timeout_s
+        found: list[dict[str, str]] = []
+        for resource, answer in zip(resources, answers, strict=True):
+            try:
+                told: dict[str, Any] = answer.result(max(0.0, ends_at - time.monotonic()))
+            except (KafkaException, TimeoutError) as error:
+                log.info("the brokers do not tell the settings of %s: %s", resource.name, error)
+                told = {}
+            found.append({name: str(entry.value) for name, entry in told.items()})
+        return found
 
     def close(self) -> None:
         """Answers that are still awaited never come.

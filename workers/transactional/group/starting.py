@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError
 
 from app.domain.offset_log.events import Found
 from app.domain.pipelines.pipeline import StartPosition
+from app.domain.runs.recorded_offset import lost_sentence, ways_out
 from app.wire.heartbeat import EventKind
 from workers.transactional.errors import AbortableError, FatalError, PipelineStopError, RetriableError
 from workers.transactional.group.membership import Announce, LogBounds, Membership
@@ -51,11 +52,13 @@ class Starting:
 
       nothing committed, start_position earliest   the beginning of its log
       nothing committed, start_position latest     once for the group, below; later the beginning of its log
+      nothing committed, but it was once           the pipeline stops: the group has lost its offsets (see Remembered)
       committed before the log's beginning         the beginning, and an event that says what is gone unread: stopping
                                                    would bring nothing back, and more would go meanwhile
       committed behind the log's end               the pipeline stops: the log was cut or made anew, and whether its
                                                    records have been processed is not to be known; so too when it was
-                                                   behind the end as the client stopped, and the log has grown since
+                                                   behind the end as the client stopped, and the log has grown since,
+                                                   or the client finds that the epoch of its offset ended before it
 
     `latest` is resolved once, for all partitions together, when no partition of any source topic has a committed
     offset. One task does it, the owner of the first partition of the first topic (by name), in one transaction that
@@ -70,6 +73,8 @@ class Starting:
         *,
         start_position: StartPosition,
         source_topics: Sequence[str],
+        pipeline: str,
+        group: str,
         commit_starts: CommitStarts,
         announce: Announce,
         clock: Callable[[], float] = time.monotonic,
@@ -77,6 +82,8 @@ class Starting:
         self._membership = membership
         self._start_position = start_position
         self._source_topics = sorted(source_topics)
+        self._pipeline = pipeline
+        self._group = group
         self._commit_starts = commit_starts
         self._announce = announce
         self._clock = clock
@@ -97,7 +104,7 @@ class Starting:
             stopped: those of the stopped partitions that have a producer; the others go on being stopped.
 
         Raises:
-            PipelineStopError: a log ends before its committed offset.
+            PipelineStopError: a log ends before its committed offset, or the group has lost what was committed.
             LoopError: as the commit says; the partitions stay stopped, and are looked at again.
         """
         self._not_before = self._clock() + _BETWEEN_LOOKS_S
@@ -116,14 +123,32 @@ class Starting:
             # A topic that was deleted: the group takes its partitions away.
             return
         if self._has_begun:
+            anew = {name: logs[name].start for name in stopped if committed[name].offset is None}
+            if not self._may_begin(anew):
+                return
             self._go_on({name: committed[name].offset for name in stopped}, logs)
             self._await_beginning.clear()
             return
         self._await_beginning |= stopped
         first = (self._source_topics[0], 0)
         may_commit = first in stopped or first not in self._membership.stopped
-        if first in self._membership.ownership.owned and may_commit:
+        if (
+            first in self._membership.ownership.owned
+            and may_commit
+            and self._may_begin({name: log.end for name, log in logs.items()})
+        ):
             self._begin(stopped, logs)
+
+    def _may_begin(self, begins: Mapping[Partition, int]) -> bool:
+        """Whether partitions without a committed offset may begin there; False: not known yet.
+
+        Raises:
+            PipelineStopError: the group had committed offsets in them, and has lost them.
+        """
+        lost = self._membership.remembered.lost(begins) if begins else ()
+        if lost:
+            raise PipelineStopError(f"{lost_sentence(self._group, lost)}. {ways_out(self._pipeline)}")
+        return lost is not None
 
     def _all_partitions(self) -> frozenset[Partition]:
         counts = self._membership.partition_counts(self._source_topics, timeout_s=SLICE_S)
@@ -194,6 +219,13 @@ class Starting:
                     partitions=(name,),
                 )
             return log.start
+        cut = self._membership.truncation(partition)
+        if cut is not None:
+            raise PipelineStopError(
+                f"the log of {name} was cut before the committed offset {committed} and has other records there now "
+                f"(unclean leader election; the client says: {cut}). Reset its offset, to {log.start} to process all "
+                "that is there now"
+            )
         if committed > log.end or (at is not None and at >= log.start):
             # The log's beginning only moves on: what it did not hold then, and is not before its beginning now, was
             # behind its end.

@@ -23,15 +23,17 @@ class _FailureKeeper:
 
     def __init__(self) -> None:
         self.first: KafkaError | None = None
+        self.topic: str | None = None
         self.count = 0
 
-    def __call__(self, error: KafkaError | None, _message: Message) -> None:
+    def __call__(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
-            self.first = self.first or error
+            if self.first is None:
+                self.first, self.topic = error, message.topic()
             self.count += 1
 
     def clear(self) -> None:
-        self.first, self.count = None, 0
+        self.first, self.topic, self.count = None, None, 0
 
 
 class IdempotentProducer(QueueingProducer):
@@ -42,7 +44,8 @@ class IdempotentProducer(QueueingProducer):
         self._offsets: list[TopicPartition] = []
         self._commits = commits
         statistics = Statistics(None)
-        super().__init__(Producer({**config, "on_delivery": self._failures, "stats_cb": statistics}), statistics)
+        producer = Producer({**config, "on_delivery": self._failures, "stats_cb": statistics})
+        super().__init__(producer, statistics, config)
 
     def init(self, timeout_s: float) -> None:
         """Nothing to take over: no id is shared with a predecessor."""
@@ -55,7 +58,9 @@ class IdempotentProducer(QueueingProducer):
     def flush(self, *, patience: Patience) -> None:
         super().flush(patience=patience)
         if self._failures.first is not None:
-            error = translated(self._failures.first, f"deliver {self._failures.count} outputs")
+            error = translated(
+                self._failures.first, f"deliver {self._failures.count} outputs", topic=self._failures.topic
+            )
             raise error if isinstance(error, AbortableError | FatalError) else AbortableError(str(error))
 
     def send_offsets(self, offsets: list[TopicPartition], sends_for: SendsFor, *, patience: Patience) -> None:

@@ -19,12 +19,16 @@ from typing import Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from workers.transactional.client_config import Config
 from workers.transactional.control import ProducerIdentity
 from workers.transactional.errors import AbortableError, FatalError, RetriableError, kafka_call
 from workers.transactional.producing.statistics import Slowness, Statistics
 from workers.transactional.records import writing
 from workers.transactional.slices import Patience, in_slices
 from workers.transforms import Output
+
+_MESSAGE_TIMEOUT_MS = 300_000
+"""librdkafka's default."""
 
 
 class SendsFor(Protocol):
@@ -69,11 +73,13 @@ class TaskProducer(Protocol):
 class QueueingProducer:
     """What both have in common: the client and its queue."""
 
-    def __init__(self, producer: Producer, statistics: Statistics) -> None:
+    def __init__(self, producer: Producer, statistics: Statistics, config: Config) -> None:
         self._producer: Producer | None = producer
         self._statistics = statistics
         self._written = 0
         self._undelivered: int | None = None
+        # After that every record that waits has failed, and nothing more is gained by waiting for room.
+        self._room_within_s = int(config.get("message.timeout.ms", _MESSAGE_TIMEOUT_MS)) / 1000
 
     @property
     def live(self) -> Producer:
@@ -83,11 +89,13 @@ class QueueingProducer:
 
     def write_messages(self, messages: Sequence[Message], *, topic: str, keep_partition: bool) -> None:
         self._written += len(messages)
-        writing.write_messages(self.live, messages, topic=topic, keep_partition=keep_partition)
+        writing.write_messages(
+            self.live, messages, topic=topic, keep_partition=keep_partition, room_within_s=self._room_within_s
+        )
 
     def write_outputs(self, outputs: Sequence[Output], *, topic: str) -> None:
         self._written += len(outputs)
-        writing.write_outputs(self.live, outputs, topic=topic)
+        writing.write_outputs(self.live, outputs, topic=topic, room_within_s=self._room_within_s)
 
     def flush(self, *, patience: Patience) -> None:
         """Wait until every record is delivered or has failed; AbortableError when its patience ends before."""
@@ -96,6 +104,7 @@ class QueueingProducer:
             with kafka_call("flush the outputs"):
                 waiting = self.live.flush(timeout_s)
             if waiting:
+                self._raise_if_broken()
                 # What times out leaves the queue: the last number before that is the one that tells.
                 self._undelivered = waiting
                 self._statistics.keep()
@@ -108,6 +117,9 @@ class QueueingProducer:
                 f"could not flush the outputs within {patience.bound_s:.1f} s: {error}",
                 code=KafkaError._TIMED_OUT,  # noqa: SLF001 - public, in spite of its name
             ) from error
+
+    def _raise_if_broken(self) -> None:
+        """Raise the reason why what waits will never be delivered, where one is known."""
 
     def count_anew(self) -> None:
         """What is written from now on belongs to another checkpoint."""

@@ -20,6 +20,7 @@ from workers.sinks.spool_folder import SpoolFolder
 from workers.sinks.store import Store
 from workers.sinks.upload_pace import UploadPace
 from workers.sinks.verification import MOST_DUE, DifferenceError, UnreadError, Verification
+from workers.transactional.client_config import Batches
 from workers.transactional.control import TaskSpecification
 from workers.transactional.errors import PipelineStopError
 from workers.transactional.producing.file_producer import FileProducer
@@ -75,9 +76,9 @@ class TaskFiles:
         numbers, pace = count(1), UploadPace(self.upload_timeout_s)
         self._paces.add(pace)
 
-        def made(batch_size: int | None) -> TaskProducer:
+        def made(batches: Batches) -> TaskProducer:
             return FileProducer(
-                make(batch_size),
+                make(batches),
                 self._sink(identity, numbers, pace),
                 topic=self._specification.definition.sink_topic,
                 upload_timeout_s=self.upload_timeout_s,

@@ -37,7 +37,7 @@ class TransactionalProducer(QueueingProducer):
     def __init__(self, config: Config) -> None:
         self._keeper = Statistics(str(config["transactional.id"]))
         self._abort_is_open = False
-        super().__init__(Producer({**config, "stats_cb": self._keeper}), self._keeper)
+        super().__init__(Producer({**config, "stats_cb": self._keeper}), self._keeper, config)
 
     def init(self, timeout_s: float) -> None:
         """Take the id over: ends what a predecessor left open, and the predecessor. Resumable while retriable."""
@@ -74,6 +74,13 @@ class TransactionalProducer(QueueingProducer):
     def _begin_to_hear(self) -> None:
         with kafka_call("hand records to the producer"):
             self.live.begin_transaction()
+
+    def _raise_if_broken(self) -> None:
+        """After a refusal what waits behind it is not sent any more, and `flush` would wait for it in vain."""
+        error = error_of(self._begin_to_hear, LoopError)
+        # In a sound transaction it is fatal to begin another, for the call and not for the client.
+        if error is not None and not isinstance(error, FatalError):
+            raise error
 
     def send_offsets(self, offsets: list[TopicPartition], sends_for: SendsFor, *, patience: Patience) -> None:
         """Add the input offsets, with group metadata read here and now (rule 2).

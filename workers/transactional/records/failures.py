@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 
 from confluent_kafka import Message
@@ -10,12 +11,16 @@ from app.domain.pipelines.pipeline import ErrorHandling, FailurePolicy
 from app.wire.heartbeat import EventKind
 from workers.transactional.errors import PipelineStopError
 from workers.transactional.group.membership import Announce
+from workers.transactional.records.suspicion import CondemnedError
 from workers.transactional.telling.tally import Work
-from workers.transforms import Output
+from workers.transforms import Output, RecordError
+from workers.transforms.carrying import UNWRITABLE_TIMESTAMP_MS
 from workers.transforms.identity import as_output
 
+log = logging.getLogger(__name__)
+
 HEADER_PREFIX = "fenceline."
-"""A dead letter keeps the record's key, value, timestamp and headers, and adds where it came from and why."""
+_MAX_ERROR_LENGTH = 4_000
 
 
 class Window:
@@ -58,6 +63,9 @@ class BadRecords:
         """
         place = f"{message.topic()}-{message.partition()} offset {message.offset()}"
         sentence = f"the record at {place} cannot be processed: {type(error).__name__}: {error}"
+        if contents := _contents(error):
+            # Only operators read the logs of executors; the sentence goes to every viewer.
+            log.warning("the record at %s: %s", place, contents)
         if self._handling.policy is FailurePolicy.FAIL:
             raise PipelineStopError(f"{sentence}. The policy is `fail`: mend the transform or the record, or skip it")
         self._bad_open.append(self._window.read + self._read_open)
@@ -99,14 +107,29 @@ class BadRecords:
             )
 
 
+def _contents(error: Exception) -> str:
+    return error.contents if isinstance(error, RecordError) else ""
+
+
 def dead_letter(message: Message, error: Exception, *, topic: str | None) -> Output:
-    """The record as it was, with `fenceline.*` headers that say where it came from and what was wrong with it."""
+    """The record as it was, with `fenceline.*` headers that say where it came from and what was wrong with it.
+
+    Where the timestamp may be what is wrong, or cannot be written, that is in a header too, and the time is that of
+    writing: a dead letter must not be refused for what made it one.
+    """
     record = as_output(message)
+    text = f"{type(error).__name__}: {error}" + (f": {contents}" if (contents := _contents(error)) else "")
     added = {
-        "error": f"{type(error).__name__}: {error}",
+        "error": text[:_MAX_ERROR_LENGTH],
         "topic": message.topic() or "",
         "partition": str(message.partition()),
         "offset": str(message.offset()),
     }
-    headers = [*(record.headers or ()), *((HEADER_PREFIX + name, text.encode()) for name, text in added.items())]
+    if isinstance(error, CondemnedError) or record.timestamp_ms == UNWRITABLE_TIMESTAMP_MS:
+        added["timestamp"] = str(record.timestamp_ms)
+        record = record._replace(timestamp_ms=None)
+    headers = [
+        *(record.headers or ()),
+        *((HEADER_PREFIX + name, text.encode(errors="replace")) for name, text in added.items()),
+    ]
     return record._replace(headers=headers, topic=topic)

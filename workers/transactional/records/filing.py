@@ -16,6 +16,7 @@ from workers.transactional.records.processing import Processing
 from workers.transactional.records.suspicion import CondemnedError
 from workers.transactional.telling.tally import Work
 from workers.transforms import Output, Processed
+from workers.transforms.carrying import transformed
 
 
 class Filing(Processing):
@@ -44,22 +45,19 @@ class Filing(Processing):
         if condemned is not None:
             failed: dict[int, Exception] = {0: condemned}
         else:
-            processed = self._transform.process(messages)
-            failed = {failure.index: failure.error for failure in processed.failures}
+            processed, failed = transformed(self._transform, messages)
             try:
                 self._file(messages, processed, producer.sink, work, failed)
             except SinkError as error:
                 raise AbortableError(str(error)) from error
-        letters = [bad_records.treat(messages[index], error, work) for index, error in sorted(failed.items())]
-        self._write(self._deliverable(letters), producer, work)
+        self._treat(messages, failed, producer, work, bad_records)
 
     def _file(
         self, messages: list[Message], processed: Processed, sink: FileSink, work: Work, failed: dict[int, Exception]
     ) -> None:
-        inputs = range(len(messages)) if processed.inputs is None else processed.inputs
         bytes_out = count = 0
         verification = sink.verification
-        for index, its in groupby(zip(inputs, processed.outputs, strict=True), _first):
+        for index, its in groupby(zip(processed.inputs or (), processed.outputs, strict=True), _first):
             message = messages[index]
             try:
                 filed = [dated(output, message) for _index, output in its]
@@ -87,7 +85,7 @@ def _first(pair: tuple[int, Output]) -> int:
 def dated(output: Output, message: Message) -> Dated:
     """What a file gets of an output of this message. Raises BadValueError for what is in no file."""
     if output.topic is not None:
-        raise BadValueError(f"it is for the topic {output.topic}, and the outputs of this pipeline go into files")
+        raise BadValueError("it names a topic, and the outputs of this pipeline go into files")
     if output.value is None:
         raise BadValueError("it has no value (a tombstone), and a file cannot say that a record is gone")
     if output.timestamp_ms is not None:

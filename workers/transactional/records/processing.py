@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 
 from confluent_kafka import Message
@@ -12,8 +12,10 @@ from workers.transactional.producing.output_topics import OutputTopics
 from workers.transactional.producing.producers import TaskProducer
 from workers.transactional.records.failures import BadRecords
 from workers.transactional.records.suspicion import CondemnedError
+from workers.transactional.records.writing import UnfitError
 from workers.transactional.telling.tally import Work
-from workers.transforms import Failure, Output, Processed, Transform
+from workers.transforms import Processed, Transform
+from workers.transforms.carrying import kept, transformed, untimed
 
 _LOOK_UP_S = 5.0
 _topic_of = attrgetter("topic")
@@ -62,58 +64,71 @@ class Processing:
             PipelineStopError: a bad record whose policy says so.
             LoopError: the producer does not take a record, or the sink topic is not there.
         """
-        keep_partition = self._keeps_partition(producer)
+        self._require_sink_topic(producer)
         work.records_in += len(messages)
-        size_bytes = sum(map(len, messages))
-        work.bytes_in += size_bytes
+        work.bytes_in += sum(map(len, messages))
         bad_records.read(len(messages))
         if condemned is not None:
-            letter = bad_records.treat(messages[0], condemned, work)
-            self._write(self._deliverable([letter] if letter else []), producer, work)
+            failed: Mapping[int, Exception] = {0: condemned}
         elif self._transform.is_identity:
-            producer.write_messages(messages, topic=self._sink_topic, keep_partition=keep_partition)
-            work.records_out += len(messages)
-            work.bytes_out += size_bytes
+            failed = self._write_through(messages, producer, work)
         else:
-            processed = self._without_unwritable(self._transform.process(messages), len(messages))
-            letters = [
-                bad_records.treat(messages[failure.index], failure.error, work)  # pyright: ignore[reportArgumentType, reportCallIssue]
-                for failure in processed.failures
-            ]
-            self._write(processed.outputs + self._deliverable(letters), producer, work)
+            failed = self._write_transformed(messages, producer, work)
+        if failed:
+            self._treat(messages, failed, producer, work, bad_records)
 
-    def _without_unwritable(self, processed: Processed, count: int) -> Processed:
-        """A record with an output for a topic that is not there is a bad one, and none of its outputs is kept."""
-        named: set[str] = set(map(_topic_of, processed.outputs)) - {None}
-        problems = self._topics.unwritable(named)
-        if not problems:
-            return processed
-        failed: dict[int, Exception] = {failure.index: failure.error for failure in processed.failures}
-        inputs = processed.inputs or [index for index in range(count) if index not in failed]
-        by_output = list(zip(inputs, processed.outputs, strict=True))
-        for index, output in by_output:
-            if output.topic is not None and output.topic in problems:
-                failed.setdefault(index, problems[output.topic])
-        kept = [(index, output) for index, output in by_output if index not in failed]
-        return Processed(
-            [output for _, output in kept],
-            [Failure(index, error) for index, error in sorted(failed.items())],
-            [index for index, _ in kept],
-        )
+    def _write_through(self, messages: list[Message], producer: TaskProducer, work: Work) -> Mapping[int, Exception]:
+        """Write the messages as they are; why some cannot be, by index."""
+        keep_partition = self._keeps_partition(producer)
+        failed: Mapping[int, Exception] = {}
+        try:
+            producer.write_messages(messages, topic=self._sink_topic, keep_partition=keep_partition)
+        except UnfitError as error:
+            failed = error.found
+        if failed:
+            messages = [message for index, message in enumerate(messages) if index not in failed]
+            producer.write_messages(messages, topic=self._sink_topic, keep_partition=keep_partition)
+        work.records_out += len(messages)
+        work.bytes_out += sum(map(len, messages))
+        return failed
 
-    def _deliverable(self, letters: Sequence[Output | None]) -> list[Output]:
-        """Those of `treat` that are to be written. Raises PipelineStopError when their topic is not there."""
-        written = [letter for letter in letters if letter is not None]
-        topics = {letter.topic for letter in written if letter.topic is not None}
-        for problem in self._topics.unwritable(topics).values() if topics else ():
-            raise PipelineStopError(f"dead letters cannot be written: {problem}")
-        return written
-
-    def _write(self, outputs: list[Output], producer: TaskProducer, work: Work) -> None:
+    def _write_transformed(
+        self, messages: list[Message], producer: TaskProducer, work: Work
+    ) -> Mapping[int, Exception]:
+        """Write what the transform makes of the messages; why it makes nothing of some, by index."""
+        processed, failed = transformed(self._transform, messages)
+        bad = {**self._for_missing_topics(processed), **untimed(processed)}
+        outputs = kept(processed, bad)
         if outputs:
             producer.write_outputs(outputs, topic=self._sink_topic)
             work.records_out += len(outputs)
             work.bytes_out += sum(len(output.value or b"") for output in outputs)
+        return {**failed, **bad}
+
+    def _for_missing_topics(self, processed: Processed) -> dict[int, Exception]:
+        """A record with an output for a topic that is not there is a bad one, and none of its outputs is kept."""
+        problems = self._topics.unwritable(set(map(_topic_of, processed.outputs)) - {None})
+        if not problems:
+            return {}
+        outputs = zip(processed.inputs or (), processed.outputs, strict=True)
+        return {index: problem for index, output in outputs if (problem := problems.get(output.topic or ""))}
+
+    def _treat(
+        self,
+        messages: list[Message],
+        failed: Mapping[int, Exception],
+        producer: TaskProducer,
+        work: Work,
+        bad_records: BadRecords,
+    ) -> None:
+        """By the policy, in their order. Dead letters are no outputs, and are not counted as such."""
+        treated = [bad_records.treat(messages[index], error, work) for index, error in sorted(failed.items())]
+        letters = [letter for letter in treated if letter is not None]
+        topics = {letter.topic for letter in letters if letter.topic is not None}
+        for problem in self._topics.unwritable(topics).values() if topics else ():
+            raise PipelineStopError(f"dead letters cannot be written: {problem}")
+        if letters:
+            producer.write_outputs(letters, topic=self._sink_topic)
 
     def _require_sink_topic(self, producer: TaskProducer) -> None:
         """Raises AbortableError when the sink topic is not there; looked up once for each assignment."""

@@ -101,7 +101,7 @@ class Suspicion:
             else:
                 del self._trials[partition]
 
-    def refused(self, positions: Mapping[Partition, int], *, records: int, reason: Exception) -> None:
+    def refused(self, positions: Mapping[Partition, int], *, records: int, reason: object) -> None:
         """A checkpoint of `records` records up to `positions` was not taken by the broker."""
         mine = {name: position for name, position in positions.items() if name in self._ownership.owned}
         if not mine:
@@ -115,6 +115,10 @@ class Suspicion:
                 self._has_found_refused = True
                 self._trials[partition] = Trial(limit=1, until=position)
                 self._condemned[partition] = CondemnedError(f"it is refused: {reason}")
+
+    def explained(self) -> None:
+        """What was refused is known: when the hunt ends, the batches are not to blame."""
+        self._has_found_refused = True
 
     def condemned(self, partition: Partition) -> CondemnedError | None:
         """Why the next record of this partition is treated as bad; None: it is not."""

@@ -8,34 +8,52 @@ before that: read in between, they cost about a fifth of the whole call.
 
 from __future__ import annotations
 
+import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import repeat, starmap
-from operator import itemgetter, length_hint
+from operator import length_hint
 from typing import Any
 
-from confluent_kafka import Message, Producer
+from confluent_kafka import KafkaError, Message, Producer
 
-from workers.transactional.errors import kafka_call
+from workers.transactional.errors import AbortableError, RefusedError, kafka_call
 from workers.transforms import Output
+from workers.transforms.carrying import as_they_are
 
 _ANY_PARTITION = -1
 _FULL_QUEUE_WAIT_S = 0.05
 _NOW = 0
 _NONE = repeat(None)
-_second = itemgetter(1)
+_TopicOf = Callable[[int], str]
 _Columns = tuple[*tuple[Iterable[Any], ...], Sequence[Any]]
 """What `produce` takes, from a record on, a column for each argument."""
 
 
-def write_messages(producer: Producer, messages: Sequence[Message], *, topic: str, keep_partition: bool) -> None:
+class UnfitError(Exception):
+    """Some of a batch of messages cannot be written as they are; why, by index."""
+
+    def __init__(self, found: Mapping[int, Exception]) -> None:
+        super().__init__(f"{len(found)} records cannot be written as they are")
+        self.found = found
+
+
+def write_messages(
+    producer: Producer, messages: Sequence[Message], *, topic: str, keep_partition: bool, room_within_s: float
+) -> None:
     """Enqueue `messages` as they are for `topic`; with `keep_partition` each for the partition number it came from.
 
+    Args:
+        room_within_s: how long to wait in all for room in the queue.
+
     Raises:
-        LoopError: as `kafka_call` sorts it; what was enqueued before belongs to the transaction all the same.
+        UnfitError: the client cannot carry some of them. None was enqueued.
+        RefusedError: the client does not take a record of this size.
+        LoopError: as `kafka_call` sorts it. What was enqueued before belongs to the transaction all the same.
     """
-    timestamps = list(map(_second, map(Message.timestamp, messages)))
-    headers = list(map(Message.headers, messages))
+    timestamps, headers, unfit = as_they_are(messages)
+    if unfit:
+        raise UnfitError(unfit)
 
     def columns(begin: int) -> _Columns:
         batch = messages[begin:] if begin else messages
@@ -50,10 +68,10 @@ def write_messages(producer: Producer, messages: Sequence[Message], *, topic: st
             headers[begin:] if begin else headers,
         )
 
-    _enqueue(producer, len(messages), columns)
+    _enqueue(producer, len(messages), columns, topics=lambda _: topic, room_within_s=room_within_s)
 
 
-def write_outputs(producer: Producer, outputs: Sequence[Output], *, topic: str) -> None:
+def write_outputs(producer: Producer, outputs: Sequence[Output], *, topic: str, room_within_s: float) -> None:
     """Enqueue `outputs`, those without a topic for `topic`, partitions by key. Raises as `write_messages`."""
     if not outputs:
         return
@@ -73,25 +91,51 @@ def write_outputs(producer: Producer, outputs: Sequence[Output], *, topic: str) 
             headers[begin:],
         )
 
-    _enqueue(producer, len(outputs), columns)
+    _enqueue(
+        producer,
+        len(outputs),
+        columns,
+        topics=lambda index: topic if named is None else named[index],
+        room_within_s=room_within_s,
+    )
 
 
-def _enqueue(producer: Producer, count: int, columns: Callable[[int], _Columns]) -> None:
+def _enqueue(
+    producer: Producer, count: int, columns: Callable[[int], _Columns], *, topics: _TopicOf, room_within_s: float
+) -> None:
     """Produce so many records, given as the columns of `produce` from one of them on.
 
-    When the queue is full, wait until there is room and go on with the record that it did not take. The wait ends: a
-    record that cannot be delivered leaves the queue after `message.timeout.ms` and fails the flush.
+    When the queue is full, wait until there is room and go on with the record that it did not take. The wait ends with
+    `room_within_s`, and at once where even the empty queue has no room for a record.
     """
     done: int = 0
-    with kafka_call("hand records to the producer"):
-        while True:
-            *others, last = columns(done)
-            unread = iter(last)
-            try:
+    deadline = time.monotonic() + room_within_s
+    while True:
+        is_empty = len(producer) == 0
+        *others, last = columns(done)
+        unread = iter(last)
+        refused: RefusedError | None = None
+        try:
+            with kafka_call("hand records to the producer"):
                 deque(starmap(producer.produce, zip(*others, unread, strict=False)), maxlen=0)
-                return
-            except BufferError:
-                # One has been read that was not taken.
-                done = count - length_hint(unread) - 1
-            # Not while the BufferError is being handled: see `error_of`.
-            producer.poll(_FULL_QUEUE_WAIT_S)
+            return
+        except BufferError:
+            pass
+        except RefusedError as error:
+            refused = error
+        # Not while an error is being handled: see `error_of`. One has been read that was not taken.
+        before, done = done, count - length_hint(unread) - 1
+        if refused is not None:
+            raise _refusal(topics(done), "message.max.bytes", code=refused.code)
+        if is_empty and done == before:
+            raise _refusal(topics(done), "queue.buffering.max.kbytes", code=KafkaError.MSG_SIZE_TOO_LARGE)
+        if time.monotonic() >= deadline:
+            raise AbortableError(
+                f"the producer's queue had no room for the outputs within {room_within_s:.1f} s",
+                code=KafkaError._TIMED_OUT_QUEUE,  # noqa: SLF001 - public, in spite of its name
+            )
+        producer.poll(_FULL_QUEUE_WAIT_S)
+
+
+def _refusal(topic: str, setting: str, *, code: int | None) -> RefusedError:
+    return RefusedError(f"an output for {topic} is larger than {setting} of the producer", code=code, setting=setting)

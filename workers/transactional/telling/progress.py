@@ -12,6 +12,7 @@ from workers.transactional.checkpoint_size import CheckpointSize
 from workers.transactional.control import Control, ProducerIdentity, TaskSnapshot
 from workers.transactional.group.membership import Membership
 from workers.transactional.group.ownership import Partition
+from workers.transactional.group.remembered import Remembered
 from workers.transactional.telling.latency import LatencyWindow
 from workers.transactional.telling.tally import Tally
 
@@ -47,6 +48,7 @@ class Progress:
         self._committed: dict[Partition, int | None] = {}
         self._ends: dict[Partition, int] = {}
         self._partitions: tuple[PartitionProgress, ...] = ()
+        self._remembered: Remembered | None = None
         self._member_id: str | None = None
         self._generation: int | None = None
         self._producer: ProducerIdentity | None = None
@@ -93,7 +95,7 @@ class Progress:
 
     def look(self, membership: Membership) -> None:
         """Read what only the consumer knows. On the polling thread; everything asked here is answered locally."""
-        consumer = membership.consumer
+        consumer, self._remembered = membership.consumer, membership.remembered
         positions = membership.positions()
 
         def progress(name: Partition) -> PartitionProgress:
@@ -141,6 +143,9 @@ class Progress:
                 producer_id=None if self._producer is None else self._producer.producer_id,
                 producer_epoch=None if self._producer is None else self._producer.epoch,
                 partitions=self._partitions,
+                confirmed=()
+                if self._remembered is None
+                else self._remembered.seen(is_final=self._state is TaskState.DRAINED),
                 counters=self._tally.counters(),
                 commit_latency_p50_ms=self.latency.quantile_ms(0.50),
                 commit_latency_p99_ms=self.latency.quantile_ms(0.99),

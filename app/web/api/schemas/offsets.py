@@ -27,7 +27,10 @@ class PartitionOffset(Given):
 
 
 class OffsetTarget(Body):
-    """`timestamp` goes with kind `timestamp` (RFC 3339, with a zone), `offsets` with kind `offsets`."""
+    """`timestamp` goes with kind `timestamp` (RFC 3339, with a zone), `offsets` with kind `offsets`.
+
+    `recorded` goes to what tasks have confirmed last, and takes a `why`.
+    """
 
     kind: Annotated[OffsetTargetKind, Field(strict=False)]
     timestamp: Annotated[datetime | None, Field(strict=False)] = None

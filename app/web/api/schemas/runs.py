@@ -173,6 +173,7 @@ class TaskReport(Answer):
     last_error: str | None
     commits_every_ms: int | None
     uploads_within_ms: int | None
+    not_progressing_ms: int | None
 
 
 class TaskStatus(Answer):

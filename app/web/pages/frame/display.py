@@ -173,6 +173,7 @@ _TONES: tuple[tuple[str, str], ...] = (
     (DeliveryState.DELIVERED, "good"),
     (DeliveryState.GIVEN_UP, "bad"),
     (Cause.TAKEOVER, "warn"),
+    (Cause.APPLICATION_RETURNED, "warn"),
     (Cause.TIMEOUT, "bad"),
     (Cause.OPERATOR_FENCE, "busy"),
     (Cause.DEAD_TASK, "busy"),

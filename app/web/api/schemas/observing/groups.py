@@ -42,7 +42,7 @@ class Member(Answer):
     owned: list[PartitionsOfTopic]
     target: list[PartitionsOfTopic]
     revoking: list[PartitionsOfTopic]
-    epoch: Annotated[int | None, Field(description="Of a KIP-848 member.")]
+    epoch: Annotated[int | None, Field(description="Of a member of a group with epochs: KIP-848, Streams or share.")]
     state: str | None
 
 
@@ -72,6 +72,7 @@ class GroupDetail(Group):
     offsets: list[StoredOffset]
     rebalances: Annotated[list[Rebalance], Field(description="The newest ones, oldest first.")]
     offsets_aborted: Annotated[int, Field(description="Pending offsets that an abort threw away.")]
+    not_decoded: Annotated[str, Field(description="What is not read of a group of this kind; empty: nothing.")]
     reading: JournalReading
 
     @classmethod
@@ -115,6 +116,7 @@ class GroupDetail(Group):
                 Rebalance(number=one.number, members=one.members, at=time_of(one.at_ms)) for one in group.rebalances
             ],
             offsets_aborted=group.offsets_aborted,
+            not_decoded=group.not_decoded,
             reading=JournalReading.of_status(detail.journal, now=now),
         )
 

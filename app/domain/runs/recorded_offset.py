@@ -1,0 +1,171 @@
+"""What tasks have reported of their committed offsets, and what it means that the group says something else."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+import msgspec
+
+from app.domain.errors import ConflictError
+from app.domain.pipelines.pipeline import Problem, StartPosition
+from app.domain.runs.offset_reset import Bounds, TopicPartition
+
+_URL_SAFE = str.maketrans("+/", "-_")
+_NAMED = 3
+"""Partitions that a sentence names; all of them are in the problems."""
+
+
+class RecordedOffset(msgspec.Struct, frozen=True, kw_only=True):
+    """The last offset of one partition whose commit the brokers confirmed, as far as it was reported.
+
+    topic_id: which topic of that name, as the brokers say it; None: not known (brokers before 2.8).
+    is_final: the task that committed it has drained since, so that nothing was committed behind it.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    topic_id: str | None = None
+    is_final: bool = False
+
+
+class LostOffset(msgspec.Struct, frozen=True, kw_only=True):
+    """The group has no offset where one was confirmed. `begins`: where a start would begin; records from there to
+    `recorded` would be processed again, or those from `recorded` to there skipped."""
+
+    topic: str
+    partition: int
+    recorded: int
+    begins: int
+
+    def __str__(self) -> str:
+        records = abs(self.recorded - self.begins)
+        what = "processed again" if self.begins < self.recorded else "skipped"
+        return (
+            f"{self.topic}-{self.partition} was committed at {self.recorded} and would begin at {self.begins} "
+            f"({records} offsets {what})"
+        )
+
+
+class MovedOffset(msgspec.Struct, frozen=True, kw_only=True):
+    """The group's offset is another one than a task has confirmed last."""
+
+    topic: str
+    partition: int
+    recorded: int
+    committed: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} from {self.recorded} to {self.committed}"
+
+
+class TruncatedOffset(msgspec.Struct, frozen=True, kw_only=True):
+    """The log was cut before the committed offset: the leader epoch under which it was read has ended at `end`."""
+
+    topic: str
+    partition: int
+    committed: int
+    epoch: int
+    end: int
+
+    def __str__(self) -> str:
+        at = f"{self.topic}-{self.partition}"
+        return f"{at} was committed at {self.committed}, and leader epoch {self.epoch} ended at {self.end}"
+
+
+class LostOffsetsError(ConflictError):
+    """A pipeline is not started, since its group has lost committed offsets; a page offers the ways out."""
+
+    def __init__(self, pipeline: str, group: str, lost: Sequence[LostOffset]) -> None:
+        super().__init__(
+            f"pipeline {pipeline} is not started: {lost_sentence(group, lost)}. {ways_out(pipeline)}", field="group_id"
+        )
+        self.pipeline = pipeline
+        self.problems = [Problem(field="group_id", message=str(one)) for one in lost]
+
+
+class Compared(msgspec.Struct, frozen=True, kw_only=True):
+    lost: tuple[LostOffset, ...] = ()
+    moved: tuple[MovedOffset, ...] = ()
+    truncated: tuple[TruncatedOffset, ...] = ()
+
+
+def is_same_topic(recorded: RecordedOffset, topic_id: str | None) -> bool:
+    """Whether the record is of the topic that has the name now; so too where an id is not known."""
+    if recorded.topic_id is None or topic_id is None:
+        return True
+    # Java prints ids in the alphabet for URLs, librdkafka in the other one.
+    return recorded.topic_id.translate(_URL_SAFE) == topic_id.translate(_URL_SAFE)
+
+
+def compare(
+    recorded: Collection[RecordedOffset],
+    *,
+    committed: Mapping[TopicPartition, int],
+    bounds: Mapping[TopicPartition, Bounds],
+    topic_ids: Mapping[str, str | None],
+    start_position: StartPosition,
+) -> Compared:
+    """Hold what was recorded against what the group has, where the pipeline would read.
+
+    A partition that is not in `bounds` is not read, and says nothing. A lost offset at the very place where a start
+    begins is none: nothing would be read twice or skipped. An offset behind the recorded one has been moved; one ahead
+    of it only where the record is final, since a task that died may have committed more than it could report.
+    """
+    has_begun = any(at in committed for at in bounds)
+    lost: list[LostOffset] = []
+    moved: list[MovedOffset] = []
+    for one in sorted(recorded, key=lambda one: (one.topic, one.partition)):
+        at = one.topic, one.partition
+        bound = bounds.get(at)
+        if bound is None or not is_same_topic(one, topic_ids.get(one.topic)):
+            continue
+        found = committed.get(at)
+        if found is None:
+            begins = bound.end if start_position is StartPosition.LATEST and not has_begun else bound.earliest
+            if begins != one.offset:
+                lost.append(LostOffset(topic=at[0], partition=at[1], recorded=one.offset, begins=begins))
+        elif found < one.offset or (one.is_final and found != one.offset):
+            moved.append(MovedOffset(topic=at[0], partition=at[1], recorded=one.offset, committed=found))
+    return Compared(lost=tuple(lost), moved=tuple(moved))
+
+
+def lost_sentence(group: str, lost: Sequence[LostOffset]) -> str:
+    """What is lost, as one sentence for a person, without the way out."""
+    named = "; ".join(map(str, lost[:_NAMED]))
+    more = f"; and {len(lost) - _NAMED} more partitions" if len(lost) > _NAMED else ""
+    return f"the group {group} has lost committed offsets: {named}{more}"
+
+
+def ways_out(pipeline: str) -> str:
+    return (
+        f"Resume there: `fenceline runs offsets {pipeline} --to recorded --execute --why …`. "
+        f"Or begin anew: the same with `--to earliest` or `--to latest`"
+    )
+
+
+def problems(pipeline: str, group: str, compared: Compared) -> Iterator[Problem]:
+    """As warnings at the field of the group: a definition may be saved, and the start is what is refused."""
+    if compared.lost:
+        message = f"A start is refused: {lost_sentence(group, compared.lost)}. {ways_out(pipeline)}"
+        yield Problem(field="group_id", message=message, is_warning=True)
+    if compared.truncated:
+        yield Problem(field="group_id", message=truncated_sentence(pipeline, compared.truncated), is_warning=True)
+    if compared.moved:
+        yield Problem(field="group_id", message=moved_sentence(group, compared.moved), is_warning=True)
+
+
+def moved_sentence(group: str, moved: Sequence[MovedOffset]) -> str:
+    named = "; ".join(map(str, moved[:_NAMED]))
+    more = f"; and {len(moved) - _NAMED} more partitions" if len(moved) > _NAMED else ""
+    return f"The offsets of {group} were moved by another tool: {named}{more}. Reading goes on where they are now"
+
+
+def truncated_sentence(pipeline: str, truncated: Sequence[TruncatedOffset]) -> str:
+    named = "; ".join(map(str, truncated[:_NAMED]))
+    more = f"; and {len(truncated) - _NAMED} more partitions" if len(truncated) > _NAMED else ""
+    return (
+        "A start is refused: a log was cut before the committed offset and has other records there now "
+        f"(unclean leader election): {named}{more}. Reset the offsets: `fenceline runs offsets {pipeline} "
+        "--set TOPIC:PARTITION=OFFSET --execute --why …`"
+    )

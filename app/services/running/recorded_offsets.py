@@ -1,0 +1,85 @@
+"""What tasks have confirmed of their offsets: kept, given to the next instance, and held against what the group has."""
+
+from __future__ import annotations
+
+from app.domain.clusters.cluster import Cluster, TopicFacts
+from app.domain.errors import ConflictError
+from app.domain.pipelines.pipeline import PipelineDefinition
+from app.domain.runs.offset_reset import Bounds
+from app.domain.runs.recorded_offset import (
+    Compared,
+    LostOffsetsError,
+    RecordedOffset,
+    compare,
+    truncated_sentence,
+)
+from app.ports.brokers import DEFAULT_TIMEOUT_S, Brokers, TopicPartition
+from app.ports.unit_of_work import UnitOfWork
+from app.wire.heartbeat import TaskHeartbeat
+
+
+def reported(heartbeat: TaskHeartbeat) -> list[RecordedOffset]:
+    """Each partition once; what a task says of the partitions that it owns goes beside what it has confirmed."""
+    found = {(one.topic, one.partition): one for one in heartbeat.confirmed if one.offset >= 0}
+    for one in heartbeat.partitions:
+        at = one.topic, one.partition
+        if one.committed is not None and one.committed >= 0 and at not in found:
+            found[at] = RecordedOffset(topic=one.topic, partition=one.partition, offset=one.committed)
+    return list(found.values())
+
+
+async def compare_offsets(
+    uow: UnitOfWork,
+    brokers: Brokers,
+    *,
+    cluster: Cluster,
+    definition: PipelineDefinition,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+) -> Compared:
+    """Hold what is recorded of the group against what it has; brokers are asked only where anything is recorded.
+
+    A topic that does not exist has no partitions, and says nothing here.
+    """
+    recorded = [
+        one
+        for one in await uow.recorded_offsets.of_group(
+            kafka_cluster_id=cluster.kafka_cluster_id, group=definition.group_id
+        )
+        if one.topic in definition.source_topics
+    ]
+    if not recorded:
+        return Compared()
+    connection = cluster.connection()
+    facts = await brokers.facts(connection, topics=definition.source_topics, timeout_s=timeout_s)
+    partitions = partitions_of(definition, facts.topics)
+    offsets = await brokers.offsets(connection, partitions, timeout_s=timeout_s)
+    committed = await brokers.committed_offsets(connection, definition.group_id, timeout_s=timeout_s)
+    truncated = await brokers.truncated_offsets(connection, definition.group_id, partitions, timeout_s=timeout_s)
+    found = compare(
+        recorded,
+        committed={(at.topic, at.partition): offset for at, offset in committed.items()},
+        bounds={
+            (at.topic, at.partition): Bounds(earliest=bound.earliest, end=bound.last_stable)
+            for at, bound in offsets.items()
+        },
+        topic_ids={name: topic.topic_id for name, topic in facts.topics.items()},
+        start_position=definition.start_position,
+    )
+    return Compared(lost=found.lost, moved=found.moved, truncated=tuple(truncated))
+
+
+def partitions_of(definition: PipelineDefinition, topics: dict[str, TopicFacts]) -> list[TopicPartition]:
+    return [
+        TopicPartition(topic, number)
+        for topic in definition.source_topics
+        if topic in topics
+        for number in range(topics[topic].partitions)
+    ]
+
+
+def refuse_lost(pipeline: str, group: str, compared: Compared) -> None:
+    """Raise ConflictError, with the numbers and the ways out, where a start would read twice or skip."""
+    if compared.truncated:
+        raise ConflictError(truncated_sentence(pipeline, compared.truncated), field="group_id")
+    if compared.lost:
+        raise LostOffsetsError(pipeline, group, compared.lost)

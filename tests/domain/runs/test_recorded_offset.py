@@ -1,0 +1,86 @@
+"""What was confirmed, held against what the group has: lost, moved, or as it should be."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.domain.pipelines.pipeline import StartPosition
+from app.domain.runs.offset_reset import Bounds
+from app.domain.runs.recorded_offset import (
+    Compared,
+    LostOffset,
+    MovedOffset,
+    RecordedOffset,
+    compare,
+    is_same_topic,
+    lost_sentence,
+)
+
+BOUNDS = {("in", number): Bounds(earliest=2, end=10) for number in range(3)}
+
+
+def of(
+    committed: dict[int, int],
+    *recorded: RecordedOffset,
+    start: StartPosition = StartPosition.EARLIEST,
+    topic_id: str | None = "a",
+) -> Compared:
+    return compare(
+        recorded,
+        committed={("in", number): offset for number, offset in committed.items()},
+        bounds=BOUNDS,
+        topic_ids={"in": topic_id},
+        start_position=start,
+    )
+
+
+def at(partition: int, offset: int, *, topic_id: str | None = "a", is_final: bool = False) -> RecordedOffset:
+    return RecordedOffset(topic="in", partition=partition, offset=offset, topic_id=topic_id, is_final=is_final)
+
+
+@pytest.mark.parametrize(("start", "begins"), [(StartPosition.EARLIEST, 2), (StartPosition.LATEST, 10)])
+def test_a_lost_offset_names_where_a_start_would_begin(start: StartPosition, begins: int) -> None:
+    assert of({}, at(0, 7), start=start).lost == (LostOffset(topic="in", partition=0, recorded=7, begins=begins),)
+
+
+def test_latest_in_a_group_that_has_begun_reads_a_partition_from_its_beginning() -> None:
+    [lost] = of({0: 7}, at(0, 7), at(1, 7), start=StartPosition.LATEST).lost
+    assert (lost.partition, lost.begins) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    "recorded",
+    [
+        at(0, 2),
+        at(0, 7, topic_id="b"),
+        at(9, 7),
+    ],
+    ids=["it begins there anyway", "a topic made anew", "a partition that is not read"],
+)
+def test_what_is_no_loss(recorded: RecordedOffset) -> None:
+    assert of({}, recorded) == Compared()
+
+
+@pytest.mark.parametrize(
+    ("committed", "is_final", "is_moved"), [(5, False, True), (9, True, True), (9, False, False), (7, True, False)]
+)
+def test_an_offset_ahead_has_been_moved_only_where_nothing_was_committed_after_the_report(
+    committed: int, is_final: bool, is_moved: bool
+) -> None:
+    moved = (MovedOffset(topic="in", partition=0, recorded=7, committed=committed),) if is_moved else ()
+    assert of({0: committed}, at(0, 7, is_final=is_final)) == Compared(moved=moved)
+
+
+def test_ids_are_the_same_in_either_alphabet_and_where_one_is_not_known() -> None:
+    assert is_same_topic(at(0, 1, topic_id="a+b/c"), "a-b_c")
+    assert is_same_topic(at(0, 1, topic_id=None), "x")
+    assert is_same_topic(at(0, 1), None)
+    assert not is_same_topic(at(0, 1), "x")
+
+
+def test_a_sentence_names_three_and_counts_the_rest() -> None:
+    lost = of({}, *(at(number, 7) for number in range(3))).lost
+    many = (*lost, *lost)
+    said = lost_sentence("g", many)
+    assert said.count("would begin at") == 3
+    assert said.endswith("and 3 more partitions")

@@ -1,0 +1,112 @@
+"""A log that was cut before the committed offset and has grown past it since: its other records are not skipped.
+
+Only the leader epoch beside the offset tells. A broker that was restarted leads under a new epoch, so that an offset
+which is committed under the epoch before, and lies behind that one's end, is what an unclean election leaves behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from app.domain.pipelines.pipeline import ProcessingGuarantee
+from app.embedded.kafka import KafkaCluster
+from app.kafka.admin import KafkaBrokers
+from app.ports.brokers import TopicPartition as AtPartition
+from tests.conftest import TEST_BROKER_SETTINGS
+from tests.support.pipelines import TestPipeline
+from tests.support.quiet import QUIET
+from tests.support.tasks import running
+from tests.support.waiting import wait_for
+from workers.transactional.errors import PipelineStopError
+
+EACH = 50
+
+
+@pytest.fixture(scope="module")
+def own_broker() -> Generator[KafkaCluster]:
+    with KafkaCluster.start(overrides=TEST_BROKER_SETTINGS) as cluster:
+        yield cluster
+
+
+@contextmanager
+def member(pipeline: TestPipeline) -> Generator[Consumer]:
+    consumer = Consumer(
+        {"bootstrap.servers": pipeline.bootstrap_servers, "group.id": pipeline.definition.group_id, **QUIET}
+    )
+    yield consumer
+    consumer.close()
+
+
+def committed(pipeline: TestPipeline) -> TopicPartition:
+    with member(pipeline) as consumer:
+        [found] = consumer.committed([TopicPartition(pipeline.source, 0)], 20)
+    return found
+
+
+def commit(pipeline: TestPipeline, offset: int, epoch: int) -> None:
+    def is_committed(consumer: Consumer) -> bool:
+        """Not at once after a restart: the coordinator is elected and loads first."""
+        try:
+            consumer.commit(
+                offsets=[TopicPartition(pipeline.source, 0, offset, leader_epoch=epoch)], asynchronous=False
+            )
+        except KafkaException:
+            return False
+        return True
+
+    with member(pipeline) as consumer:
+        wait_for(lambda: is_committed(consumer), 40, f"offset {offset} of {pipeline.source} committed")
+
+
+async def test_offsets_carry_the_epoch_of_the_record_before_them_and_are_compared_by_it(
+    own_broker: KafkaCluster,
+) -> None:
+    pipelines = [
+        TestPipeline.create(own_broker.bootstrap_servers, partitions=1, processing_guarantee=guarantee)
+        for guarantee in ProcessingGuarantee
+    ]
+    for pipeline in pipelines:
+        pipeline.feed(EACH)
+        with running(pipeline.specification()) as task:
+            task.wait_for_records(EACH)
+            task.drain()
+        assert (committed(pipeline).offset, committed(pipeline).leader_epoch) == (EACH, 0)
+    own_broker.broker(1).restart()
+    own_broker.wait_until_complete()
+    brokers = KafkaBrokers(environment={}, secrets_dir=None)
+    for pipeline in pipelines[:2]:
+        # What stood at 50 to 99 under epoch 0 is gone, and 100 others are there.
+        commit(pipeline, 2 * EACH, 0)
+        pipeline.feed(2 * EACH)
+        [cut] = await brokers.truncated_offsets(
+            {"bootstrap.servers": pipeline.bootstrap_servers},
+            pipeline.definition.group_id,
+            [AtPartition(pipeline.source, 0)],
+            timeout_s=20,
+        )
+        assert (cut.committed, cut.epoch, cut.end) == (2 * EACH, 0, EACH)
+        with running(pipeline.specification(attempt=1)) as task:
+            error = task.join_error()
+        assert isinstance(error, PipelineStopError)
+        assert f"the log of {pipeline.source}-0 was cut before the committed offset {2 * EACH}" in str(error)
+        assert committed(pipeline).offset == 2 * EACH
+    await brokers.close()
+
+
+def test_offset_without_an_epoch_skips_what_is_there_now(own_broker: KafkaCluster) -> None:
+    """The negative control: 50 of the 100 records that can be read are skipped, and nothing is said."""
+    pipeline = TestPipeline.create(own_broker.bootstrap_servers, partitions=1)
+    pipeline.feed(EACH)
+    with running(pipeline.specification()) as task:
+        task.wait_for_records(EACH)
+        task.drain()
+    commit(pipeline, 2 * EACH, -1)
+    new = pipeline.feed(2 * EACH)
+    with running(pipeline.specification(attempt=1)) as task:
+        task.wait_for_records(EACH)
+        task.drain()
+    assert sorted(pipeline.audit().lost) == sorted(new[:EACH])

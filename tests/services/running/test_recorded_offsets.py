@@ -1,0 +1,237 @@
+"""What tasks confirmed is kept, given to the next instance, and held against the group before a start."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from msgspec.structs import replace
+
+from app.domain.access import RunTokenScope
+from app.domain.allow_lists.options import AllowedOptions
+from app.domain.errors import ConflictError, InvalidError
+from app.domain.runs.offset_reset import OffsetTarget, OffsetTargetKind
+from app.domain.runs.recorded_offset import RecordedOffset
+from app.domain.runs.run import Run
+from app.domain.runs.task import TaskState
+from app.embedded.kafka import KafkaCluster
+from app.kafka.admin import KafkaBrokers
+from app.ports.brokers import TopicPartition
+from app.services.defining.pipeline_validation import validate_pipeline
+from app.services.running import offsets, runs
+from app.services.running.specifications import specification_for
+from tests.conftest import MakeTopic
+from tests.support.control_plane import ANNA, KAFKA_CLUSTER_ID, ControlPlane, task_heartbeat
+from tests.support.topics import create_topic, delete_topics, unique_name
+
+BROKERS = KafkaBrokers(environment={}, secrets_dir=None)
+RECORDED = OffsetTarget(kind=OffsetTargetKind.RECORDED)
+
+
+def confirmed(
+    *places: tuple[str, int, int], topic_id: str | None = None, is_final: bool = False
+) -> tuple[RecordedOffset, ...]:
+    return tuple(
+        RecordedOffset(topic=topic, partition=number, offset=offset, topic_id=topic_id, is_final=is_final)
+        for topic, number, offset in places
+    )
+
+
+async def recorded(
+    plane: ControlPlane, group: str = "flights-group", at: str = KAFKA_CLUSTER_ID
+) -> dict[tuple[str, int], RecordedOffset]:
+    async with plane.uow() as uow:
+        found = await uow.recorded_offsets.of_group(kafka_cluster_id=at, group=group)
+    return {(one.topic, one.partition): one for one in found}
+
+
+async def test_offsets_of_one_run_only_grow_and_those_of_given_up_partitions_stay(plane: ControlPlane) -> None:
+    run = await plane.running()
+    await plane.beat(task_heartbeat(run.id, partitions=[("in", 0)]))
+    late = replace(task_heartbeat(run.id, sequence=2), confirmed=confirmed(("in", 0, 7), ("in", 1, 9), topic_id="a"))
+    await plane.beat(late)
+    await plane.beat(replace(late, sequence=3, confirmed=confirmed(("in", 0, 6), ("in", 1, 9))))
+    found = await recorded(plane)
+    assert {at: one.offset for at, one in found.items()} == {("in", 0): 7, ("in", 1): 9}
+    assert found["in", 0].topic_id == "a"
+    drained = replace(late, sequence=4, state=TaskState.DRAINED, confirmed=confirmed(("in", 0, 8), is_final=True))
+    await plane.beat(drained)
+    assert (await recorded(plane))["in", 0] == RecordedOffset(
+        topic="in", partition=0, offset=8, topic_id="a", is_final=True
+    )
+
+
+async def test_another_topic_of_the_name_and_a_zombie(plane: ControlPlane) -> None:
+    run = await plane.running()
+    await plane.beat(replace(task_heartbeat(run.id, attempt=1), confirmed=confirmed(("in", 0, 90), topic_id="a")))
+    await plane.beat(
+        replace(task_heartbeat(run.id, attempt=1, sequence=2), confirmed=confirmed(("in", 0, 3), topic_id="b"))
+    )
+    await plane.beat(
+        replace(task_heartbeat(run.id, attempt=0, sequence=9), confirmed=confirmed(("in", 0, 99), topic_id="b"))
+    )
+    assert (await recorded(plane))["in", 0].offset == 3
+
+
+async def test_an_attempt_and_the_next_lease_are_given_what_is_recorded(plane: ControlPlane) -> None:
+    run = await plane.running()
+    answer = await plane.beat(replace(task_heartbeat(run.id), confirmed=confirmed(("in", 0, 7))))
+    assert answer.recorded is None
+    answer = await plane.beat(replace(task_heartbeat(run.id, attempt=1, sequence=2), asks_recorded=True))
+    assert answer.recorded == confirmed(("in", 0, 7))
+    async with plane.uow() as uow:
+        specification = await specification_for(
+            uow,
+            RunTokenScope(run_id=run.id, ordinal=0, lease=1),
+            run_token="",
+            fenceline_version="1",
+            server_urls=(),
+        )
+    assert specification.recorded == confirmed(("in", 0, 7))
+
+
+# On a broker
+
+
+@pytest.fixture
+async def source(plane: ControlPlane, kafka: KafkaCluster, make_topic: MakeTopic) -> str:
+    """A stopped pipeline `flights` whose two partitions hold 10 records each; 8 and 5 of them were confirmed."""
+    topic, sink = make_topic(partitions=2), make_topic(partitions=1)
+    feed(kafka, topic, 10)
+    await plane.registered(BROKERS, kafka.bootstrap_servers)
+    await plane.pipeline(cluster="real", source_topics=(topic,), sink_topic=sink, group_id=unique_name("g"))
+    async with plane.uow() as uow:
+        cluster, pipeline = await uow.clusters.get("real"), await uow.pipelines.get("flights")
+        facts = await BROKERS.facts(cluster.connection(), topics=[topic])
+        await uow.recorded_offsets.replace(
+            confirmed((topic, 0, 8), (topic, 1, 5), topic_id=facts.topics[topic].topic_id, is_final=True),
+            pipeline="flights",
+            kafka_cluster_id=cluster.kafka_cluster_id,
+            group=pipeline.definition.group_id,
+            now=plane.now,
+        )
+        await uow.commit()
+    return topic
+
+
+def feed(kafka: KafkaCluster, topic: str, each: int) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for number in range(2 * each):
+        producer.produce(topic, b"x", partition=number % 2)
+    assert producer.flush(20) == 0
+
+
+async def group_of(plane: ControlPlane) -> tuple[dict[str, str], str]:
+    async with plane.uow() as uow:
+        cluster, pipeline = await uow.clusters.get("real"), await uow.pipelines.get("flights")
+    return cluster.connection(), pipeline.definition.group_id
+
+
+async def commit(plane: ControlPlane, topic: str, *offsets: int) -> None:
+    connection, group = await group_of(plane)
+    await BROKERS.alter_offsets(
+        connection, group, {TopicPartition(topic, number): offset for number, offset in enumerate(offsets)}
+    )
+
+
+async def start(plane: ControlPlane) -> Run:
+    async with plane.uow() as uow:
+        run = await runs.start_run(
+            uow, BROKERS, pipeline="flights", allowed=AllowedOptions(), by=ANNA, why="go", now=plane.pass_time(1)
+        )
+        await uow.commit()
+    return run
+
+
+async def reset(plane: ControlPlane, target: OffsetTarget, why: str | None) -> None:
+    async with plane.uow() as uow:
+        await offsets.reset_offsets(
+            uow, BROKERS, pipeline="flights", target=target, expected=None, by=ANNA, why=why, now=plane.now
+        )
+        await uow.commit()
+
+
+async def warnings(plane: ControlPlane) -> list[str]:
+    async with plane.uow() as uow:
+        pipeline = await uow.pipelines.get("flights")
+        found = await validate_pipeline(
+            uow, BROKERS, name="flights", definition=pipeline.definition, allowed=AllowedOptions(), by=ANNA
+        )
+    assert all(problem.is_warning for problem in found)
+    return [problem.message for problem in found if problem.field == "group_id"]
+
+
+async def commands(plane: ControlPlane) -> list[tuple[str, str | None, str]]:
+    async with plane.uow() as uow:
+        found = await uow.commands.list(target="pipeline:flights", after=None, limit=10)
+    return [(one.verb, one.why, one.outcome or "") for one in found.items]
+
+
+async def test_a_start_of_a_group_that_forgot_is_refused_with_numbers_and_two_ways_out(
+    plane: ControlPlane, source: str
+) -> None:
+    [warning] = await warnings(plane)
+    with pytest.raises(ConflictError) as refused:
+        await start(plane)
+    for said in (warning, refused.value.message):
+        assert f"{source}-0 was committed at 8 and would begin at 0 (8 offsets processed again)" in said
+        assert "fenceline runs offsets flights --to recorded --execute --why" in said
+        assert "--to earliest" in said
+    with pytest.raises(InvalidError, match="say why"):
+        await reset(plane, RECORDED, None)
+    await reset(plane, RECORDED, "the group expired")
+    connection, group = await group_of(plane)
+    assert await BROKERS.committed_offsets(connection, group) == {
+        TopicPartition(source, 0): 8,
+        TopicPartition(source, 1): 5,
+    }
+    assert await warnings(plane) == []
+    await start(plane)
+    assert ("reset_offsets", "the group expired", "2 partitions to recorded") in await commands(plane)
+
+
+async def test_the_other_way_out_is_recorded_as_well_and_stands_from_then_on(plane: ControlPlane, source: str) -> None:
+    await reset(plane, OffsetTarget(kind=OffsetTargetKind.LATEST), "old records do not matter")
+    await start(plane)
+    _, group = await group_of(plane)
+    async with plane.uow() as uow:
+        cluster = await uow.clusters.get("real")
+    known = await recorded(plane, group, cluster.kafka_cluster_id)
+    assert {at: one.offset for at, one in known.items()} == {(source, 0): 10, (source, 1): 10}
+
+
+async def test_one_missing_offset_beside_others_is_named_alone(plane: ControlPlane, source: str) -> None:
+    await commit(plane, source, 8)
+    with pytest.raises(ConflictError) as refused:
+        await start(plane)
+    assert f"{source}-1 was committed at 5" in refused.value.message
+    assert f"{source}-0" not in refused.value.message
+
+
+async def test_offsets_that_another_tool_moved_are_reported_and_not_refused(plane: ControlPlane, source: str) -> None:
+    await commit(plane, source, 3, 5)
+    [warning] = await warnings(plane)
+    assert f"moved by another tool: {source}-0 from 8 to 3" in warning
+    await start(plane)
+    [(_, _, outcome)] = [one for one in await commands(plane) if one[0] == "start_run"]
+    assert f"{source}-0 from 8 to 3" in outcome
+
+
+async def test_a_new_group_and_a_topic_made_anew_begin_as_ever(
+    plane: ControlPlane, kafka: KafkaCluster, source: str
+) -> None:
+    delete_topics(kafka.bootstrap_servers, [source])
+    create_topic(kafka.bootstrap_servers, source, partitions=2)
+    feed(kafka, source, 3)
+    assert await warnings(plane) == []
+    await start(plane)
+
+
+async def test_a_group_that_was_deleted_has_forgotten(plane: ControlPlane, kafka: KafkaCluster, source: str) -> None:
+    await commit(plane, source, 8, 5)
+    assert await warnings(plane) == []
+    _, group = await group_of(plane)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin.delete_consumer_groups([group])[group].result(20)  # pyright: ignore[reportUnknownMemberType]
+    with pytest.raises(ConflictError, match="has lost committed offsets"):
+        await start(plane)

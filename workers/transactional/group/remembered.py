@@ -1,0 +1,111 @@
+"""What is known to have been committed, whoever did it: where the group has lost that, nothing is begun anew."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from app.domain.runs.recorded_offset import LostOffset, RecordedOffset, is_same_topic
+from workers.transactional.group.ownership import Ownership, Partition
+
+_ASK_AGAIN_S = 10.0
+
+AskRecorded = Callable[[], Sequence[RecordedOffset] | None]
+"""What the server has recorded of the group; None: it cannot be asked now."""
+
+
+class _Known(NamedTuple):
+    """Which topic a name stands for. topic_id: None where the brokers have no ids. changes: of when it was asked."""
+
+    topic_id: str | None
+    changes: int
+
+
+class Remembered:
+    """The newest of three: what the specification says, what this attempt has seen or confirmed, what the server says.
+
+    Kafka forgets: a group's offsets expire when it had no member for a week, and go when somebody deletes the group or
+    they are deleted by name. The client then asks for a start position as in a new group, and everything is read again,
+    or what came meanwhile is skipped. So whoever is about to begin a partition anew looks here first (see Starting).
+
+    A topic that was deleted and created anew loses its offsets rightly: what is remembered of another topic id, or of a
+    name under which there was no topic in between, does not count.
+    """
+
+    def __init__(
+        self,
+        recorded: Sequence[RecordedOffset],
+        *,
+        ownership: Ownership,
+        ask: AskRecorded,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._ownership = ownership
+        self._ask = ask
+        self._clock = clock
+        self._asked_at = float("-inf")
+        self._by_others = {(one.topic, one.partition): one for one in recorded}
+        self._here: dict[Partition, RecordedOffset] = {}
+        self._topics: dict[str, _Known] = {}
+
+    def note(self, committed: Mapping[Partition, int | None]) -> None:
+        """The brokers have said that these are committed."""
+        for (topic, number), offset in committed.items():
+            if offset is not None:
+                known = self._topics.get(topic)
+                self._here[topic, number] = RecordedOffset(
+                    topic=topic, partition=number, offset=offset, topic_id=None if known is None else known.topic_id
+                )
+
+    def topic_is(self, topic: str, topic_id: str | None, *, changes: int) -> None:
+        """The brokers have said which topic the name stands for. changes: of the ownership, before they were asked."""
+        self._topics[topic] = _Known(topic_id, changes)
+
+    def topic_is_missing(self, topic: str) -> None:
+        """There is none: a later one of that name is another one."""
+        self._topics.pop(topic, None)
+        for offsets in (self._by_others, self._here):
+            for partition in [one for one in offsets if one[0] == topic]:
+                del offsets[partition]
+
+    def seen(self, *, is_final: bool) -> tuple[RecordedOffset, ...]:
+        """What this attempt knows to be committed, partitions that it has given up included: for the server."""
+        return tuple(
+            RecordedOffset(
+                topic=one.topic,
+                partition=one.partition,
+                offset=one.offset,
+                topic_id=one.topic_id,
+                is_final=is_final,
+            )
+            for one in self._here.values()
+        )
+
+    def lost(self, begins: Mapping[Partition, int]) -> tuple[LostOffset, ...] | None:
+        """Of partitions without a committed offset that are about to begin there: those where one is remembered.
+
+        None: not known yet, look again. A place where reading would go on in any case is no loss.
+        """
+        found = self._candidates(begins)
+        if not found and self._clock() - self._asked_at >= _ASK_AGAIN_S:
+            self._asked_at = self._clock()
+            self._by_others |= {(one.topic, one.partition): one for one in self._ask() or ()}
+            found = self._candidates(begins)
+        known = {one.topic: self._topics.get(one.topic) for one in found}
+        if any(topic is None or topic.changes != self._ownership.changes for topic in known.values()):
+            return None
+        return tuple(
+            LostOffset(
+                topic=one.topic,
+                partition=one.partition,
+                recorded=one.offset,
+                begins=begins[one.topic, one.partition],
+            )
+            for one in found
+            if (topic := known[one.topic]) is not None and is_same_topic(one, topic.topic_id)
+        )
+
+    def _candidates(self, begins: Mapping[Partition, int]) -> list[RecordedOffset]:
+        known = {**self._by_others, **self._here}
+        return [known[name] for name, begin in sorted(begins.items()) if name in known and known[name].offset != begin]
