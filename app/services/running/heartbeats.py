@@ -56,7 +56,6 @@ FRESH_FOR = timedelta(seconds=3)
 
 RETAKE_EVERY = 10
 """Ownership is written when it changes; once in so many heartbeats it is looked at, lest a refused take be for ever."""
-
 LONGEST_EVENT_ID = 200
 """Ours have 32 characters; what is much longer does not fit into an index."""
 

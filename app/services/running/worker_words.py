@@ -199,8 +199,12 @@ class _Words:
             taken[place] = self._partition(one)
         return tuple(taken.values())
 
+    def _is_input(self, topic: str, partition: int) -> bool:
+        """What is told once is not held against a number of partitions that may be of before some were added."""
+        return topic in self._bounds.source_topics and 0 <= partition <= LARGEST_INDEX
+
     def _is_read(self, topic: str, partition: int) -> bool:
-        if topic not in self._bounds.source_topics or not 0 <= partition <= LARGEST_INDEX:
+        if not self._is_input(topic, partition):
             return False
         count = self._facts.counts.get(topic)
         if count is None or partition >= count:
@@ -243,7 +247,7 @@ class _Words:
 
     def confirmed(self, told: tuple[RecordedOffset, ...]) -> tuple[RecordedOffset, ...]:
         taken = tuple(
-            one for one in told if self._is_read(one.topic, one.partition) and are_storable(_numbers(one), least=-1)
+            one for one in told if self._is_input(one.topic, one.partition) and are_storable(_numbers(one), least=-1)
         )
         self.sieve.dropped["confirmed"] += len(told) - len(taken)
         return taken
@@ -288,7 +292,7 @@ class _Words:
 
     def _is_told_rightly(self, told: PartitionOffsets) -> bool:
         return (
-            self._is_read(told.topic, told.partition)
+            self._is_input(told.topic, told.partition)
             and 0 <= told.recorded < LARGEST
             and all(are_storable(_numbers(event)) for event in told.events)
         )
