@@ -49,6 +49,8 @@ Wait = Annotated[
     float | None, typer.Option("--wait", metavar="SECONDS", help="Wait until it is so, at most this long; else exit 1.")
 ]
 ENDED = frozenset({"stopped", "failed"})
+_KEPT_FOR_S = 15.0
+"""A broker that moves, a group that rebalances: an error that lasts longer is the reason."""
 
 
 @app.command("list")
@@ -322,12 +324,30 @@ def _finish(
 
 
 def _wait(client: Client, run_id: str, *, deadline_s: float, until: Callable[[str], bool]) -> Any:
+    kept_since: float | None = None
     while True:
         item = client.get(f"/runs/{run_id}")
         if until(str(item["state"])):
             return item
         if item["state"] in ENDED:
             raise CommandError(f"run {run_id} has ended as {item['state']}: {item['end_reason'] or 'no reason given'}")
-        if time.monotonic() > deadline_s:
-            raise CommandError(f"waited long enough; run {run_id} is {item['state']}")
+        now, reason = time.monotonic(), _what_keeps(client, item)
+        kept_since = (kept_since if reason is not None else None) or now
+        if reason is not None and now - kept_since > _KEPT_FOR_S:
+            raise CommandError(f"run {run_id} is {item['state']} and does not get further: {reason}")
+        if now > deadline_s:
+            why = "" if reason is None else f": {reason}"
+            raise CommandError(f"waited long enough; run {run_id} is {item['state']}{why}")
         time.sleep(0.5)
+
+
+def _what_keeps(client: Client, item: Any) -> str | None:
+    """Why a run that starts does not run: the error of a task that does not get to work, or of an instance."""
+    if item["state"] not in ("starting", "crash-looping"):
+        return None
+    for task in client.get(f"/runs/{item['id']}/tasks")["items"]:
+        last = task["last"]
+        if last["state"] in ("starting", "backing_off", "failed") and last["last_error"]:
+            return f"task {last['ordinal']}.{last['task']}: {last['last_error']}"
+    reasons = (f"instance {one['ordinal']}: {one['reason']}" for one in item["instances"] if one["failures"])
+    return next(reasons, None)

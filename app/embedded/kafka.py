@@ -19,6 +19,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from app.domain.allow_lists.client_options import NEVER_CREATE_TOPICS
+from app.domain.utf8_locale import with_utf8_locale
 from app.embedded.broker_settings import SETTINGS_FOR_ONE_MACHINE, Listener, broker_settings
 from app.embedded.errors import EmbeddedError
 from app.embedded.java import Java, find_java
@@ -345,14 +346,14 @@ def _build(
             **overrides,
         }
         (home / "server.properties").write_text(
-            "".join(f"{key}={value}\n" for key, value in settings.items()), encoding="utf-8"
+            "".join(f"{key}={_escaped(value)}\n" for key, value in settings.items()), encoding="ascii"
         )
         (home / "log4j2.properties").write_text(_LOG4J2, encoding="utf-8")
         (home / "log4j.properties").write_text(_LOG4J1, encoding="utf-8")
         process = ChildProcess(
             name=f"Kafka broker {node_id}",
             argv=[
-                *(str(java.executable), *jvm.arguments()),
+                *(str(java.executable), *jvm.arguments(), f"-Djava.io.tmpdir={home / 'tmp'}"),
                 f"-Dlog4j2.configurationFile={home / 'log4j2.properties'}",
                 f"-Dlog4j.configuration={(home / 'log4j.properties').as_uri()}",
                 *("kafka.Kafka", str(home / "server.properties")),
@@ -360,9 +361,17 @@ def _build(
             log_path=home / "broker.log",
             env=_environment(class_path),
             cwd=home,
+            temporary=home / "tmp",
         )
         nodes.append(KafkaBroker(node_id=node_id, port=port, data_dir=home, process=process, listeners=listeners))
     return nodes
+
+
+def _escaped(value: str) -> str:
+    """As java.util.Properties reads it back: Latin-1, with backslashes and everything else escaped."""
+    units = value.encode("utf-16-be", "surrogatepass")
+    codes = [int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2)]
+    return "".join(chr(code) if 32 <= code < 127 and code != 92 else f"\\u{code:04x}" for code in codes)
 
 
 def _environment(class_path: str) -> dict[str, str]:
@@ -371,7 +380,7 @@ def _environment(class_path: str) -> dict[str, str]:
     That is too long for a readable `ps`.
     """
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("KAFKA_", "FENCELINE_"))}
-    return {**environment, "CLASSPATH": class_path}
+    return {**with_utf8_locale(environment), "CLASSPATH": class_path}
 
 
 def _cluster_id(folder: Path) -> str:

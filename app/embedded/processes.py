@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -63,6 +64,7 @@ class ChildProcess:
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     cwd: Path | None = None
     identity: Identity | None = None
+    temporary: Path | None = None
     _process: subprocess.Popen[bytes] | None = None
     _log_offset: int = 0
 
@@ -88,6 +90,10 @@ class ChildProcess:
         if self.is_running:
             raise EmbeddedError(f"{self.name} is already running with pid {self.pid}")
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
+        if self.temporary is not None:
+            # Also what the one before has left, whose parent was killed with it.
+            shutil.rmtree(self.temporary, ignore_errors=True)
+            self.temporary.mkdir(parents=True)
         with self.log_path.open("ab") as log:
             self._log_offset = log.tell()
             try:
@@ -208,3 +214,5 @@ class ChildProcess:
         self._process.wait()
         _wait_for_all(tree, lambda process: process.status() == psutil.STATUS_ZOMBIE)
         guardian.forget(self._process.pid)
+        if self.temporary is not None:
+            shutil.rmtree(self.temporary, ignore_errors=True)

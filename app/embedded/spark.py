@@ -17,6 +17,7 @@ import httpx
 import msgspec
 import psutil
 
+from app.domain.utf8_locale import with_utf8_locale
 from app.embedded.errors import EmbeddedError
 from app.embedded.java import find_java
 from app.embedded.ports import LOOPBACK, with_free_ports
@@ -276,7 +277,8 @@ def daemon_environment(folder: Path, settings: Mapping[str, str], environment: M
         "spark.port.maxRetries": "0",
         **settings,
     }
-    inherited = {key: value for key, value in environment.items() if not key.startswith(("SPARK_", "PYSPARK_"))}
+    kept = {key: value for key, value in environment.items() if not key.startswith(("SPARK_", "PYSPARK_"))}
+    inherited = with_utf8_locale(kept)
     return find_java(may_fetch=True).environment(
         {
             **inherited,
@@ -287,7 +289,7 @@ def daemon_environment(folder: Path, settings: Mapping[str, str], environment: M
             "SPARK_LOCAL_DIRS": str(folder / "local"),
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": " ".join(
-                [*_DAEMON_JVM, *(f"-D{key}={value}" for key, value in properties.items())]
+                [*_DAEMON_JVM, *(f'"-D{key}={value}"' for key, value in properties.items())]
             ),
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
@@ -301,6 +303,8 @@ def _node(
     kind = "Master" if name == "master" else "Worker"
     home = folder / name
     home.mkdir(parents=True, exist_ok=True)
+    temporary = home / "tmp"
+    options = f'{environment["SPARK_DAEMON_JAVA_OPTS"]} "-Djava.io.tmpdir={temporary}"'
     process = ChildProcess(
         name=f"Spark {name.replace('-', ' ')}",
         argv=[
@@ -309,8 +313,9 @@ def _node(
             *("--webui-port", str(web_port), *arguments),
         ],
         log_path=home / "daemon.log",
-        env=environment,
+        env={**environment, "SPARK_DAEMON_JAVA_OPTS": options},
         cwd=home,
+        temporary=temporary,
     )
     return SparkNode(process=process, web_url=f"http://{LOOPBACK}:{web_port}")
 

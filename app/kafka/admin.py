@@ -80,7 +80,8 @@ class KafkaBrokers:
                 client.topic_facts(topics),
                 list(client.broker_settings(broker_ids).values()),
                 client.broker_facts(broker_ids),
-                _foreign(client.members(groups), own_client_ids),
+                client.descriptions(groups),
+                own_client_ids,
             )
 
         return await self._ask(connection, timeout_s, "describe brokers, topics and groups", question)
@@ -227,7 +228,8 @@ def _facts(
     topics: dict[str, TopicFacts],
     limits: list[Settings],
     abilities: BrokerFacts,
-    foreign_members: dict[str, tuple[GroupMember, ...]],
+    groups: dict[str, GroupDescription],
+    own_client_ids: Collection[str],
 ) -> ClusterFacts:
     """Where brokers differ, the strictest: a coordinator may be any of them."""
 
@@ -240,10 +242,17 @@ def _facts(
     return ClusterFacts(
         cluster_id=cluster.cluster_id,
         broker_version=abilities.oldest,
-        offers_consumer_protocol=abilities.offers_consumer_protocol,
+        offers_consumer_protocol=abilities.offers_consumer_protocol and all(map(_allows_consumer_protocol, limits)),
         topics=topics,
         transaction_max_timeout_ms=of_all("transaction.max.timeout.ms", min),
         group_min_session_timeout_ms=of_all("group.min.session.timeout.ms", max),
         group_max_session_timeout_ms=of_all("group.max.session.timeout.ms", min),
-        foreign_members=foreign_members,
+        foreign_members=_foreign({name: group.members for name, group in groups.items()}, own_client_ids),
+        assignors={name: group.assignor for name, group in groups.items() if group.assignor},
     )
+
+
+def _allows_consumer_protocol(settings: Settings) -> bool:
+    """Whether this broker's own setting allows it; one that does not tell may."""
+    allowed = settings.get("group.coordinator.rebalance.protocols")
+    return allowed is None or "consumer" in [word.strip() for word in allowed.split(",")]

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple, cast
 
+import msgspec
 from kafka.protocol.api_message import ApiMessage  # pyright: ignore[reportMissingTypeStubs]
 from kafka.protocol.consumer import (  # pyright: ignore[reportMissingTypeStubs]
     OffsetFetchRequest,
@@ -129,14 +130,15 @@ class GroupClient(RawClient):
             return None
         if answer["error"] is not None:
             raise errors.BrokerResponseError(answer["error"])
-        return _description(group, "classic", state, answer["members"])
+        described = _description(group, "classic", state, answer["members"])
+        return msgspec.structs.replace(described, assignor=str(answer["protocol_data"] or ""))
 
-    def members(self, groups: Collection[str]) -> dict[str, tuple[GroupMember, ...]]:
+    def descriptions(self, groups: Collection[str]) -> dict[str, GroupDescription]:
         """Of each group that may be looked at."""
-        found: dict[str, tuple[GroupMember, ...]] = {}
+        found: dict[str, GroupDescription] = {}
         for group in groups:
             with contextlib.suppress(errors.AuthorizationError):
-                found[group] = self.describe(group).members
+                found[group] = self.describe(group)
         return found
 
     def committed(self, group: str) -> dict[TopicPartition, int]:

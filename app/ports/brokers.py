@@ -51,12 +51,14 @@ class GroupDescription(msgspec.Struct, frozen=True, kw_only=True):
     """A group as its coordinator describes it; `state` in Kafka's words, `Dead` when there is none.
 
     protocol: classic, consumer, streams or share.
+    assignor: that of a classic group whose members have agreed on one.
     """
 
     group: str
     state: str
     protocol: str
     members: tuple[GroupMember, ...]
+    assignor: str = ""
 
 
 class PartitionOffsets(msgspec.Struct, frozen=True, kw_only=True):

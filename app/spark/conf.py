@@ -50,7 +50,7 @@ def effective(
             driver_python=driver_python,
             local_dir=local_dir,
         ),
-        **(_loopback() if is_on_this_machine(master) else {}),
+        **(_on_this_machine() if is_on_this_machine(master) else {}),
     }
     return Submission(master=_with_retries(master, tasks, definition.spark.master), conf=conf)
 
@@ -122,7 +122,7 @@ def _fixed(
         # A reused worker could keep a consumer of an attempt that has returned: it holds its partitions silently.
         "spark.python.worker.reuse": "false",
         # Driver and executors pass messages only; a small and quick JVM leaves the cores to the loop.
-        "spark.driver.extraJavaOptions": _SMALL_JVM,
+        "spark.driver.extraJavaOptions": f"{_SMALL_JVM} {_temporary(local_dir)}",
         "spark.executor.extraJavaOptions": _SMALL_JVM,
     }
 
@@ -140,12 +140,24 @@ def _of_all(*, application_name: str, python: str, driver_python: str, local_dir
         "spark.ui.killEnabled": "false",
         "spark.eventLog.enabled": "false",
         "spark.local.dir": local_dir,
+        "spark.driver.extraJavaOptions": _temporary(local_dir),
     }
 
 
 def _loopback() -> dict[str, str]:
     """With every part on this machine nothing listens on an address that others can reach."""
     return {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+
+
+def _on_this_machine() -> dict[str, str]:
+    """Executors on this machine keep temporary files in the folder that they run in, which the worker removes."""
+    return {**_loopback(), "spark.executor.extraJavaOptions": f"{_SMALL_JVM} -Djava.io.tmpdir=."}
+
+
+def _temporary(folder: str) -> str:
+    """What a killed JVM leaves (libraries that it unpacked, Spark's artifacts) lies where it is removed."""
+    escaped = folder.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"-Djava.io.tmpdir={escaped}"'
 
 
 def _with_retries(master: SparkMaster, tasks: int, named: str) -> str:

@@ -18,7 +18,8 @@ from app.domain.errors import UnavailableError
 
 log = logging.getLogger(__name__)
 
-LOG_TAIL_BYTES = 4096
+LOG_TAIL_BYTES = 64 * 1024
+"""A Java stack of several causes is longer than 4 KiB, and its first line says what was wrong."""
 LOG_LIMIT_BYTES = 16 * 1024 * 1024
 
 

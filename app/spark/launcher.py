@@ -95,6 +95,7 @@ class SubmitLauncher:
             master=self._master_word(instance, definition, process),
             log_tail=files.log_tail() if process is ProcessWord.GONE else "",
             outcome=files.read_outcome() if process is ProcessWord.GONE else None,
+            exit_code=None if instance.jvm_pid is None else self._spark_submit.exit_code(instance.jvm_pid),
         )
 
     def _process_word(self, instance: Instance, files: InstanceFiles) -> ProcessWord:

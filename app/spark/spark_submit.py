@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 
 from app.domain.errors import UnavailableError
+from app.domain.utf8_locale import with_utf8_locale
 from app.ports.spark import Submitted
 from app.spark import conf, package
 from app.spark.conf import Submission
@@ -137,7 +138,7 @@ class SparkSubmit:
             kept["JAVA_HOME"] = str(self._java_home)
         if is_on_this_machine:
             kept["SPARK_LOCAL_IP"] = conf.LOOPBACK
-        return kept
+        return with_utf8_locale(kept)
 
 
 def _started_at(pid: int) -> datetime:

@@ -27,7 +27,9 @@ from app.services.auditing import carrying_out
 from app.services.fencing_events import record_cases
 from app.services.observing import groups
 from app.services.running import heartbeats, instances, specifications
+from app.settings import path_of
 from app.web import errors
+from app.web.base_path import BasePath
 from app.web.bugs import BugBarrier
 from app.web.dependencies import Wiring, WiringDep
 from app.web.problems import ProblemResponse
@@ -72,6 +74,7 @@ def create_workers_app(wiring: Wiring) -> FastAPI:
     app.add_exception_handler(MalformedMessageError, _on_malformed)
     app.add_middleware(BodyLimit, limit_bytes=wiring.settings.request_limit_kib * 1024)
     app.add_middleware(BugBarrier)
+    app.add_middleware(BasePath, base_path=path_of(wiring.settings.workers_url))
     app.add_middleware(
         Perimeter,
         hosts=hosts_of(wiring.settings, wiring.workers_urls),

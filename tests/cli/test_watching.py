@@ -189,3 +189,40 @@ def test_what_is_refused_ends_what_is_shown(clock: list[float]) -> None:
     with pytest.raises(CommandError, match="no run r"):
         output.watch(render)
     assert clock[0] == 1
+
+
+def task(state: str, error: str | None) -> Any:
+    return {"last": {"ordinal": 0, "task": 0, "state": state, "last_error": error}}
+
+
+@pytest.mark.parametrize("state", ["starting", "backing_off", "failed"])
+def test_a_wait_for_a_start_ends_with_the_reason_why_a_task_does_not_join(
+    tmp_path: Path, clock: list[float], monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    error = "INCONSISTENT_GROUP_PROTOCOL: JoinGroup failed"
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("/tasks"):
+            return httpx.Response(200, json={"items": [task("running", None), task(state, error)]})
+        return httpx.Response(200, json={**RUN, "state": "starting", "instances": []})
+
+    client = client_of(tmp_path, iter(lambda: answer, None))
+    monkeypatch.setattr(runs, "connect", lambda: client)
+    with pytest.raises(CommandError, match=error):
+        runs.start("p", wait=300)
+    assert 15 <= clock[0] < 20
+
+
+def test_a_wait_for_a_start_goes_on_while_nothing_is_wrong(
+    tmp_path: Path, clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("/tasks"):
+            # An error that comes and goes is none that keeps it.
+            return httpx.Response(200, json={"items": [task("starting", "away" if clock[0] % 10 < 5 else None)]})
+        return httpx.Response(200, json={**RUN, "state": "starting" if clock[0] < 100 else "running", "instances": []})
+
+    client = client_of(tmp_path, iter(lambda: answer, None))
+    monkeypatch.setattr(runs, "connect", lambda: client)
+    runs.start("p", wait=300)
+    assert clock[0] >= 100

@@ -202,3 +202,20 @@ def test_brokers_die_with_a_parent_that_was_killed(tmp_path: Path) -> None:
         assert not has_ended(broker_pid)
         parent.kill()
     wait_for(lambda: has_ended(broker_pid), 20, f"the end of the orphaned broker, pid {broker_pid}")
+
+
+def test_a_broker_runs_where_a_folder_has_a_space_and_an_umlaut_under_the_c_locale(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"LC_ALL": "C", "LANG": "C", "JAVA_TOOL_OPTIONS": "-Dx=y"}.items():
+        monkeypatch.setenv(name, value)
+    folder = tmp_path / "Zustand ü"
+    with KafkaCluster.start(data_dir=folder) as cluster:
+        assert AdminClient({"bootstrap.servers": cluster.bootstrap_servers}).list_topics(timeout=10).brokers
+        (home,) = (path for path in folder.iterdir() if path.is_dir())
+        assert (home / "data" / "meta.properties").exists(), "not in a folder whose name was read as Latin-1"
+        left = home / "tmp" / "liblz4-java-1.so"
+        left.touch()
+        cluster.brokers[0].kill()
+        assert not left.exists(), "what a killed JVM leaves is removed"
+    assert not (home / "tmp").exists()

@@ -142,3 +142,31 @@ def test_mark_that_could_not_be_committed_is_still_due(
         task.drain()
     assert notes[:5] == ["", *[Trial(begun=1).note()] * 3, ""]
     pipeline.assert_whole()
+
+
+def test_workers_that_the_environment_kills_condemn_no_record(
+    make_pipeline: MakePipeline, start_process: StartProcess
+) -> None:
+    """Out of memory at the start, a broken library: whichever record comes first, the worker dies with it."""
+    errors = ErrorHandling(policy=FailurePolicy.SKIP)
+    pipeline = make_pipeline(partitions=1, session_timeout_ms=1_500, errors=errors)
+    for number in range(50):
+        pipeline.feed_value(b"0:%08d %s" % (number, POISON))
+    # What a hunt has left that came down to one record, which has killed once.
+    note = Trial(limit=1, begun=1, until=50).note()
+    consumer = Consumer({"bootstrap.servers": pipeline.bootstrap_servers, "group.id": pipeline.definition.group_id})
+    consumer.commit(offsets=[TopicPartition(pipeline.source, 0, 0, metadata=note)], asynchronous=False)
+    said: list[str] = []
+    for attempt in range(4):
+        process = start_process(pipeline.specification(attempt=attempt), transform="deadly")
+        assert process.wait_for_exit() == 9
+        said += [report.event.message for report in process.reports() if report.event is not None]
+    (found,) = consumer.committed([TopicPartition(pipeline.source, 0)], 10)
+    consumer.close()
+    assert (found.offset, found.metadata) == (0, Trial(limit=1, begun=1, until=50, passed=4).note())
+    assert any("its environment kills it" in message for message in said), said
+    # The environment is well again.
+    process = start_process(pipeline.specification(attempt=4))
+    process.wait_until(lambda: [p.committed for p in process.last().partitions] == [50], "everything committed")
+    assert process.drain().counters.records_skipped == 0
+    assert len(verifier.read_all(pipeline.bootstrap_servers, pipeline.sink)) == 50

@@ -24,7 +24,8 @@ def spark_instances(
 ) -> Generator[SparkInstances]:
     """Starts instances on the shared cluster, and kills what a test leaves running."""
     instances = SparkInstances(
-        state_dir=tmp_path / "state",
+        # A space and an umlaut: names that a JVM must be started for (app/domain/utf8_locale.py).
+        state_dir=tmp_path / "Zustand ü" / "state",
         cache_dir=worker_cache,
         master=spark_cluster.master_url,
         bootstrap_servers=kafka.bootstrap_servers,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -148,6 +149,7 @@ class SparkInstances:
             python=sys.executable,
             worker_python=worker_python,
             java_home=find_java(may_fetch=False).home,
+            environment={**os.environ, "LC_ALL": "C", "JAVA_TOOL_OPTIONS": "-Dx=y"},
         )
         launcher = SubmitLauncher(spark_submit, state_dir=self.state_dir, master_web_urls=self.master_web_urls)
         submitted = asyncio.run(launcher.submit(specification))

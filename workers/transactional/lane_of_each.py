@@ -273,6 +273,7 @@ class LaneOfEach:
         unknown = [lane.is_unknown for lane in gone]
         calls: list[Callable[[Patience], None]] = []
         for lane, is_unknown in zip(gone, unknown, strict=True):
+            self._progress.unwatch(lane.partition)
             lane.settling.give_up()
             abort = None if is_unknown else lane.checkpoints.aborting()
             calls.append(partial(_end, lane.checkpoints.producer, abort))

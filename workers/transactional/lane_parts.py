@@ -71,7 +71,7 @@ def lanes_of(
     sends_for: SendsFor = GroupAlone(definition.group_id) if is_for_group_alone else metadata
 
     def lane(partition: Partition | None) -> Lane:
-        suspicion = Suspicion(membership.ownership)
+        suspicion = Suspicion(membership.ownership, is_warm=lambda: progress.has_survived)
         bad_records = BadRecords(definition.errors, announce=control.event, window=window)
         own = Tally(tally.totals)
         size = CheckpointSize(timeout_s=definition.transaction_timeout_ms / 1000, bound_s=bounds.usual_s)

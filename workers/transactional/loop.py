@@ -31,6 +31,7 @@ from workers.transactional.vetting import Vetting
 
 _LONGEST_POLL_S = 0.2
 _SETTLING_POLL_S = 0.02
+_REJOINS_WITHIN_S = 5.0
 
 
 class TaskLoop:
@@ -87,11 +88,19 @@ class TaskLoop:
         self._numbers: dict[Partition, int] = {}
         self._changes_seen = 0
         self._idle_look = IdleLook(membership, progress=progress, clock=clock)
-        self._vetting = Vetting(membership, lanes=lanes, progress=progress)
+        self._vetting = Vetting(
+            membership,
+            lanes=lanes,
+            progress=progress,
+            try_out=processing.try_out,
+            tell=partial(control.event, EventKind.ERROR),
+            sleep=sleep,
+        )
         self._garbage = Collector(clock=clock)
         self._pace = Pace(interval_s=commit_interval_s, batch_size=batch_size, clock=clock)
         self._client_errors_told: set[tuple[int, str]] = set()
         self._may_have_left_open = False
+        self._member_at = float("-inf")
 
     @property
     def may_have_left_open(self) -> bool:
@@ -189,7 +198,14 @@ class TaskLoop:
                 self._progress.enter(TaskState.PAUSED, now=self._clock())
         else:
             self._membership.release(Hold.PAUSED)
-            self._progress.enter(TaskState.RUNNING, now=self._clock())
+            self._progress.enter(TaskState.RUNNING if self._is_member() else TaskState.STARTING, now=self._clock())
+
+    def _is_member(self) -> bool:
+        """Whether the group has given it a generation, or had a moment ago: a rebalance is no absence."""
+        now = self._clock()
+        if (self._membership.generation() or 0) > 0:
+            self._member_at = now
+        return now - self._member_at < _REJOINS_WITHIN_S
 
     def _poll(self) -> tuple[list[Message], list[KafkaError]]:
         if self._lanes.is_blocked:
@@ -287,6 +303,7 @@ class TaskLoop:
         self._processing.run(
             messages, lane.checkpoints.live_producer, lane.tally.open, lane.bad_records, condemned=condemned
         )
+        self._progress.has_survived |= condemned is None
 
     def _look_idly(self) -> None:
         """Offsets that moved without a record, past transaction markers and aborted ones, are committed too."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from confluent_kafka import Message
 
@@ -10,18 +12,41 @@ from workers.transactional.errors import LoopError, error_of
 from workers.transactional.group.membership import Committed, Membership
 from workers.transactional.group.ownership import Partition
 from workers.transactional.lanes import Batch, Lane, Lanes, Marks
+from workers.transactional.records.trials import MOST_PASSED
 from workers.transactional.telling.progress import Progress
 
 _READ_COMMITTED_S = 5.0
+_ANOTHER_WITHIN_S = 2.0
+_HEARD_WITHIN_S = 2.0
+"""What is said of an environment that kills must be under way before the next trial."""
+
+log = logging.getLogger(__name__)
 
 
 class Vetting:
     """Reads the notes beside the committed offsets once for each assignment, and commits those that are due."""
 
-    def __init__(self, membership: Membership, *, lanes: Lanes, progress: Progress) -> None:
+    def __init__(
+        self,
+        membership: Membership,
+        *,
+        lanes: Lanes,
+        progress: Progress,
+        try_out: Callable[[Message], None],
+        tell: Callable[[str], None],
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """
+        Args:
+            try_out: processes a record and keeps nothing of it.
+            tell: says a sentence to the server.
+        """
         self._membership = membership
         self._lanes = lanes
         self._progress = progress
+        self._try_out = try_out
+        self._tell = tell
+        self._sleep = sleep
 
     def vetted(self, batches: list[Batch]) -> list[Batch]:
         """Commit the notes that must stand before these batches are processed (rule 7).
@@ -72,7 +97,34 @@ class Vetting:
                 # Not before: where the marks could not be committed, they are still due.
                 batch.lane.suspicion.vetted(learned.get(batch.lane, {}))
                 ready.append(batch)
-        return ready
+        alone = next((batch for batch in ready if _needs_another(batch)), None)
+        if alone is None:
+            return ready
+        self._try_another(alone)
+        # What was polled meanwhile follows on records that are not processed: all of it is read again.
+        for lane in self._lanes.each:
+            lane.settling.require_rewind()
+        return []
+
+    def _try_another(self, batch: Batch) -> None:
+        """Process a record after the suspect, so that a death says whether the suspect or the environment kills."""
+        suspect = batch.messages[0]
+        name = f"{suspect.topic()}-{suspect.partition()}@{suspect.offset()}"
+        passed = batch.lane.suspicion.passed((suspect.topic() or "", suspect.partition() or 0))
+        if passed:
+            self._progress.last_error = (
+                f"the worker dies at the first record of every attempt, {name} or another: its environment kills it "
+                "(memory, a native library); nothing is skipped"
+            )
+            self._tell(self._progress.last_error)
+            self._sleep(_HEARD_WITHIN_S)
+        others, _ = self._membership.consume(passed % MOST_PASSED + 1, _ANOTHER_WITHIN_S)
+        if not others:
+            self._progress.last_error = f"the worker died at {name}; it is tried again once another record has come"
+            return
+        log.info("trying %s-%s@%s before %s", others[-1].topic(), others[-1].partition(), others[-1].offset(), name)
+        self._try_out(others[-1])
+        self._progress.has_survived = True
 
     def _learn_notes(self, first: Sequence[Batch], batches: Sequence[Batch]) -> dict[Lane, dict[Partition, Committed]]:
         """What stands beside the committed offsets where these lanes have not looked since they were assigned them."""
@@ -105,6 +157,11 @@ class Vetting:
 
     def _partitions(self, lane: Lane) -> Collection[Partition]:
         return self._membership.ownership.owned if lane.partition is None else (lane.partition,)
+
+
+def _needs_another(batch: Batch) -> bool:
+    message = batch.messages[0] if len(batch.messages) == 1 else None
+    return message is not None and batch.lane.suspicion.needs_another((message.topic() or "", message.partition() or 0))
 
 
 def _first_records(messages: Sequence[Message]) -> dict[Partition, tuple[int, int | None]]:

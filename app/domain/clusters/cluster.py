@@ -62,6 +62,7 @@ class ClusterFacts(msgspec.Struct, frozen=True, kw_only=True):
     transaction_max_timeout_ms: the broker setting `transaction.max.timeout.ms`.
     group_min_session_timeout_ms, group_max_session_timeout_ms: bounds of a classic member's session timeout.
     foreign_members: for each asked group its members that Fenceline did not start.
+    assignors: of the asked groups that are classic, the assignor that their members have agreed on.
     """
 
     cluster_id: str | None = None
@@ -72,3 +73,4 @@ class ClusterFacts(msgspec.Struct, frozen=True, kw_only=True):
     group_min_session_timeout_ms: int | None = None
     group_max_session_timeout_ms: int | None = None
     foreign_members: dict[str, tuple[GroupMember, ...]] = {}
+    assignors: dict[str, str] = {}

@@ -17,6 +17,9 @@ from app.domain.pipelines.pipeline import (
 OLDEST_BROKER = (2, 5)
 """KIP-447, by which a broker checks the group's generation when offsets join a transaction, is in 2.5 and later."""
 
+OUR_ASSIGNOR = "cooperative-sticky"
+"""What tasks of a classic group join with (workers/transactional/client_config.py)."""
+
 
 def check(definition: PipelineDefinition, facts: ClusterFacts, *, outputs: Mapping[str, str]) -> Iterator[Problem]:
     """The problems that need the cluster's word. `outputs`: the topics written to, by the field that names each."""
@@ -40,7 +43,8 @@ def _check_broker(definition: PipelineDefinition, facts: ClusterFacts) -> Iterat
         yield Problem(field="cluster", message=message)
     if definition.group_protocol is GroupProtocol.CONSUMER and facts.offers_consumer_protocol is False:
         message = (
-            "This cluster does not offer the group protocol `consumer` (KIP-848, in Kafka 4.0 and newer); use `classic`"
+            "This cluster does not offer the group protocol `consumer` (KIP-848, Kafka 4.0 and newer; the feature "
+            "`group.version` and the brokers' `group.coordinator.rebalance.protocols`); use `classic`"
         )
         yield Problem(field="group_protocol", message=message)
 
@@ -160,6 +164,14 @@ def _check_members(definition: PipelineDefinition, facts: ClusterFacts) -> Itera
             f"{first.host}{more}. It would take a part of the records; stop it, or choose another group"
         )
         yield Problem(field="group_id", message=message, is_warning=True)
+    assignor = facts.assignors.get(definition.group_id, "")
+    if members and definition.group_protocol is GroupProtocol.CLASSIC and assignor not in ("", OUR_ASSIGNOR):
+        message = (
+            f"The members of the group `{definition.group_id}` use the assignor `{assignor}`, ours is "
+            f"`{OUR_ASSIGNOR}`: brokers refuse to let ours join (INCONSISTENT_GROUP_PROTOCOL). "
+            "Stop them, or choose another group"
+        )
+        yield Problem(field="group_id", message=message)
 
 
 def _unknown(topic: str, facts: ClusterFacts) -> str:

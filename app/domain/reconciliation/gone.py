@@ -12,10 +12,8 @@ from datetime import timedelta
 from app.domain.reconciliation.actions import Action, TakeOutcome, advance, mark_missing, not_missing
 from app.domain.reconciliation.view import View
 from app.domain.runs.instance import Instance, InstanceState
+from app.domain.runs.last_words import why_it_ended
 from app.domain.runs.observation import MasterWord, Observation
-
-_TROUBLE = ("Error", "ERROR", "Exception", "CRITICAL")
-_ROUTINE = (" INFO ", " DEBUG ", "WARN")
 
 
 def judge_gone(view: View, instance: Instance, seen: Observation) -> list[Action]:
@@ -77,23 +75,9 @@ def end_as_lost(instance: Instance, reason: str) -> list[Action]:
 def _why_it_ended(instance: Instance, seen: Observation) -> str:
     if instance.killed_at is not None and instance.drain_signalled_at is not None:
         return killed_undrained(instance.killed_at - instance.drain_signalled_at)
-    return _last_words(seen)
+    return why_it_ended(seen.log_tail, exit_code=seen.exit_code, has_claimed=instance.claimed_at is not None)
 
 
 def killed_undrained(waited: timedelta) -> str:
     """Why the reconciler killed a driver that nobody asked to kill."""
     return f"killed: it had not drained {waited.total_seconds():.0f} s after SIGTERM"
-
-
-def _last_words(seen: Observation) -> str:
-    """The last line of the driver's log that tells of an error, else the last of all: scripts name no level.
-
-    A killed driver leaves neither, its log breaks off after a routine line.
-    """
-    lines = [line.strip() for line in seen.log_tail.splitlines() if line.strip()]
-    telling = [line for line in lines if any(word in line for word in _TROUBLE)]
-    if not telling and lines and not any(word in lines[-1] for word in _ROUTINE):
-        telling = lines
-    if not telling:
-        return "its driver ended without a word: it was killed, by hand or for want of memory"
-    return f"its driver ended without saying how; its log says: {telling[-1][:300]}"

@@ -18,6 +18,7 @@ from app.domain.runs.task import TaskState, TaskStatus
 from app.domain.transactions.mapping import PartitionMapping
 
 SILENT_AFTER = timedelta(seconds=5)
+NOT_IN_AFTER = timedelta(seconds=15)
 _NAMED = 4
 UNREAD_AFTER = timedelta(seconds=5)
 """A partition changes hands faster than this; longer without an owner, somebody should know."""
@@ -199,6 +200,8 @@ def _of_tasks(run: Run, tasks: Sequence[TaskStatus], definition: PipelineDefinit
         elif status.last.state in (TaskState.FAILED, TaskState.BACKING_OFF):
             error = status.last.last_error or "no error was given"
             found.append(_need(run, Severity.DEGRADED, f"{who} is {status.last.state.replace('_', ' ')}: {error}"))
+        elif _is_kept_out(status, now):
+            found.append(_need(run, Severity.DEGRADED, f"{who} is no member of its group: {status.last.last_error}"))
         elif age > SILENT_AFTER and status.last.state is not TaskState.DRAINED:
             found.append(_need(run, Severity.DEGRADED, f"{who} was not heard of for {age.total_seconds():.0f} s"))
         elif open_ms > definition.transaction_timeout_ms / 2:
@@ -211,6 +214,12 @@ def _of_tasks(run: Run, tasks: Sequence[TaskStatus], definition: PipelineDefinit
                 )
             )
     return found
+
+
+def _is_kept_out(status: TaskStatus, now: datetime) -> bool:
+    """Whether a task has an error and is no member of its group yet, for longer than a rebalance takes."""
+    is_starting = status.last.state is TaskState.STARTING and status.last.last_error is not None
+    return is_starting and now - status.state_since > NOT_IN_AFTER
 
 
 def _of_unread(

@@ -31,9 +31,13 @@ class MasterWord(StrEnum):
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
-    """`outcome` is what the driver left on this host, for the case that no server heard it."""
+    """`outcome` is what the driver left on this host, for the case that no server heard it.
+
+    exit_code: of spark-submit, where this server started it.
+    """
 
     process: ProcessWord
     master: MasterWord
     log_tail: str = ""
+    exit_code: int | None = None
     outcome: InstanceOutcome | None = None

@@ -221,7 +221,7 @@ class ZombieSighting(msgspec.Struct, frozen=True, kw_only=True):
     heartbeats: int
 
 
-_WORKING = frozenset({TaskState.RUNNING, TaskState.BACKING_OFF, TaskState.FENCED})
+_WORKING = frozenset({TaskState.RUNNING, TaskState.FENCED})
 
 
 def instance_state_by_tasks(current: InstanceState, tasks: Collection[TaskState]) -> InstanceState:
@@ -232,7 +232,8 @@ def instance_state_by_tasks(current: InstanceState, tasks: Collection[TaskState]
     | none, or all starting        | unchanged                 | STARTING if any lives | unchanged |
     | all paused (or starting)     | PAUSED                    | PAUSED                | unchanged |
     | any draining                 | unchanged                 | DRAINING              | unchanged |
-    | any running, backing off ... | RUNNING                   | RUNNING               | unchanged |
+    | any running or fenced        | RUNNING                   | RUNNING               | unchanged |
+    | any backing off              | unchanged if STARTING, else RUNNING | RUNNING     | unchanged |
 
     DRAINING is left by the outcome, never by a task that has not heard of it yet.
     """
@@ -245,6 +246,9 @@ def instance_state_by_tasks(current: InstanceState, tasks: Collection[TaskState]
     if TaskState.DRAINING in living:
         return InstanceState.DRAINING if unreachable else current
     if any(state in _WORKING for state in living):
+        return InstanceState.RUNNING
+    if TaskState.BACKING_OFF in living and current is not InstanceState.STARTING:
+        # One that has never been at work is not said to run.
         return InstanceState.RUNNING
     if TaskState.PAUSED in living:
         return InstanceState.PAUSED

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from app.domain.allow_lists.options import AllowedOptions
 from app.domain.clusters.cluster import ClusterFacts, GroupMember, TopicFacts
@@ -131,6 +132,14 @@ def test_a_sink_that_may_lose_or_refuse_records_is_a_warning(topic: TopicFacts, 
     assert part in problem.message
 
 
+@pytest.mark.parametrize(("topic", "field"), [("flights", "source_topics.0"), ("delayed", "sink_topic")])
+def test_a_topic_whose_records_an_unclean_election_may_lose_is_a_warning(topic: str, field: str) -> None:
+    unclean = structs.replace(SOUND, unclean_leader_election=True)
+    problem = only(facts(topics={"flights": SOUND, "delayed": SOUND, topic: unclean}))
+    assert (problem.field, problem.is_warning) == (field, True)
+    assert f"`{topic}` has unclean.leader.election.enable=true" in problem.message
+
+
 def test_a_sink_that_can_take_no_write_is_refused() -> None:
     topic = TopicFacts(partitions=1, replication_factor=2, min_insync_replicas=3)
     problem = only(facts(topics={"flights": SOUND, "delayed": topic}))
@@ -172,6 +181,23 @@ def test_strangers_in_the_group_are_a_warning_that_names_one_and_counts_the_rest
     assert problem.is_warning
     assert "`app-0` on /10.0.0.1 and 2 more" in problem.message
     assert problems(facts(foreign_members={"another": members, "delayed-flights": ()})) == []
+
+
+@pytest.mark.parametrize("assignor", ["range", "roundrobin", "sticky"])
+def test_members_with_another_assignor_keep_ours_out(assignor: str) -> None:
+    members = (GroupMember(member_id="m", client_id="other", host="h"),)
+    held = facts(foreign_members={"delayed-flights": members}, assignors={"delayed-flights": assignor})
+    (error,) = [problem for problem in problems(held) if not problem.is_warning]
+    assert error.field == "group_id"
+    assert assignor in error.message
+    assert "INCONSISTENT_GROUP_PROTOCOL" in error.message
+
+
+def test_what_our_own_members_or_nobody_use_keeps_nobody_out() -> None:
+    members = (GroupMember(member_id="m", client_id="other", host="h"),)
+    same = facts(foreign_members={"delayed-flights": members}, assignors={"delayed-flights": "cooperative-sticky"})
+    assert all(problem.is_warning for problem in problems(same))
+    assert problems(facts(foreign_members={"delayed-flights": ()}, assignors={"delayed-flights": "range"})) == []
 
 
 @pytest.mark.parametrize(("deletes", "expected"), [(False, 1), (True, 0), (None, 0)])

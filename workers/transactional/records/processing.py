@@ -40,6 +40,11 @@ class Processing:
         self._sink_topic = sink_topic
         self._keep_partition: bool | None = None
 
+    def try_out(self, message: Message) -> None:
+        """Process a record for no other end than to see whether this process survives it; nothing is written."""
+        if not self._transform.is_identity:
+            self._transform.process([message])
+
     def look_up_again(self) -> None:
         """The assignment has changed, or a checkpoint was aborted: perhaps a topic has more partitions, or is gone."""
         self._keep_partition = None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+
+from msgspec.structs import replace
 
 from workers.transactional.group.membership import Committed
 from workers.transactional.group.ownership import Ownership, Partition
@@ -17,8 +19,13 @@ class CondemnedError(Exception):
 class Suspicion:
     """Says how small a checkpoint must be, what note goes beside its offsets, and which record is condemned."""
 
-    def __init__(self, ownership: Ownership) -> None:
+    def __init__(self, ownership: Ownership, *, is_warm: Callable[[], bool] = lambda: False) -> None:
+        """
+        Args:
+            is_warm: whether this process has survived a record.
+        """
         self._ownership = ownership
+        self._is_warm = is_warm
         self._vetted: dict[Partition, int] = {}
         self._marked: dict[Partition, tuple[int, str]] = {}
         self._trials: dict[Partition, Trial] = {}
@@ -56,7 +63,8 @@ class Suspicion:
         self._trials[partition] = trial
         if trials.is_condemned(trial):
             self._condemned[partition] = CondemnedError(
-                f"the worker was killed by it: {trial.begun} attempts died with this record alone in their checkpoint"
+                f"the worker was killed by it: {trial.begun} attempts died with this record alone in their checkpoint, "
+                "and survived another one"
             )
 
     def marking(self, notes: Mapping[Partition, str]) -> None:
@@ -77,9 +85,27 @@ class Suspicion:
         due: dict[Partition, str] = {}
         for partition, trial in self._trials.items():
             if partition not in self._condemned and (partition in positions or not trial.limit):
+                if self.needs_another(partition):
+                    due[partition] = replace(trial, passed=trial.passed + 1).note()
+                    continue
                 until = positions[partition] if trial.limit else trial.until
-                due[partition] = Trial(limit=trial.limit, begun=trial.begun + 1, until=until).note()
+                due[partition] = Trial(
+                    limit=trial.limit,
+                    begun=trial.begun + 1,
+                    until=until,
+                    warm=trial.limit == 1 and (trial.warm or self._is_warm()),
+                ).note()
         return due
+
+    def needs_another(self, partition: Partition) -> bool:
+        """Whether this process must survive another record before it may try the lone one of this partition."""
+        trial = self._trials.get(partition)
+        return trial is not None and trials.needs_another(trial) and not self._is_warm()
+
+    def passed(self, partition: Partition) -> int:
+        """How often another record was tried in place of the partition's lone one, and killed the worker too."""
+        trial = self._trials.get(partition)
+        return 0 if trial is None else trial.passed
 
     def notes(self, positions: Mapping[Partition, int]) -> dict[Partition, str]:
         """What to commit beside `positions` when the checkpoint is done: a suspicion that goes on, or nothing."""

@@ -10,6 +10,11 @@ where it begins together with "trial begun"; the checkpoint's own commit takes t
 knows that somebody began just here and did not come back. A partition that moves to another task takes it along.
 It takes two such deaths before anything gets smaller, and two of the lone record before it is condemned, so a kill
 that only looks like the record's doing costs a few small checkpoints and no record.
+
+A death at the first record of every attempt is not that record's fault: memory that is short at the start and a broken
+library kill with any record. So one of the two deaths alone must come to a process that has survived another record. A
+process that has not tries a record after the suspect first, without keeping what comes of it. If that kills it too, the
+next attempt tries a later one, and nothing is condemned.
 """
 
 from __future__ import annotations
@@ -28,7 +33,9 @@ _REFUSALS_PER_STEP = 8
 """And after a refusal, which costs an abort and a new producer."""
 _DEATHS_BEFORE_LIMIT = 2
 _DEATHS_ALONE = 2
-_NOTE = re.compile(r"fenceline1 limit=(\d+) begun=(\d+) until=(-?\d+)")
+MOST_PASSED = 64
+"""How many records after the suspect are tried in its place, one after each death, before the first of them again."""
+_NOTE = re.compile(r"fenceline1 limit=(\d+) begun=(\d+) until=(-?\d+)(?: warm=(1))?(?: passed=(\d+))?")
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,15 +44,21 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     limit: at most so many records in a checkpoint; UNLIMITED: nothing is suspected yet.
     begun: how often a checkpoint under this limit was begun here and not finished.
     until: the suspicion ends when this offset is committed.
+    warm: one of those under limit 1 was begun by a process that had survived another record: what the lone record did
+        is then its own doing, and not that of an environment in which every first record kills.
+    passed: how often another record was tried in the suspect's place, and killed the worker too.
     """
 
     limit: int = UNLIMITED
     begun: int = 0
     until: int = -1
+    warm: bool = False
+    passed: int = 0
 
     def note(self) -> str:
         """The text kept beside the committed offset."""
-        return f"fenceline1 limit={self.limit} begun={self.begun} until={self.until}"
+        warm, passed = " warm=1" if self.warm else "", f" passed={self.passed}" if self.passed else ""
+        return f"fenceline1 limit={self.limit} begun={self.begun} until={self.until}{warm}{passed}"
 
 
 def read_note(metadata: str) -> Trial:
@@ -53,8 +66,8 @@ def read_note(metadata: str) -> Trial:
     found = _NOTE.fullmatch(metadata)
     if found is None:
         return Trial()
-    limit, begun, until = map(int, found.groups())
-    return Trial(limit=limit, begun=begun, until=until)
+    limit, begun, until = map(int, found.groups()[:3])
+    return Trial(limit=limit, begun=begun, until=until, warm=found[4] is not None, passed=int(found[5] or 0))
 
 
 def tells_of_a_trial(metadata: str) -> bool:
@@ -77,8 +90,13 @@ def after_deaths(found: Trial, *, offset: int) -> Trial:
 
 
 def is_condemned(trial: Trial) -> bool:
-    """True when the record at the committed offset has been alone in two trials that did not end."""
-    return trial.limit == 1 and trial.begun >= _DEATHS_ALONE
+    """True when the record at the committed offset has been alone in two trials that did not end, one of them warm."""
+    return trial.limit == 1 and trial.begun >= _DEATHS_ALONE and trial.warm
+
+
+def needs_another(trial: Trial) -> bool:
+    """True when the lone record has killed only processes that had survived nothing: another must be tried first."""
+    return trial.limit == 1 and trial.begun > 0 and not trial.warm
 
 
 def after_refusal(*, records: int, until: int) -> Trial:

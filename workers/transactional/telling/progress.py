@@ -35,12 +35,14 @@ class Progress:
     """Keeps the state and publishes a snapshot: at once when the state changes, else every half second.
 
     last_error: what went wrong last; it stays. obstacle: what is waited for now; said in its place while it lasts.
+    has_survived: whether this process has got through a record.
     """
 
     def __init__(self, control: Control, tally: Tally) -> None:
         self.latency = LatencyWindow()
         self.last_error: str | None = None
         self.obstacle: str | None = None
+        self.has_survived = False
         self._control = control
         self._tally = tally
         self._state = TaskState.STARTING
@@ -84,11 +86,14 @@ class Progress:
         for partition in partitions:
             self._committed.pop(partition, None)
             self._ends.pop(partition, None)
-            self._sizes.pop(partition, None)
 
     def watch(self, partition: Partition | None, size: CheckpointSize) -> None:
         """Tell how long nothing could be committed in the lane of this partition; None: of all."""
         self._sizes[partition] = size
+
+    def unwatch(self, partition: Partition | None) -> None:
+        """Its lane has ended; one that begins again is watched anew."""
+        self._sizes.pop(partition, None)
 
     def is_due(self, now: float) -> bool:
         return now - self._published_at >= INTERVAL_S

@@ -2,53 +2,128 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workers.transactional.group.membership import Committed
 from workers.transactional.group.ownership import Ownership, Partition
 from workers.transactional.records.suspicion import Suspicion
-from workers.transactional.records.trials import UNLIMITED, Trial, read_note
+from workers.transactional.records.trials import MOST_PASSED, UNLIMITED, Trial, read_note
 
 P: Partition = ("t", 0)
 
 
 class Log:
-    """One partition with a deadly record, and what Kafka would keep of its group: offset and metadata."""
+    """One partition with deadly records, and what Kafka would keep of its group: offset and metadata.
 
-    def __init__(self, *, records: int, poison: int | None, batch: int) -> None:
-        self.records, self.poison, self.batch = records, poison, batch
+    is_broken: the environment kills with the first record of every attempt, whichever it is. second: with the second.
+    """
+
+    def __init__(
+        self, *, records: int, poison: int | None, batch: int, is_broken: bool = False, second: bool = False
+    ) -> None:
+        self.records, self.batch = records, batch
+        self.poison: set[int] = set() if poison is None else {poison}
+        self.is_broken, self.second = is_broken, second
         self.offset, self.metadata = 0, ""
         self.condemned: list[int] = []
+        self.tried: list[int] = []
 
     def attempt(self) -> bool:
         """Run one attempt as the loop does; True when it came through, False when it died."""
         ownership = Ownership()
         ownership.assigned([P])
-        suspicion = Suspicion(ownership)
+        is_warm, processed = False, 0
+        suspicion = Suspicion(ownership, is_warm=lambda: is_warm)
         while self.offset < self.records:
             if suspicion.unvetted([P]):
                 suspicion.vet(P, Committed(self.offset, self.metadata))
             count = min(self.batch, suspicion.limit or self.batch, self.records - self.offset)
             end = self.offset + count
+            needs_another = suspicion.needs_another(P)
+            passed = suspicion.passed(P)
             marks = suspicion.marks({P: end})
             if P in marks:
                 suspicion.marking(marks)
                 self.metadata = marks[P]
             suspicion.vetted([P])
+            if needs_another:
+                assert count == 1
+                other = self.offset + 1 + passed % MOST_PASSED
+                other = min(other, self.records - 1)
+                assert other > self.offset, "nothing to try in its place"
+                self.tried.append(other)
+                if self.is_broken or other in self.poison:
+                    return False
+                is_warm, processed = True, processed + 1
+                continue
             if suspicion.condemned(P) is not None:
                 assert count == 1
                 self.condemned.append(self.offset)
-            elif self.poison is not None and self.offset <= self.poison < end:
-                return False
+            else:
+                if self.is_broken or self.poison & set(range(self.offset, end)) or (self.second and processed):
+                    return False
+                is_warm, processed = True, processed + 1
             self.metadata = suspicion.notes({P: end}).get(P, "")
             suspicion.committed({P: end})
             self.offset = end
         return True
 
 
+@pytest.mark.parametrize("batch", [1, 7, 500])
+def test_an_environment_that_kills_at_the_first_record_condemns_none_and_all_go_through_once_it_is_well(
+    batch: int,
+) -> None:
+    log = Log(records=200, poison=None, batch=batch, is_broken=True)
+    for _ in range(100):
+        assert not log.attempt()
+    assert log.condemned == []
+    assert len(set(log.tried)) > 10, "not one other record alone, which may be deadly too"
+    log.is_broken = False
+    assert log.attempt()
+    assert log.condemned == []
+
+
+def test_an_environment_that_kills_at_the_second_record_condemns_none() -> None:
+    log = Log(records=50, poison=None, batch=1, second=True)
+    for _ in range(120):
+        if log.attempt():
+            break
+    assert log.offset == 50
+    assert log.condemned == []
+
+
+def test_deadly_records_side_by_side_are_found_too() -> None:
+    log = Log(records=100, poison=None, batch=10)
+    log.poison = set(range(8))
+    deaths = 0
+    while not log.attempt():
+        deaths += 1
+        assert deaths <= 8 * 14, "a hunt of six for each, and those that lie behind it"
+    assert log.condemned == list(range(8))
+
+
+def test_a_deadly_record_that_is_the_first_of_all_is_found() -> None:
+    log = Log(records=100, poison=0, batch=10)
+    deaths = 0
+    while not log.attempt():
+        deaths += 1
+        assert deaths <= 7
+    assert log.condemned == [0]
+
+
+def test_a_note_of_the_release_before_condemns_only_after_another_record_was_survived() -> None:
+    ownership = Ownership()
+    ownership.assigned([P])
+    suspicion = Suspicion(ownership)
+    suspicion.vet(P, Committed(5, "fenceline1 limit=1 begun=2 until=10"))
+    assert suspicion.condemned(P) is None
+    assert suspicion.needs_another(P)
+
+
 @settings(max_examples=60)
-@given(st.integers(1, 40_000), st.data(), st.sampled_from([1, 7, 500, 2_000, 100_000]))
+@given(st.integers(2, 40_000), st.data(), st.sampled_from([1, 7, 500, 2_000, 100_000]))
 def test_deadly_record_is_found_within_few_deaths_and_no_other_is_condemned(
     records: int, data: st.DataObject, batch: int
 ) -> None:
@@ -57,7 +132,7 @@ def test_deadly_record_is_found_within_few_deaths_and_no_other_is_condemned(
     while not log.attempt():
         deaths += 1
         assert deaths <= 7
-    assert log.condemned == [log.poison]
+    assert log.condemned == sorted(log.poison)
     assert deaths >= 2
 
 
@@ -89,14 +164,14 @@ def test_own_mark_that_was_committed_without_an_answer_is_nobodys_death() -> Non
     """Else a few lost answers in a row would look like as many deaths, and condemn the record that stands there."""
     ownership = Ownership()
     ownership.assigned([P])
-    suspicion = Suspicion(ownership)
+    suspicion = Suspicion(ownership, is_warm=lambda: True)
     note = Trial(limit=1, begun=1, until=10).note()
     for _ in range(3):
         suspicion.vet(P, Committed(5, note))
         note = suspicion.marks({P: 6})[P]
         suspicion.marking({P: note})
     assert suspicion.condemned(P) is None
-    assert note == Trial(limit=1, begun=2, until=6).note()
+    assert note == Trial(limit=1, begun=2, until=6, warm=True).note()
     ownership.given_up([P])
     ownership.assigned([P])
     suspicion.vet(P, Committed(5, note))
@@ -135,9 +210,9 @@ def test_foreign_metadata_is_no_note(metadata: str) -> None:
     assert read_note(metadata) == Trial()
 
 
-@given(st.integers(0, 10**6), st.integers(0, 99), st.integers(-1, 2**62))
-def test_notes_survive(limit: int, begun: int, until: int) -> None:
-    trial = Trial(limit=limit, begun=begun, until=until)
+@given(st.integers(0, 10**6), st.integers(0, 99), st.integers(-1, 2**62), st.booleans(), st.integers(0, 999))
+def test_notes_survive(limit: int, begun: int, until: int, warm: bool, passed: int) -> None:
+    trial = Trial(limit=limit, begun=begun, until=until, warm=warm, passed=passed)
     assert read_note(trial.note()) == trial
 
 
