@@ -13,6 +13,7 @@ from app.web.pages.frame.admission import Admission
 from app.web.pages.frame.assets import Static
 from app.web.pages.frame.errors import error_page
 from app.web.pages.frame.shared_looks import SharedLooks
+from app.web.pages.frame.stream_limit import StreamLimit
 from app.web.security.body_limit import BodyLimit
 from app.web.security.perimeter import Perimeter, hosts_of
 
@@ -32,6 +33,7 @@ def create_users_app(wiring: Wiring) -> FastAPI:
     )
     app.state.wiring = wiring
     app.state.looks = SharedLooks()
+    app.state.stream_limit = StreamLimit()
     app.state.admission = Admission(lambda secrets: principals_of(wiring, secrets))
     app.include_router(health.router)
     app.include_router(api.router)

@@ -40,6 +40,7 @@ async def exposition(wiring: Wiring) -> bytes:
     _journals(registry, snapshots, now_ms=now_ms)
     _hanging(registry, wiring.observations.searches(), snapshots, now_ms=now_ms)
     _dead_ends(registry, wiring.dead_ends())
+    _dropped(registry, wiring.dropped_fields.counts)
     try:
         async with wiring.unit_of_work() as uow:
             lines = await overview.pipeline_lines(uow, now=wiring.clock.now())
@@ -170,6 +171,17 @@ def _dead_ends(registry: CollectorRegistry, counts: Mapping[tuple[str, str], int
         looked_at.labels(cluster, result).inc(count)
 
 
+def _dropped(registry: CollectorRegistry, counts: Mapping[tuple[str, str], int]) -> None:
+    dropped = Counter(
+        "fenceline_worker_fields_dropped",
+        "Fields of workers' messages that were not taken, since they cannot be their pipeline's",
+        ["pipeline", "field"],
+        registry=registry,
+    )
+    for (pipeline, field), count in counts.items():
+        dropped.labels(pipeline, field).inc(count)
+
+
 def _offset_log(registry: CollectorRegistry, lines: Sequence[PipelineLine], found: Mapping[str, int]) -> None:
     """Of pipelines that record their offsets only: of the others nobody can tell."""
     gauge = Gauge(
@@ -269,7 +281,7 @@ def _audits(registry: CollectorRegistry, counts: Mapping[str, Mapping[str, int]]
         # From zero on: Prometheus sees no increase in a counter that begins with its first event.
         for what in COUNTED:
             kind, _, word = what.partition("_")
-            counters[kind].labels(pipeline, word).inc(of_pipeline.get(what, 0))
+            counters[kind].labels(pipeline, word).inc(max(0, of_pipeline.get(what, 0)))
     shown = Gauge(
         "fenceline_audit_shown_until_timestamp_seconds",
         "The end of the newest window of which an audit by plan has shown that every output is there, once",
@@ -288,4 +300,5 @@ def _totals(registry: CollectorRegistry, totals: dict[str, RunTotals]) -> None:
             f"fenceline_run_{field}", f"{field.replace('_', ' ')} of the newest run", ["pipeline"], registry=registry
         )
         for name, total in totals.items():
-            counter.labels(name).inc(getattr(total, field))
+            # A counter that was told wrong before workers' words were held against anything must not end the page.
+            counter.labels(name).inc(max(0, getattr(total, field)))
