@@ -56,6 +56,9 @@ async def test_transaction_that_began_just_now_is_not_to_be_fenced(behind: Scene
 
 def test_observer_measures_the_clock_by_the_journals(behind: Scene, slow_broker: KafkaCluster, tmp_path: Path) -> None:
     topic = behind.topic()
+    # Of the past, and it makes the journal.
+    _, before = behind.leave_open(topic)
+    before.abort_transaction(20)
     with watching(slow_broker, tmp_path) as watched:
         watched.until(lambda seen: seen.transaction_journal.phase is Phase.LIVE, "the journal is followed")
         name, producer = behind.leave_open(topic)
