@@ -87,7 +87,15 @@ def _journals(registry: CollectorRegistry, snapshots: Sequence[Snapshot], *, now
     oldest = Gauge(
         "fenceline_oldest_transaction_seconds", "Age of the oldest open transaction", ["cluster"], registry=registry
     )
+    behind = Gauge(
+        "fenceline_broker_clock_behind_seconds",
+        "How far a broker's clock is behind the server's, as measured; below zero: ahead",
+        ["cluster", "broker"],
+        registry=registry,
+    )
     for snapshot in snapshots:
+        for broker, offset in snapshot.clocks.offsets.items():
+            behind.labels(snapshot.cluster, str(broker)).set(offset.middle_ms / 1000)
         for status in (snapshot.transaction_journal, snapshot.group_journal):
             at = (snapshot.cluster, status.topic)
             for one in Phase:
@@ -106,7 +114,8 @@ def _journals(registry: CollectorRegistry, snapshots: Sequence[Snapshot], *, now
         if told.source is Source.NOTHING:
             # Nobody knows what is open: a zero would be read as "nothing".
             continue
-        started = [one.state.start_ms for one in snapshot.transactions.values() if one.is_open]
+        ours = (snapshot.clocks.ours(one, told.topic) for one in snapshot.transactions.values() if one.is_open)
+        started = [one.state.start_ms for one in ours]
         still_open.labels(snapshot.cluster).set(len(started))
         # What is not heard of any more grew no older that we know of; the journal's own age does.
         seen_ms = told.as_of_ms if told.phase is Phase.LOST else now_ms

@@ -336,6 +336,7 @@ def test_every_schema_is_compared_or_is_made_here() -> None:
         hanging.HangingSearch,
         hanging.Hanging,
         reading.ObserverReading,
+        reading.BrokerClock,
         reading.JournalReading,
         reading.PartitionsOfTopic,
         transactions.IdOwner,
