@@ -1,5 +1,8 @@
 """A wrong address is explained: what listens there, and which setting is to be changed."""
 
+# trustme also takes contexts of pyOpenSSL, which is not installed.
+# pyright: reportUnknownMemberType=false
+
 from __future__ import annotations
 
 import ssl
