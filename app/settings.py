@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from platformdirs import PlatformDirs
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
@@ -36,6 +38,18 @@ def _absolute(path: Path) -> Path:
     return path.expanduser().absolute()
 
 
+def _address(url: str) -> str:
+    """Of a listener, as others reach it: a proxy may show it below a path. Without a slash at its end."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or parts.hostname is None or parts.query or parts.fragment:
+        raise ValueError(f"{url} is not of the form https://host[:port][/path]")
+    if not _BASE_PATH.fullmatch(parts.path):
+        raise ValueError(f"the path of {url} may have letters, digits and . _ ~ - between its slashes")
+    return url.rstrip("/")
+
+
+_BASE_PATH = re.compile(r"(?:/[A-Za-z0-9._~-]+)*/?", re.ASCII)
+Address = Annotated[str, AfterValidator(_address)]
 Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_comma_separated)]
 """Several names: a list in the file, separated by commas in the environment."""
 Folder = Annotated[Path, AfterValidator(_absolute)]
@@ -75,12 +89,14 @@ class Settings(BaseSettings):
     users_port: Port = Field(default=8700, description="Port of the users' listener; 0 takes a free one.")
     workers_host: str = Field(default="127.0.0.1", description="Address on which drivers and tasks report.")
     workers_port: Port = Field(default=8701, description="Port of the workers' listener; 0 takes a free one.")
-    workers_url: str | None = Field(
+    workers_url: Address | None = Field(
         default=None,
         description="How workers reach the workers' listener, when that differs from the address it listens on.",
     )
-    public_url: str | None = Field(
-        default=None, description="How people reach this server, when that differs from the address it listens on."
+    public_url: Address | None = Field(
+        default=None,
+        description="How people reach this server, when that differs from the address it listens on; "
+        "with a path where a proxy shows it below one, such as `https://ops.example/fenceline`.",
     )
     server_url: str | None = Field(
         default=None, description="For the CLI: the server it talks to. Empty: the users' address above."
@@ -215,6 +231,11 @@ class Settings(BaseSettings):
         return (init_settings, env_settings, *in_file)
 
     @property
+    def base_path(self) -> str:
+        """The path of `public_url`, without a slash at its end; empty where it has none."""
+        return path_of(self.public_url)
+
+    @property
     def users_url(self) -> str:
         """Where people and the CLI reach this server by its settings."""
         return self.public_url or url_of(self.users_host, self.users_port, is_tls=self.has_own_tls)
@@ -243,6 +264,11 @@ class Settings(BaseSettings):
 def url_of(host: str, port: int, *, is_tls: bool) -> str:
     name = f"[{host}]" if ":" in host else host
     return f"{'https' if is_tls else 'http'}://{name}:{port}"
+
+
+def path_of(url: str | None) -> str:
+    """The path of an address that others prefix, without a slash at its end."""
+    return "" if url is None else urlsplit(url).path.rstrip("/")
 
 
 def is_loopback(host: str) -> bool:

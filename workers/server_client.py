@@ -109,7 +109,8 @@ class ServerClient:
         if connection.sock is not None:
             connection.sock.settimeout(left_s)
         try:
-            connection.request(method, path, body=body, headers=headers)
+            # A proxy may show the listener below a path of its own.
+            connection.request(method, f"{urlsplit(url).path.rstrip('/')}{path}", body=body, headers=headers)
             response = connection.getresponse()
             raw = response.read(MAX_ANSWER_BYTES + 1)
         except (OSError, http.client.HTTPException):

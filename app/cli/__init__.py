@@ -33,6 +33,7 @@ _COMMANDS = {
     "end": "transactions.ending:end",
     "webhooks": "webhooks:app",
     "tokens": "tokens:app",
+    "sessions": "sessions:app",
     "db": "db:app",
     "support-bundle": "support_bundle:support_bundle",
 }

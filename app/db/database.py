@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import sqlalchemy as sa
 from sqlalchemy import make_url
 from sqlalchemy.ext.asyncio import create_async_engine
@@ -59,6 +61,15 @@ class Database:
             await db.execute(sa.text("SELECT 1"))
         finally:
             await db.close()
+
+    async def now(self) -> datetime:
+        """Postgres's own time. Raises UnavailableError as `ping`."""
+        db = Connection(self.engine)
+        try:
+            told: datetime = (await db.execute(sa.text("SELECT clock_timestamp()"))).scalar_one()
+        finally:
+            await db.close()
+        return told
 
     async def close(self) -> None:
         await self.engine.dispose()

@@ -5,12 +5,13 @@ viewer ⊂ operator ⊂ author ⊂ administrator
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from enum import StrEnum
 
 import msgspec
 
-from app.domain.errors import ForbiddenError
+from app.domain.errors import ForbiddenError, InvalidError
 
 
 class Role(StrEnum):
@@ -49,6 +50,24 @@ COLLECTOR = Principal(name="collector", role=Role.ADMINISTRATOR, kind=PrincipalK
 RECONCILER = Principal(name="reconciler", role=Role.ADMINISTRATOR, kind=PrincipalKind.SYSTEM)
 COMMAND_LINE = Principal(name="command line", role=Role.ADMINISTRATOR, kind=PrincipalKind.SYSTEM)
 """Who acts when a command works directly on the database: somebody who holds its password."""
+
+
+OWN_ACTORS = (DRILLS, MIGRATIONS, AUDITOR, COLLECTOR, RECONCILER, COMMAND_LINE)
+_RESERVED_NAMES = frozenset(
+    actor.name.replace(" ", joined) for actor in OWN_ACTORS for joined in ("", " ", "-", "_", ".")
+) | {"system", "fenceline"}
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._@-]{0,62}")
+
+
+def refuse_name(name: str) -> None:
+    """Raise InvalidError unless somebody may be called so; the command log tells people and our own actors by name."""
+    if not _NAME.fullmatch(name):
+        raise InvalidError(
+            f"{name!a} is no name: use 1 to 63 letters, digits, '.', '_', '@' or '-', beginning with a letter",
+            field="name",
+        )
+    if name.lower() in _RESERVED_NAMES:
+        raise InvalidError(f"{name} is the name of a part of Fenceline: take another name", field="name")
 
 
 class Verb(StrEnum):
@@ -95,6 +114,8 @@ class Verb(StrEnum):
     CREATE_TOKEN = "create_token"  # noqa: S105 - a verb
     REVOKE_TOKEN = "revoke_token"  # noqa: S105 - a verb
     CREATE_LOGIN_LINK = "create_login_link"
+    VIEW_SESSIONS = "view_sessions"
+    END_SESSION = "end_session"
     LEASE_INSTANCE = "lease_instance"
     SIGNAL_INSTANCE = "signal_instance"
     END_RUN = "end_run"
@@ -151,6 +172,8 @@ NEEDED_ROLE: dict[Verb, Role] = {
     _V.CREATE_TOKEN: Role.ADMINISTRATOR,
     _V.REVOKE_TOKEN: Role.ADMINISTRATOR,
     _V.CREATE_LOGIN_LINK: Role.ADMINISTRATOR,
+    _V.VIEW_SESSIONS: Role.ADMINISTRATOR,
+    _V.END_SESSION: Role.ADMINISTRATOR,
     _V.LEASE_INSTANCE: Role.ADMINISTRATOR,
     _V.SIGNAL_INSTANCE: Role.ADMINISTRATOR,
     _V.END_DEAD_TRANSACTION: Role.ADMINISTRATOR,
@@ -194,14 +217,37 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
     revoked_at: datetime | None = None
 
 
+class Link(msgspec.Struct, frozen=True, kw_only=True):
+    """A one-time link that was used: whom it let in, and who made it when. created_by: None: before that was kept."""
+
+    principal: Principal
+    created_at: datetime
+    created_by: str | None
+
+
 class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """One browser that is logged in. `token_id` is what it logged in with; revoking that ends the session too."""
+    """One browser that is logged in. `token_id` is what it logged in with; revoking that ends the session too.
+
+    token: its name. link_created_at, link_created_by: of the one-time link that it began with instead, where known.
+    last_used_at: to the minute; None: not since it began.
+    """
 
     id: str
     principal: Principal
     token_id: str | None
     created_at: datetime
     expires_at: datetime
+    last_used_at: datetime | None = None
+    token: str | None = None
+    link_created_at: datetime | None = None
+    link_created_by: str | None = None
+
+    @property
+    def began_with(self) -> str:
+        """The token or link, in words."""
+        if self.token is not None:
+            return f"token {self.token}"
+        return "a one-time link" if self.link_created_by is None else f"a one-time link of {self.link_created_by}"
 
 
 class RunTokenScope(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""What came from outside, as JSON and Postgres can hold it: no NUL, no lone surrogate, bounded.
+"""What came from outside, as JSON and Postgres can hold it: no NUL, no lone surrogate, bounded; numbers of 64 bits.
 
 An error's words may quote a record, and a host may be named in bytes that are no text. One text that cannot be stored
 would be sent again for ever, and hold back every heartbeat behind it.
@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 LONGEST_TEXT = 4_000
+LARGEST_NUMBER = 2**63 - 1
 _LATEST_MS = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp() * 1000)
 
 Message = TypeVar("Message", bound=msgspec.Struct)
@@ -24,7 +25,7 @@ def storable_text(text: str) -> str:
 
 
 def storable(message: Message) -> Message:
-    """The message with every text in it made storable, down through structs and tuples."""
+    """The message with every text and number in it made storable, down through structs and tuples."""
     return cast(Message, _storable(message))
 
 
@@ -37,8 +38,13 @@ def _storable(value: Any) -> Any:
     # Enumerations are texts too, but of ours.
     if type(value) is str:
         return storable_text(value)
+    if type(value) is int:
+        return min(max(value, -LARGEST_NUMBER), LARGEST_NUMBER)
     if isinstance(value, tuple):
-        return tuple(_storable(item) for item in cast("tuple[Any, ...]", value))
+        several = cast("tuple[Any, ...]", value)
+        # One with named fields stays one.
+        make: Any = getattr(several, "_make", tuple)
+        return make(_storable(item) for item in several)
     if isinstance(value, msgspec.Struct):
         return type(value)(**{name: _storable(getattr(value, name)) for name in value.__struct_fields__})
     return value

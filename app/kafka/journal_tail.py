@@ -18,7 +18,7 @@ from app.domain.errors import UnavailableError
 from app.domain.journals import group_records, transaction_state
 from app.domain.journals.live_groups import LiveGroup
 from app.domain.journals.live_transactions import LiveTransaction
-from app.domain.journals.record_batch import split_batches
+from app.domain.journals.record_batch import RecordBatch, UnreadableBatch, split_batches
 from app.domain.transactions.transactional_id import transaction_log_partition
 from app.kafka import coordinated_groups, open_transactions
 from app.kafka.attempt import Attempt
@@ -26,7 +26,7 @@ from app.kafka.connections import BOOTSTRAP, resolve
 from app.kafka.raw_client import error_of, errors, failure, reading_answers
 from app.kafka.raw_fetch import EARLIEST, Isolation, RawFetcher, offset_after
 from app.ports.brokers import TopicPartition
-from app.ports.journals import Heard, LogAnswer, Look, Polled, Tail
+from app.ports.journals import Heard, LogAnswer, Look, Polled, Stamp, Tail
 
 # How long a broker keeps an answer back while nothing is written. Its other answers to us wait as long.
 _LONG_POLL_MS = 300
@@ -47,6 +47,7 @@ class _Answer(NamedTuple):
     broker_id: int
     positions: dict[TopicPartition, int]
     sent_at: float
+    heard_at: float
     message: Any
     error: Exception | None
 
@@ -77,6 +78,8 @@ class JournalTail(RawFetcher):
         super().__init__(resolved, attempt)
         self._timeout_s = timeout_s
         self._positions: dict[TopicPartition, int] = {}
+        # Which leader told, when it was asked, that there was nothing more.
+        self._at_end: dict[TopicPartition, tuple[int, float]] = {}
         self._in_flight: set[int] = set()
         self._not_before: dict[int, float] = {}
         self._answered: SimpleQueue[_Answer] = SimpleQueue()
@@ -207,7 +210,7 @@ class JournalTail(RawFetcher):
             message = await self._sent_to(request, broker_id, _LONG_POLL_MS + self._timeout_s * 1000)
         except Exception as error:  # noqa: BLE001 - raised by the thread that polls
             problem = error
-        self._answered.put(_Answer(broker_id, positions, sent_at, message, problem))
+        self._answered.put(_Answer(broker_id, positions, sent_at, time.monotonic(), message, problem))
 
     def _read(self, answer: _Answer) -> list[LogAnswer]:
         """What cannot be read costs the broker that sent it its turn, like a connection that has failed."""
@@ -247,7 +250,11 @@ class JournalTail(RawFetcher):
             batches = tuple(split_batches(bytes(part.records or b"")))
             next_offset = offset_after(batches, answer.positions[at])
             self._positions[at] = next_offset
-            return [LogAnswer(Heard.READ, at.topic, at.partition, batches, next_offset, part.high_watermark)]
+            end: int = part.high_watermark
+            stamp = self._stamp(at, batches, answer, is_at_end=next_offset >= end)
+            return [
+                LogAnswer(Heard.READ, at.topic, at.partition, batches, next_offset, end, "", answer.broker_id, stamp)
+            ]
         if code == _OFFSET_OUT_OF_RANGE:
             start = self._earliest(at)
             self._positions[at] = start
@@ -258,6 +265,23 @@ class JournalTail(RawFetcher):
         # A leader that moved, or whatever else one partition may have: its neighbours go on.
         self._note_failure(answer.broker_id, str(error))
         return []
+
+    def _stamp(
+        self,
+        at: TopicPartition,
+        batches: tuple[RecordBatch | UnreadableBatch, ...],
+        answer: _Answer,
+        *,
+        is_at_end: bool,
+    ) -> Stamp | None:
+        """Of a record that this leader's answer before did not have, though it was at the end of the log."""
+        before = self._at_end.pop(at, None)
+        if is_at_end:
+            self._at_end[at] = (answer.broker_id, answer.sent_at)
+        if before is None or before[0] != answer.broker_id:
+            return None
+        stamps = [batch.max_timestamp_ms for batch in batches if isinstance(batch, RecordBatch)]
+        return Stamp(max(stamps), before[1], answer.heard_at) if stamps and max(stamps) >= 0 else None
 
     def _earliest(self, at: TopicPartition) -> int:
         self._attempt = Attempt(self._attempt.address, self._timeout_s)

@@ -13,6 +13,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 
 import msgspec
 
+from app.domain.clocks.broker_clocks import ClockSample
 from app.domain.clusters.cluster import Cluster
 from app.domain.errors import FencelineError
 from app.domain.journals import group_records, transaction_state
@@ -207,6 +208,7 @@ class ClusterObserver:
             # Until it is read, its coordinator is asked, as at the beginning.
             live.enter(answer.topic, Phase.CATCHING_UP, now_ms=self._now_ms())
         else:
+            self._note_clock(answer, live)
             journal.read(
                 answer.partition,
                 answer.batches,
@@ -216,6 +218,16 @@ class ClusterObserver:
             )
             phase = Phase.LIVE if journal.progress.is_caught_up_everywhere else Phase.CATCHING_UP
             live.enter(answer.topic, phase, now_ms=self._now_ms())
+
+    def _note_clock(self, answer: LogAnswer, live: LiveCluster) -> None:
+        if answer.broker_id >= 0:
+            live.clocks.lead(answer.topic, answer.partition, answer.broker_id)
+        if answer.stamp is not None:
+            now_ms, now_s = self._now_ms(), time.monotonic()
+            after_ms, heard_ms = (
+                now_ms - int((now_s - at_s) * 1000) for at_s in (answer.stamp.after_s, answer.stamp.heard_s)
+            )
+            live.clocks.note(ClockSample(answer.broker_id, answer.stamp.stamped_ms, after_ms, heard_ms))
 
     def _tell(self, live: LiveCluster) -> None:
         snapshot = live.snapshot(now_ms=self._now_ms())

@@ -14,6 +14,7 @@ from importlib.metadata import version
 
 from app.db import migrations
 from app.db.changes import ChangeFeed
+from app.db.clock import DatabaseClock
 from app.db.database import Database
 from app.db.locks import AdvisoryLocks
 from app.domain.access import COMMAND_LINE, Principal, Role
@@ -51,7 +52,6 @@ from app.main.errors import StartError
 from app.main.health import Health
 from app.main.orphan_collecting import FileOrphanCollectors
 from app.main.own_freeze import freeze_self
-from app.ports.clock import SystemClock
 from app.services.access import tokens
 from app.services.drill_audits import PlannedAudits
 from app.services.migrating.questions import BrokerActs, BrokerQuestions
@@ -98,7 +98,7 @@ class Server:
         self._database = database
         self._brokers = brokers
         self._transactions = transactions
-        self._clock = SystemClock()
+        self._clock = DatabaseClock(database.now)
         self._surveys = Surveys(brokers, self._clock)
         self._changes = ChangeFeed(database.url)
         self._observations = Observations(is_on=settings.observe, announce=self._changes.announce)
@@ -304,6 +304,8 @@ class Server:
         try:
             async with asyncio.TaskGroup() as group:
                 await self._upgrade_schema()
+                await self._clock.measure()
+                group.create_task(self._clock.keep(), name="Postgres's clock")
                 announce(await self._first_start())
                 group.create_task(self._changes.run(), name="change feed")
                 group.create_task(self._supervisor.run(), name="loops")

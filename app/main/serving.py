@@ -25,6 +25,7 @@ from app.main.server import LOOK_AGAIN_S, Server, Started
 from app.settings import Settings, url_of
 from app.state_files import RunningServer, StateFileError, find_server, prepare_folder, write_server
 from app.web.application import create_users_app
+from app.web.connection_limit import limits_of_process
 from app.web.listeners import Listener, ListenError, address_of, bind, serve_until_signal
 from app.web.workers import create_workers_app
 
@@ -73,9 +74,10 @@ async def _serve(settings: Settings, announce: Callable[[Started], None]) -> Non
         )
         tls: dict[str, Path | None] = {"certificate": settings.tls_certificate, "key": settings.tls_key}
         level = "debug" if settings.log_level == "debug" else "warning"
+        users_limit, workers_limit = limits_of_process()
         listeners = [
-            Listener(create_users_app(server.wiring), users, log_level=level, **tls),
-            Listener(create_workers_app(server.wiring), workers, log_level=level, **tls),
+            Listener(create_users_app(server.wiring), users, limit=users_limit, log_level=level, **tls),
+            Listener(create_workers_app(server.wiring), workers, limit=workers_limit, log_level=level, **tls),
         ]
         write_server(
             settings.server_file,

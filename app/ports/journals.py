@@ -29,8 +29,20 @@ class Heard(Enum):
     REFUSED = "refused"
 
 
+class Stamp(NamedTuple):
+    """When a leader wrote a record, by its own clock; by ours (monotonic seconds) it was after `after_s`, and had
+    arrived by `heard_s`."""
+
+    stamped_ms: int
+    after_s: float
+    heard_s: float
+
+
 class LogAnswer(NamedTuple):
-    """What the leader of one partition said. `end`: its high watermark. `refusal`: in the broker's words."""
+    """What the leader of one partition said. `end`: its high watermark. `refusal`: in the broker's words.
+
+    broker_id: the leader, -1 where nobody answered. stamp: of its newest record, where it came just now.
+    """
 
     heard: Heard
     topic: str
@@ -39,6 +51,8 @@ class LogAnswer(NamedTuple):
     next_offset: int
     end: int
     refusal: str = ""
+    broker_id: int = -1
+    stamp: Stamp | None = None
 
 
 class Look(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from app.domain.access import Principal, Role, RunTokenScope, Session, Token
+from app.domain.access import Link, Principal, Role, RunTokenScope, Session, Token
 from app.domain.clusters.cluster import Cluster
 from app.domain.command import Command
 from app.domain.page import Page
@@ -214,10 +214,10 @@ class AccessRepository(Protocol):
         ...
 
     async def add_link(
-        self, *, principal: Principal, secret_sha256: str, expires_at: datetime, now: datetime
+        self, *, principal: Principal, secret_sha256: str, expires_at: datetime, by: str, now: datetime
     ) -> None: ...
 
-    async def take_link(self, secret_sha256: str, *, now: datetime) -> Principal | None:
+    async def take_link(self, secret_sha256: str, *, now: datetime) -> Link | None:
         """Use a link up. None: unknown, used or expired. Of two at once, one gets it."""
         ...
 
@@ -227,12 +227,21 @@ class AccessRepository(Protocol):
         principal: Principal,
         secret_sha256: str,
         token_id: str | None,
+        link: Link | None,
         expires_at: datetime,
         now: datetime,
     ) -> Session: ...
 
     async def find_sessions(self, secret_sha256s: Collection[str], *, now: datetime) -> dict[str, Session]:
-        """Those that have neither expired nor been ended, by the sum of their secret."""
+        """Those that have neither expired nor been ended, by the sum of their secret; notes their use, as of tokens."""
+        ...
+
+    async def list_sessions(self, *, now: datetime) -> list[Session]:
+        """The same, all of them, newest first, with the names of their tokens."""
+        ...
+
+    async def end_session(self, session_id: str, *, now: datetime) -> Session:
+        """Raises NotFoundError unless it is one of those."""
         ...
 
     async def revoke_session(self, secret_sha256: str, *, now: datetime) -> None: ...

@@ -11,6 +11,7 @@ import msgspec
 from app.domain.drills.drill import Drill
 from app.domain.page import Page
 from app.domain.runs.instance import ENDED, InstanceState
+from app.domain.runs.lease_bounds import LeaseBounds
 from app.domain.runs.run import DesiredRunState
 from app.domain.runs.series import RunSample, RunTotals
 from app.domain.runs.task import TaskEventRecord, TaskReport, TaskState, TaskStatus, ZombieSighting
@@ -31,7 +32,7 @@ class LeaseContext(msgspec.Struct, frozen=True, kw_only=True):
 
     cluster: its name here; kafka_cluster_id: as the brokers report it.
     lease: the asked one; instance_state and application_id are its. current_lease: the highest of the ordinal.
-    drill: the open one that this lease is meant by.
+    bounds: what its messages may speak of. drill: the open one that this lease is meant by.
     newest: the highest (lease, attempt) that was ever heard of this task; own: the last word of the asked attempt.
     """
 
@@ -46,6 +47,7 @@ class LeaseContext(msgspec.Struct, frozen=True, kw_only=True):
     instance_state: InstanceState
     application_id: str | None
     database_epoch: str
+    bounds: LeaseBounds
     drill: Drill | None = None
     newest: tuple[int, int] | None = None
     own: TaskStatus | None = None

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from app.domain.drills.drill import Drill
 from app.domain.drills.timeline import FencingLook, Look, PartitionLook, TaskLook
 from app.domain.fencing_events.record import FencingFilter
+from app.domain.journals import group_records
 from app.domain.observing.snapshot import Snapshot, Source
 from app.domain.runs.task import TaskState, TaskStatus
 from app.domain.storable import moment_of_ms
@@ -50,7 +51,9 @@ def _partitions(
         return {
             f"{topic}-{number}": PartitionLook(
                 committed=one.commit.offset,
-                committed_at=None if one.commit.commit_ms < 0 else moment_of_ms(one.commit.commit_ms),
+                committed_at=None
+                if one.commit.commit_ms < 0
+                else moment_of_ms(snapshot.clocks.ours_ms(group_records.TOPIC, group.partition, one.commit.commit_ms)),
                 at_end_at=at_end.get(f"{topic}-{number}"),
             )
             for (topic, number), one in group.offsets.items()

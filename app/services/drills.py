@@ -31,6 +31,7 @@ from app.domain.page import Page, checked_limit
 from app.domain.runs.instance import Instance, InstanceState
 from app.domain.runs.run import DesiredRunState, Run
 from app.domain.runs.task import TaskState, TaskStatus
+from app.domain.storable import storable
 from app.ports.unit_of_work import UnitOfWork
 from app.services.access import command_log
 from app.services.auditing.asking import stop_audit
@@ -166,6 +167,7 @@ async def stop_drill(uow: UnitOfWork, drill_id: str, *, by: Principal, why: str 
 async def receive_report(uow: UnitOfWork, report: DrillReport, *, scope: RunTokenScope, now: datetime) -> DrillAnswer:
     """A claim, or what a watchdog says. A claim is granted once, to the attempt that was meant, while it is in time."""
     check_scope(scope, run_id=report.run_id, ordinal=report.ordinal, lease=report.lease)
+    report = storable(report)
     drill = await uow.drills.get(report.drill_id, for_update=True)
     if (drill.run_id, drill.ordinal, drill.lease) != (report.run_id, report.ordinal, report.lease):
         raise NotFoundError(f"drill {report.drill_id} is not meant for this instance")

@@ -8,8 +8,9 @@ from datetime import datetime, timedelta
 from app.domain.access import Principal, Verb, require
 from app.domain.clusters.cluster import Cluster
 from app.domain.errors import ConflictError, InvalidError, UnavailableError
+from app.domain.journals import transaction_state
 from app.domain.pipelines.pipeline_record import Pipeline
-from app.domain.storable import moment_of_ms, storable_text
+from app.domain.storable import storable_text
 from app.domain.transactions.id_import import ImportFacts, ImportLine, ImportPlan, ImportWish, lines_of, plan_of
 from app.domain.transactions.mapping import AssignedId, IdKind, Origin
 from app.ports.brokers import Brokers
@@ -179,15 +180,23 @@ async def _ids_of_tasks(uow: UnitOfWork, cluster: Cluster) -> dict[str, str]:
 
 def _in_use(observations: Observations, cluster: str, ids: list[str], *, now: datetime) -> Mapping[str, str]:
     """What the journal saw lately under these ids, as sentences."""
-    transactions = observations.of(cluster).transactions
+    snapshot = observations.of(cluster)
     found: dict[str, str] = {}
     for name in ids:
-        live = transactions.get(name)
+        live = snapshot.transactions.get(name)
         if live is None:
             continue
+        rests = snapshot.clocks.age_at(
+            transaction_state.TOPIC, live.partition, live.state.last_update_ms, now_ms=int(now.timestamp() * 1000)
+        )
         if live.is_open:
             found[name] = "It has a transaction open: its application runs, and would be fenced by a start"
-        elif now - moment_of_ms(live.state.last_update_ms) < LATELY:
+        elif rests is None and live.state.last_update_ms >= 0:
+            found[name] = (
+                "When it was used last is not known, because its coordinator's clock is not measured: its application "
+                "may run, and would be fenced by a start"
+            )
+        elif rests is not None and rests.least_ms < LATELY / timedelta(milliseconds=1):
             found[name] = (
                 "It was used within the last 5 minutes: its application may run, and would be fenced by a start"
             )

@@ -68,6 +68,7 @@ async def get_registry(
         now_ms=int(now.timestamp() * 1000),
         after=after,
         limit=limit,
+        clocks=snapshot.clocks,
     )
     return Registry(
         items=page.items,
@@ -98,7 +99,11 @@ async def count_ids(uow: UnitOfWork, observations: Observations, *, now: datetim
         seen.add(cluster.kafka_cluster_id)
         needed, _ = await _needed(uow, cluster.kafka_cluster_id)
         tally = await asyncio.to_thread(
-            id_registry.tally_of, snapshot.transactions, needed, now_ms=int(now.timestamp() * 1000)
+            id_registry.tally_of,
+            snapshot.transactions,
+            needed,
+            now_ms=int(now.timestamp() * 1000),
+            clocks=snapshot.clocks,
         )
         await uow.id_counts.add(
             IdCount(at=now, ids=tally.ids, ours=tally.ours, orphaned=tally.orphaned),

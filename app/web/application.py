@@ -6,12 +6,14 @@ from fastapi import FastAPI
 
 from app.web import api, errors, health, pages
 from app.web.api.documented import document
+from app.web.base_path import BasePath
 from app.web.bugs import BugBarrier
 from app.web.dependencies import Wiring, principals_of
 from app.web.pages.frame.admission import Admission
 from app.web.pages.frame.assets import Static
 from app.web.pages.frame.errors import error_page
 from app.web.pages.frame.shared_looks import SharedLooks
+from app.web.pages.frame.stream_limit import StreamLimit
 from app.web.security.body_limit import BodyLimit
 from app.web.security.perimeter import Perimeter, hosts_of
 
@@ -25,11 +27,13 @@ def create_users_app(wiring: Wiring) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url="/api/v1/openapi.json",
+        servers=[{"url": settings.base_path}] if settings.base_path else None,
         # What a generated client calls its methods.
         generate_unique_id_function=lambda route: route.name,
     )
     app.state.wiring = wiring
     app.state.looks = SharedLooks()
+    app.state.stream_limit = StreamLimit()
     app.state.admission = Admission(lambda secrets: principals_of(wiring, secrets))
     app.include_router(health.router)
     app.include_router(api.router)
@@ -40,6 +44,7 @@ def create_users_app(wiring: Wiring) -> FastAPI:
     # The last one added is the outermost: nothing reaches the rest, and nothing leaves it, without the perimeter.
     app.add_middleware(BodyLimit, limit_bytes=settings.request_limit_kib * 1024)
     app.add_middleware(BugBarrier)
+    app.add_middleware(BasePath, base_path=settings.base_path)
     app.add_middleware(
         Perimeter,
         hosts=hosts_of(settings, [wiring.users_url]),

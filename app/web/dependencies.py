@@ -28,7 +28,9 @@ from app.ports.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from app.services.access import tokens
 from app.services.observing.held_back import HeldBack
 from app.services.observing.observations import Observations
+from app.services.observing.partition_counts import PartitionCounts
 from app.services.observing.surveys import Surveys
+from app.services.running.worker_words import DroppedFields
 from app.settings import Settings
 from app.web.security.cookies import session_secret
 from app.web.security.login_limit import LoginLimit
@@ -68,6 +70,7 @@ class Wiring:
     health: the parts of /readyz, asked anew for each request.
     migration_questions: what only a preflight and a verification ask, for a plan.
     gone: hears what a current driver tells of its own attempts.
+    dropped_fields: what was not taken of workers' messages.
     dead_ends: what became of the transactions of dead tasks since this server began, by (cluster, result).
     """
 
@@ -88,6 +91,8 @@ class Wiring:
     dead_ends: Callable[[], Mapping[tuple[str, str], int]] = dict
     gone: Callable[[DriverHeartbeat], None] = lambda _: None
     held_back: HeldBack = field(default_factory=HeldBack)
+    partition_counts: PartitionCounts = field(default_factory=PartitionCounts)
+    dropped_fields: DroppedFields = field(default_factory=DroppedFields)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -149,9 +154,10 @@ async def principal_of(wiring: Wiring, credential: Credential) -> Principal | No
         now = wiring.clock.now()
         if credential.is_session:
             session = await tokens.get_session(uow, credential.secret, now=now)
-            return None if session is None else session.principal
-        principal = await tokens.authenticate(uow, credential.secret, now=now)
-        # When a token was last used is noted once a minute; uncommitted, it would be written again by every request.
+            principal = None if session is None else session.principal
+        else:
+            principal = await tokens.authenticate(uow, credential.secret, now=now)
+        # When it was last used is noted once a minute; uncommitted, it would be written again by every request.
         await uow.commit()
         return principal
 
@@ -160,6 +166,7 @@ async def principals_of(wiring: Wiring, session_secrets: Collection[str]) -> dic
     """Whose these browsers' sessions are now, by secret; those that are unknown, expired or revoked are left out."""
     async with wiring.unit_of_work() as uow:
         found = await tokens.get_sessions(uow, session_secrets, now=wiring.clock.now())
+        await uow.commit()
     return {secret: session.principal for secret, session in found.items()}
 
 

@@ -12,6 +12,7 @@ from fastapi.responses import RedirectResponse
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
+from app.domain.audits.audit import IllegalTransitionError as IllegalAuditTransitionError
 from app.domain.errors import FencelineError, InvalidError, UnauthenticatedError, UnavailableError
 from app.domain.runs.instance import IllegalTransitionError
 from app.domain.runs.recorded_offset import LostOffsetsError
@@ -39,6 +40,7 @@ def install(app: FastAPI, *, page: Page | None = None) -> None:
     app.state.error_page = page
     app.add_exception_handler(FencelineError, _on_fenceline_error)
     app.add_exception_handler(IllegalTransitionError, _on_illegal_transition)
+    app.add_exception_handler(IllegalAuditTransitionError, _on_illegal_transition)
     app.add_exception_handler(RequestValidationError, _on_validation_error)
     app.add_exception_handler(HTTPException, _on_http_exception)
 

@@ -1,23 +1,121 @@
-"""HTTP/1.1 of which also what cannot be read is answered with a problem document: no application hears of it."""
+"""HTTP/1.1 of which also what cannot be read is answered with a problem document: no application hears of it.
+
+A connection is bounded in time, too: whoever sends no whole request in a while gives its place to others.
+"""
 
 from __future__ import annotations
 
-from uvicorn.protocols.http.h11_impl import H11Protocol
+import asyncio
+from collections.abc import Callable
+from typing import Any
 
-from app.web.problems import ProblemResponse
+import h11
+from uvicorn.config import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+from app.web.connection_limit import ConnectionLimit
+from app.web.problems import ProblemResponse, title_of
 
 LONGEST_HEAD = 64 * 1024
 """Bytes of request line and headers; what is longer is refused, and what is no HTTP."""
+HEAD_WITHIN_S = 10.0
+"""From the connection, or from the last answer, to the end of the headers."""
+BODY_WITHIN_S = 60.0
+"""From there to the end of the body."""
+_RETRY_AFTER_S = "5"
 
 
 class ProblemProtocol(H11Protocol):
-    """uvicorn's own, which would say so in plain text."""
+    """uvicorn's own, which would say so in plain text, and wait for ever for the rest of a request."""
+
+    def __init__(
+        self,
+        limit: ConnectionLimit,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._limit = limit
+        self._peer: str | None = None
+        self._awaited: object = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride] - as uvicorn has it
+        super().connection_made(transport)
+        peer = self.client[0] if self.client else ""
+        refused = self._limit.admit(peer)
+        if refused is not None:
+            self._end_with(503, refused, retry_after=_RETRY_AFTER_S)
+            return
+        self._peer = peer
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        if self._peer is not None:
+            self._limit.leave(self._peer)
+            self._peer = None
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        super().data_received(data)
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._watch()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - it is always the same
-        problem = ProblemResponse(
-            400, f"This is not HTTP, or its address and headers are longer than {LONGEST_HEAD // 1024} KiB."
-        )
+        self._end_with(400, f"This is not HTTP, or its address and headers are longer than {LONGEST_HEAD // 1024} KiB.")
+
+    def _watch(self) -> None:
+        """Begin to count when something else is waited for than before: bytes that trickle in win no time."""
+        awaited = self.conn.their_state if not self.transport.is_closing() else None
+        if awaited is self._awaited:
+            return
+        self._awaited = awaited
+        self._stop_timer()
+        if awaited is h11.IDLE or awaited is h11.SEND_BODY:
+            within_s = HEAD_WITHIN_S if awaited is h11.IDLE else BODY_WITHIN_S
+            self._timer = self.loop.call_later(within_s, self._give_up)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _give_up(self) -> None:
+        if self.transport.is_closing():
+            return
+        is_head = self._awaited is h11.IDLE
+        if is_head and not self.conn.trailing_data[0]:
+            # Nothing was begun: a browser that keeps a connection at hand expects no answer.
+            self.transport.close()
+        elif not is_head and self.cycle.response_started:
+            self.transport.abort()
+        else:
+            what = "the headers" if is_head else "the body"
+            self._end_with(408, f"The rest of {what} did not come in time.")
+
+    def _end_with(self, status: int, detail: str, *, retry_after: str | None = None) -> None:
+        """Answer by ourselves, and close."""
+        problem = ProblemResponse(status, detail, headers=None if retry_after is None else {"Retry-After": retry_after})
+        status_line = f"HTTP/1.1 {status} {title_of(status)}".encode("ascii")
         headers = [*problem.raw_headers, (b"connection", b"close")]
-        lines = [b"HTTP/1.1 400 Bad Request", *(b"%b: %b" % header for header in headers), b"", b""]
+        lines = [status_line, *(b"%b: %b" % header for header in headers), b"", b""]
         self.transport.write(b"\r\n".join(lines) + bytes(problem.body))
         self.transport.close()
+
+
+def limited_by(limit: ConnectionLimit) -> Callable[..., ProblemProtocol]:
+    """What uvicorn makes for each connection of a listener."""
+
+    def made(*args: Any, **options: Any) -> ProblemProtocol:
+        return ProblemProtocol(limit, *args, **options)
+
+    return made

@@ -9,12 +9,13 @@ import socket
 from collections.abc import Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import uvicorn
 from sse_starlette.sse import AppStatus
 
-from app.web.http_protocol import LONGEST_HEAD, ProblemProtocol
+from app.web.connection_limit import ConnectionLimit
+from app.web.http_protocol import LONGEST_HEAD, limited_by
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -74,11 +75,20 @@ class Listener:
     """One application on one bound socket. Raises ListenError when the certificate and key cannot be used."""
 
     def __init__(
-        self, app: FastAPI, bound: socket.socket, *, certificate: Path | None, key: Path | None, log_level: str
+        self,
+        app: FastAPI,
+        bound: socket.socket,
+        *,
+        limit: ConnectionLimit,
+        certificate: Path | None,
+        key: Path | None,
+        log_level: str,
     ) -> None:
         config = uvicorn.Config(
             app,
-            http=ProblemProtocol,
+            http=cast(Any, limited_by(limit)),
+            # Nothing here speaks WebSocket, whose connections would not be counted.
+            ws="none",
             h11_max_incomplete_event_size=LONGEST_HEAD,
             lifespan="off",
             proxy_headers=False,  # the perimeter reads them, from trusted proxies only

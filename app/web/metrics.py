@@ -40,6 +40,7 @@ async def exposition(wiring: Wiring) -> bytes:
     _journals(registry, snapshots, now_ms=now_ms)
     _hanging(registry, wiring.observations.searches(), snapshots, now_ms=now_ms)
     _dead_ends(registry, wiring.dead_ends())
+    _dropped(registry, wiring.dropped_fields.counts)
     try:
         async with wiring.unit_of_work() as uow:
             lines = await overview.pipeline_lines(uow, now=wiring.clock.now())
@@ -86,7 +87,15 @@ def _journals(registry: CollectorRegistry, snapshots: Sequence[Snapshot], *, now
     oldest = Gauge(
         "fenceline_oldest_transaction_seconds", "Age of the oldest open transaction", ["cluster"], registry=registry
     )
+    behind = Gauge(
+        "fenceline_broker_clock_behind_seconds",
+        "How far a broker's clock is behind the server's, as measured; below zero: ahead",
+        ["cluster", "broker"],
+        registry=registry,
+    )
     for snapshot in snapshots:
+        for broker, offset in snapshot.clocks.offsets.items():
+            behind.labels(snapshot.cluster, str(broker)).set(offset.middle_ms / 1000)
         for status in (snapshot.transaction_journal, snapshot.group_journal):
             at = (snapshot.cluster, status.topic)
             for one in Phase:
@@ -105,7 +114,8 @@ def _journals(registry: CollectorRegistry, snapshots: Sequence[Snapshot], *, now
         if told.source is Source.NOTHING:
             # Nobody knows what is open: a zero would be read as "nothing".
             continue
-        started = [one.state.start_ms for one in snapshot.transactions.values() if one.is_open]
+        ours = (snapshot.clocks.ours(one, told.topic) for one in snapshot.transactions.values() if one.is_open)
+        started = [one.state.start_ms for one in ours]
         still_open.labels(snapshot.cluster).set(len(started))
         # What is not heard of any more grew no older that we know of; the journal's own age does.
         seen_ms = told.as_of_ms if told.phase is Phase.LOST else now_ms
@@ -159,6 +169,17 @@ def _dead_ends(registry: CollectorRegistry, counts: Mapping[tuple[str, str], int
     )
     for (cluster, result), count in counts.items():
         looked_at.labels(cluster, result).inc(count)
+
+
+def _dropped(registry: CollectorRegistry, counts: Mapping[tuple[str, str], int]) -> None:
+    dropped = Counter(
+        "fenceline_worker_fields_dropped",
+        "Fields of workers' messages that were not taken, since they cannot be their pipeline's",
+        ["pipeline", "field"],
+        registry=registry,
+    )
+    for (pipeline, field), count in counts.items():
+        dropped.labels(pipeline, field).inc(count)
 
 
 def _offset_log(registry: CollectorRegistry, lines: Sequence[PipelineLine], found: Mapping[str, int]) -> None:
@@ -260,7 +281,7 @@ def _audits(registry: CollectorRegistry, counts: Mapping[str, Mapping[str, int]]
         # From zero on: Prometheus sees no increase in a counter that begins with its first event.
         for what in COUNTED:
             kind, _, word = what.partition("_")
-            counters[kind].labels(pipeline, word).inc(of_pipeline.get(what, 0))
+            counters[kind].labels(pipeline, word).inc(max(0, of_pipeline.get(what, 0)))
     shown = Gauge(
         "fenceline_audit_shown_until_timestamp_seconds",
         "The end of the newest window of which an audit by plan has shown that every output is there, once",
@@ -279,4 +300,5 @@ def _totals(registry: CollectorRegistry, totals: dict[str, RunTotals]) -> None:
             f"fenceline_run_{field}", f"{field.replace('_', ' ')} of the newest run", ["pipeline"], registry=registry
         )
         for name, total in totals.items():
-            counter.labels(name).inc(getattr(total, field))
+            # A counter that was told wrong before workers' words were held against anything must not end the page.
+            counter.labels(name).inc(max(0, getattr(total, field)))

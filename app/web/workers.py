@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from functools import partial
@@ -27,7 +27,9 @@ from app.services.auditing import carrying_out
 from app.services.fencing_events import record_cases
 from app.services.observing import groups
 from app.services.running import heartbeats, instances, specifications
+from app.settings import path_of
 from app.web import errors
+from app.web.base_path import BasePath
 from app.web.bugs import BugBarrier
 from app.web.dependencies import Wiring, WiringDep
 from app.web.problems import ProblemResponse
@@ -72,6 +74,7 @@ def create_workers_app(wiring: Wiring) -> FastAPI:
     app.add_exception_handler(MalformedMessageError, _on_malformed)
     app.add_middleware(BodyLimit, limit_bytes=wiring.settings.request_limit_kib * 1024)
     app.add_middleware(BugBarrier)
+    app.add_middleware(BasePath, base_path=path_of(wiring.settings.workers_url))
     app.add_middleware(
         Perimeter,
         hosts=hosts_of(wiring.settings, wiring.workers_urls),
@@ -167,18 +170,36 @@ async def heartbeat(request: Request, wiring: WiringDep, scope: Scope) -> Respon
             scope=scope,
             now=now,
             generations=partial(groups.generations, wiring.observations),
+            counts=wiring.partition_counts.of,
         )
         await uow.commit()
+    _note(wiring, heard)
     answer = replace(
         heard.answer,
         answered_ms=int(now.timestamp() * 1000),
         offsets_stored=message.offsets is not None
-        and await _offsets_kept(wiring, message, heard.answer.database_epoch, now=now, until=until),
+        and await _offsets_kept(wiring, heard.taken, heard.answer.database_epoch, now=now, until=until),
     )
     if heard.fencing and not await _recorded(wiring, heard.fencing, until=until):
         # The task repeats them with its next heartbeat.
         return _answer(replace(answer, accepted_events=()))
     return _answer(answer)
+
+
+def _note(wiring: Wiring, heard: heartbeats.Heard) -> None:
+    """Count what was not taken, and have brokers asked for partitions that the server does not know (yet)."""
+    taken, context = heard.taken, heard.context
+    sender = f"task {taken.task} of instance {taken.ordinal}"
+    wiring.dropped_fields.note(context.pipeline, sender, heard.dropped, now=wiring.clock.now())
+
+    async def ask(topics: Collection[str]) -> dict[str, int]:
+        async with wiring.unit_of_work() as uow:
+            cluster = await uow.clusters.get(context.cluster)
+        facts = await wiring.brokers.facts(cluster.connection(), topics=topics)
+        return {topic: found.partitions for topic, found in facts.topics.items()}
+
+    if heard.beyond:
+        wiring.partition_counts.ask(context.kafka_cluster_id, heard.beyond, ask)
 
 
 async def _recorded(wiring: Wiring, cases: Sequence[Case], *, until: float) -> bool:
@@ -221,11 +242,13 @@ async def _offsets_kept(
 async def driver(request: Request, wiring: WiringDep, scope: Scope) -> Response:
     message = await _read(request, DriverHeartbeat)
     async with _bounded_unit(wiring) as uow:
-        answer = await heartbeats.receive_driver_heartbeat(uow, message, scope=scope, now=wiring.clock.now())
+        heard = await heartbeats.receive_driver_heartbeat(uow, message, scope=scope, now=wiring.clock.now())
         await uow.commit()
-    if answer.is_current:
-        wiring.gone(message)
-    return _answer(answer)
+    sender = f"the driver of instance {message.ordinal}"
+    wiring.dropped_fields.note(heard.pipeline, sender, heard.dropped, now=wiring.clock.now())
+    if heard.answer.is_current:
+        wiring.gone(heard.taken)
+    return _answer(heard.answer)
 
 
 async def outcome(request: Request, wiring: WiringDep, scope: Scope) -> Response:
@@ -279,9 +302,10 @@ async def _read(request: Request, kind: type[Message]) -> Message:
         version = msgspec.json.decode(body, type=_Header).protocol_version
         protocol.check(version, peer="the worker")
         message = msgspec.json.decode(body, type=kind)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise MalformedMessageError(
-            f"this is not a {kind.__name__} of protocol version {_versions()}: {error}"
+            f"this is not a {kind.__name__} of protocol version {_versions()}: {why}"
         ) from error
     return message
 

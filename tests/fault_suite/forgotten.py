@@ -14,7 +14,7 @@ from tests.support.quiet import QUIET
 from tests.support.tasks import TaskProcess
 from tests.support.waiting import wait_for
 
-_WITHIN_S = 60.0
+_WITHIN_S = 90.0
 
 
 def recorded_of(workers: Iterable[TaskProcess]) -> tuple[RecordedOffset, ...]:
@@ -50,7 +50,7 @@ def delete_offsets(pipeline: TestPipeline) -> None:
 
 def require_refusal(worker: TaskProcess) -> str:
     """Wait for the end of a task that was started without the offsets; why it has stopped."""
-    worker.wait_for_exit()
+    wait_for(lambda: not worker.is_running, _WITHIN_S, lambda: f"a task that is refused ends: {worker.said()[-2000:]}")
     error = next((report.error for report in worker.reports() if report.error is not None), "")
     assert "has lost committed offsets" in error, f"a task began although the offsets are gone: {worker.said()[-2000:]}"
     return error

@@ -43,8 +43,8 @@ _KINDS = (
     Kind.WORKER_DOUBLED,
     Kind.INSTANCES_SCALED,
     Kind.PARTITION_ADDED,
-    Kind.OFFSETS_DELETED,
 )
+"""Not OFFSETS_DELETED, which is done with `--only`: the judge takes no journal from which offsets were deleted."""
 
 
 class TaskStage(PipelineStage):

@@ -6,9 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
+import sqlalchemy as sa
 from msgspec.structs import replace
+from sqlalchemy.dialects import postgresql
 
 from app.db.database import Database
+from app.db.tables.tasks import task_attempts
 from app.domain.access import Verb
 from app.domain.command import Command
 from app.domain.errors import BrokerUnreachableError, OutcomeUnknownError, UnavailableError
@@ -268,3 +271,27 @@ async def test_pipeline_that_is_gone_needs_nothing(scene: Scene) -> None:
         await uow.commit()
     await scene.loop().turn()
     assert scene.brokers.asked == []
+
+
+async def test_what_the_pipeline_does_not_own_is_never_ended_whatever_was_stored(scene: Scene) -> None:
+    """A row of an earlier release may name anything: its worker's word was stored as it came."""
+    await scene.die()
+    stranger = sa.func.jsonb_set(
+        task_attempts.c.report, ["transactional_id"], sa.cast('"payments-1"', postgresql.JSONB)
+    )
+    async with scene.plane.uow() as uow:
+        await uow.connection.execute(sa.update(task_attempts).values(report=stranger))
+        await uow.commit()
+    loop = scene.loop()
+    await loop.turn()
+    assert (scene.brokers.asked, scene.brokers.ended, await scene.commands()) == ([], [], [])
+    assert loop.counts() == {(CLUSTER, "not_ours"): 1}
+
+
+async def test_id_of_another_task_of_the_pipeline_is_not_ended_either(scene: Scene) -> None:
+    run = await scene.plane.running(tasks_per_instance=2)
+    await scene.beat(run.id, task=1, transactional_id="fl.t.flights.0.0")
+    await scene.plane.move(run.id, 0, InstanceState.FAILED, reason="killed")
+    scene.plane.pass_time(3)
+    await scene.loop().turn()
+    assert (scene.brokers.asked, scene.brokers.ended) == ([], [])

@@ -17,7 +17,7 @@ from app.ports.brokers import Brokers
 from app.services import id_imports, mappings
 from app.services.observing.observations import Observations
 from tests.support.control_plane import ANNA, ControlPlane
-from tests.support.observing import cluster, hear, state_of, transaction_batch
+from tests.support.observing import cluster, hear, set_clock, state_of, transaction_batch
 
 STREAMS = ImportWish(formula="kafka-streams", values={"application_id": "app", "subtopology": "0"})
 
@@ -172,10 +172,19 @@ async def test_brokers_that_are_away_leave_numbers_of_partitions_unchecked(plane
             await plan(formula=STREAMS.formula, values=STREAMS.values)
 
 
-async def test_ids_that_are_in_use_are_warned_of(plane: ControlPlane) -> None:
+@pytest.mark.parametrize(
+    ("behind_ms", "expected"),
+    # Ten minutes behind, its coordinator has stamped so early what was used just now.
+    [(0, [True, True, False]), (600_000, [True, True, True]), (-600_000, [True, False, False]), (None, [True] * 3)],
+)
+async def test_ids_that_are_in_use_by_their_coordinators_clock_are_warned_of(
+    plane: ControlPlane, behind_ms: int | None, expected: list[bool]
+) -> None:
     await plane.pipeline(cluster="c")
     now_ms = int(plane.now.timestamp() * 1000)
     made = cluster()
+    if behind_ms is not None:
+        set_clock(made, behind_ms=behind_ms, now_ms=now_ms)
     hear(
         made,
         transaction_batch("open", state_of(start_ms=now_ms - 900_000, changed_ms=now_ms - 900_000), at=0),
@@ -195,7 +204,7 @@ async def test_ids_that_are_in_use_are_warned_of(plane: ControlPlane) -> None:
             by=ANNA,
             now=plane.now,
         )
-    assert [bool(line.warnings) for line in plan.lines] == [True, True, False]
+    assert [bool(line.warnings) for line in plan.lines] == expected
     assert plan.problems == []
     assert "has a transaction open" in plan.lines[0].warnings[0]
 

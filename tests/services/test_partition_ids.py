@@ -99,4 +99,5 @@ async def test_an_id_of_another_pipeline_does_not_silence_the_task(plane: Contro
     answer = await plane.beat(replace(task_heartbeat(run.id), transactional_id=None, partitions=(of_producer(0),)))
     assert answer.is_current
     (mapping,) = await listed(plane)
-    assert (mapping.assigned_id, mapping.transactional_id) == (None, "fl.p.flights-group.in.0")
+    assert (mapping.assigned_id, mapping.transactional_id) == (None, None), "what others own is not told of here"
+    assert mapping.owner is not None

@@ -197,9 +197,9 @@ class ControlPlane:
     async def drive(self, heartbeat: DriverHeartbeat) -> DriverAnswer:
         scope = RunTokenScope(run_id=heartbeat.run_id, ordinal=heartbeat.ordinal, lease=heartbeat.lease)
         async with self.uow() as uow:
-            answer = await heartbeats.receive_driver_heartbeat(uow, heartbeat, scope=scope, now=self.now)
+            heard = await heartbeats.receive_driver_heartbeat(uow, heartbeat, scope=scope, now=self.now)
             await uow.commit()
-        return answer
+        return heard.answer
 
     async def outcome(
         self,

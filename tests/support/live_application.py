@@ -14,6 +14,7 @@ import httpx
 from app.db import migrations
 from app.domain.access import Role
 from app.web.application import create_users_app
+from app.web.connection_limit import limits_of_process
 from app.web.dependencies import Wiring
 from app.web.listeners import Listener, address_of, bind
 from tests.support.waiting import wait_for
@@ -41,8 +42,9 @@ class LiveApplication:
                 self.token = await token_of(wiring, Role.ADMINISTRATOR)
                 self._wiring, self._loop = wiring, asyncio.get_running_loop()
                 bound = bind("127.0.0.1", 0, setting="users_port")
+                limit, _ = limits_of_process()
                 self._listener = Listener(
-                    create_users_app(wiring), bound, certificate=None, key=None, log_level="warning"
+                    create_users_app(wiring), bound, limit=limit, certificate=None, key=None, log_level="warning"
                 )
                 host, port = address_of(bound)
                 self.url = f"http://{host}:{port}"

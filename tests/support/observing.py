@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from app.domain.clocks.broker_clocks import ClockSample
 from app.domain.clusters.cluster import Cluster
 from app.domain.journals import group_records
 from app.domain.journals.group_records import GroupRecordKey, RecordType
@@ -87,6 +88,13 @@ def cluster(folds: Folds | None = None, *, partitions: Sequence[int] = (0,)) -> 
     for journal in (live.transactions, live.groups):
         journal.progress.expect(partitions, now_ms=NOW_MS)
     return live
+
+
+def set_clock(live: LiveCluster, *, behind_ms: int = 0, partition: int = 0, now_ms: int = NOW_MS) -> None:
+    """A broker that leads this partition of both journals, and whose clock is measured."""
+    for topic in (TOPIC, group_records.TOPIC):
+        live.clocks.lead(topic, partition, 1)
+    live.clocks.note(ClockSample(1, now_ms - behind_ms, now_ms, now_ms))
 
 
 def hear(

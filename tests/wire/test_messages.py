@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from app.domain.pipelines.pipeline import ByField, FileSink
+from app.domain.runs.recorded_offset import RecordedOffset
 from app.wire import audit, drill, heartbeat, protocol, specification
 from app.wire.specification import InstanceSpecification
 
@@ -140,3 +141,11 @@ def test_a_driver_of_version_1_refuses_to_audit_files_and_audits_records(monkeyp
     assert audit.decode(audit.encode(of_records)) == of_records
     with pytest.raises(protocol.UnsupportedProtocolError, match="version 2"):
         audit.decode(audit.encode(of_files))
+
+
+def test_a_worker_of_version_1_passes_over_the_recorded_offsets() -> None:
+    """It begins a group that has lost them anew, as it did before: the server has compared them first."""
+    known = (RecordedOffset(topic="in", partition=0, offset=7, topic_id="a"),)
+    said = specification.encode(msgspec.structs.replace(with_files(None), recorded=known))
+    assert msgspec.json.decode(said)["protocol_version"] == 1
+    assert specification.decode(said).recorded == known

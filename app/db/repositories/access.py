@@ -10,9 +10,10 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
 from app.db.connection import Connection
+from app.db.repositories.runs import as_uuid
 from app.db.tables.access import idempotency_keys, one_time_links, sessions, tokens
 from app.db.tables.runs import run_tokens
-from app.domain.access import Principal, Role, RunTokenScope, Session, Token
+from app.domain.access import Link, Principal, Role, RunTokenScope, Session, Token
 from app.domain.errors import NotFoundError
 from app.ports.repositories import StoredAnswer
 
@@ -60,18 +61,21 @@ class SqlAccess:
         )
         return _token(row)
 
-    async def add_link(self, *, principal: Principal, secret_sha256: str, expires_at: datetime, now: datetime) -> None:
+    async def add_link(
+        self, *, principal: Principal, secret_sha256: str, expires_at: datetime, by: str, now: datetime
+    ) -> None:
         await self._db.execute(
             sa.insert(one_time_links).values(
                 secret_sha256=secret_sha256,
                 name=principal.name,
                 role=principal.role,
                 created_at=now,
+                created_by=by,
                 expires_at=expires_at,
             )
         )
 
-    async def take_link(self, secret_sha256: str, *, now: datetime) -> Principal | None:
+    async def take_link(self, secret_sha256: str, *, now: datetime) -> Link | None:
         row = await self._db.row(
             sa.update(one_time_links)
             .where(
@@ -80,9 +84,15 @@ class SqlAccess:
                 one_time_links.c.expires_at > now,
             )
             .values(used_at=now)
-            .returning(one_time_links.c.name, one_time_links.c.role)
+            .returning(one_time_links)
         )
-        return None if row is None else Principal(name=row.name, role=Role(row.role))
+        if row is None:
+            return None
+        return Link(
+            principal=Principal(name=row.name, role=Role(row.role)),
+            created_at=row.created_at,
+            created_by=row.created_by,
+        )
 
     async def add_session(
         self,
@@ -90,6 +100,7 @@ class SqlAccess:
         principal: Principal,
         secret_sha256: str,
         token_id: str | None,
+        link: Link | None,
         expires_at: datetime,
         now: datetime,
     ) -> Session:
@@ -98,6 +109,8 @@ class SqlAccess:
             name=principal.name,
             role=principal.role,
             token_id=token_id,
+            link_created_at=None if link is None else link.created_at,
+            link_created_by=None if link is None else link.created_by,
             created_at=now,
             expires_at=expires_at,
         )
@@ -105,13 +118,30 @@ class SqlAccess:
 
     async def find_sessions(self, secret_sha256s: Collection[str], *, now: datetime) -> dict[str, Session]:
         rows = await self._db.rows(
-            sa.select(sessions).where(
-                sessions.c.secret_sha256.in_(secret_sha256s),
-                sessions.c.revoked_at.is_(None),
-                sessions.c.expires_at > now,
-            )
+            sa.select(sessions).where(sessions.c.secret_sha256.in_(secret_sha256s), *_living(now))
         )
+        stale = [row.id for row in rows if row.last_used_at is None or now - row.last_used_at > USE_NOTED_EVERY]
+        if stale:
+            # As of tokens.
+            await self._db.execute(sa.update(sessions).where(sessions.c.id.in_(stale)).values(last_used_at=now))
         return {row.secret_sha256: _session(row) for row in rows}
+
+    async def list_sessions(self, *, now: datetime) -> list[Session]:
+        rows = await self._db.rows(
+            sa.select(sessions, tokens.c.name.label("token"))
+            .outerjoin(tokens, tokens.c.id == sessions.c.token_id)
+            .where(*_living(now))
+            .order_by(sessions.c.created_at.desc(), sessions.c.id)
+        )
+        return [_session(row, token=row.token) for row in rows]
+
+    async def end_session(self, session_id: str, *, now: datetime) -> Session:
+        known = as_uuid(session_id)
+        statement = sa.update(sessions).where(sessions.c.id == known, *_living(now)).values(revoked_at=now)
+        row = None if known is None else await self._db.row(statement.returning(sessions))
+        if row is None:
+            raise NotFoundError(f"no session {session_id} is open; `fenceline sessions list` shows those that are")
+        return _session(row)
 
     async def revoke_session(self, secret_sha256: str, *, now: datetime) -> None:
         await self._db.execute(
@@ -174,11 +204,19 @@ def _token(row: sa.Row[Any]) -> Token:
     )
 
 
-def _session(row: sa.Row[Any]) -> Session:
+def _living(now: datetime) -> tuple[sa.ColumnElement[bool], ...]:
+    return sessions.c.revoked_at.is_(None), sessions.c.expires_at > now
+
+
+def _session(row: sa.Row[Any], *, token: str | None = None) -> Session:
     return Session(
         id=row.id,
         principal=Principal(name=row.name, role=Role(row.role)),
         token_id=row.token_id,
         created_at=row.created_at,
         expires_at=row.expires_at,
+        last_used_at=row.last_used_at,
+        token=token,
+        link_created_at=row.link_created_at,
+        link_created_by=row.link_created_by,
     )

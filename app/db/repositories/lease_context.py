@@ -8,7 +8,9 @@ import msgspec
 import sqlalchemy as sa
 
 from app.domain.drills.drill import Drill
+from app.domain.pipelines.pipeline import ProcessingGuarantee
 from app.domain.runs.instance import InstanceState
+from app.domain.runs.lease_bounds import LeaseBounds
 from app.domain.runs.run import DesiredRunState
 from app.domain.runs.task import TaskRates, TaskReport, TaskStatus
 from app.ports.task_repository import LeaseContext
@@ -19,6 +21,11 @@ LEASE_CONTEXT = sa.text(
     SELECT pipelines.name AS pipeline,
            -- The group of the revision that this instance runs: the pipeline's own may have moved on.
            revisions.definition->>'group_id' AS group_id,
+           revisions.definition->'source_topics' AS source_topics,
+           revisions.definition->>'transactional_id_prefix' AS transactional_id_prefix,
+           revisions.definition->>'processing_guarantee' AS processing_guarantee,
+           (revisions.definition->>'tasks_per_instance')::integer AS tasks,
+           instances.ordinal,
            pipelines.cluster,
            pipelines.kafka_cluster_id,
            runs.desired,
@@ -81,6 +88,15 @@ def lease_context(row: sa.Row[Any]) -> LeaseContext:
         instance_state=InstanceState(row.state),
         application_id=row.application_id,
         database_epoch=str(row.database_epoch),
+        bounds=LeaseBounds(
+            pipeline=row.pipeline,
+            group=row.group_id,
+            ordinal=row.ordinal,
+            source_topics=tuple(row.source_topics),
+            transactional_id_prefix=row.transactional_id_prefix,
+            processing_guarantee=ProcessingGuarantee(row.processing_guarantee),
+            tasks=row.tasks,
+        ),
         drill=None if row.drill is None else msgspec.convert(row.drill, Drill),
         newest=None if row.newest_lease is None else (row.newest_lease, row.newest_attempt),
         own=own,

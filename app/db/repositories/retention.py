@@ -23,6 +23,7 @@ from app.domain.fencing_events.record import KEPT_FOR
 from app.domain.hanging.record import KEPT_FOR as HANGING_KEPT_FOR
 from app.domain.offset_log.record import FINDINGS_KEPT_FOR, MOST_EVENTS
 from app.domain.offset_log.record import KEPT_FOR as OFFSETS_KEPT_FOR
+from app.domain.runs.lease_bounds import LARGEST
 from app.domain.runs.series import RunTotals
 from app.domain.transactions.mapping import HISTORY_KEPT_FOR
 
@@ -39,6 +40,9 @@ FINE_COUNTS_FOR = timedelta(hours=6)
 COUNTS_FOR = timedelta(days=90)
 
 _COUNTERS = RunTotals.__struct_fields__
+# Whatever was told, the sum is a number that can be kept: else nothing of any pipeline would expire any more.
+_TOLD = "least({largest}, coalesce(sum(greatest(0, (counters->>'{name}')::numeric)), 0))::bigint"
+_ADDED = "{name} = least({largest}, expired_totals.{name}::numeric + excluded.{name})::bigint"
 # Numbered in one pass, and not compared with one another: of a run there are tens of thousands, and Postgres chose to
 # join them all with all, which takes longer than a statement may.
 _THIN_SAMPLES = sa.text(
@@ -70,10 +74,10 @@ _EXPIRE_ATTEMPTS = sa.text(
         RETURNING run_id, report->'counters' AS counters
     ), kept AS (
         INSERT INTO expired_totals (run_id, {", ".join(_COUNTERS)})
-        SELECT run_id, {", ".join(f"coalesce(sum((counters->>'{name}')::bigint), 0)" for name in _COUNTERS)}
+        SELECT run_id, {", ".join(_TOLD.format(name=name, largest=LARGEST) for name in _COUNTERS)}
         FROM gone GROUP BY run_id
         ON CONFLICT (run_id) DO UPDATE
-        SET {", ".join(f"{name} = expired_totals.{name} + excluded.{name}" for name in _COUNTERS)}
+        SET {", ".join(_ADDED.format(name=name, largest=LARGEST) for name in _COUNTERS)}
     )
     SELECT count(*) FROM gone
     """  # noqa: S608 - names of our own fields

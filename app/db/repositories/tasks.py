@@ -17,6 +17,7 @@ from app.db.tables.definitions import pipelines
 from app.db.tables.runs import runs
 from app.db.tables.tasks import expired_totals, run_samples, task_attempts, task_events
 from app.domain.page import Page, decode_cursor, encode_cursor
+from app.domain.runs.lease_bounds import LARGEST
 from app.domain.runs.series import RunSample, RunTotals
 from app.domain.runs.task import (
     EventKind,
@@ -42,9 +43,10 @@ _SAMPLE = sa.text(
            coalesce(sum((rates->>'commits_per_s')::float8), 0),
            coalesce(sum((rates->>'aborts_per_s')::float8), 0),
            max((report->>'commit_latency_p99_ms')::float8),
-           sum((SELECT sum(greatest(0, (p->>'end')::bigint
-                                       - coalesce((p->>'committed')::bigint, (p->>'position')::bigint)))
-                FROM jsonb_array_elements(report->'partitions') AS p))
+           least(9223372036854775807,
+                 sum((SELECT sum(greatest(0, (p->>'end')::numeric
+                                             - coalesce((p->>'committed')::numeric, (p->>'position')::numeric)))
+                      FROM jsonb_array_elements(report->'partitions') AS p)))::bigint
     FROM (SELECT DISTINCT ON (ordinal, task) rates, report, received_at FROM task_attempts
           WHERE run_id = :run_id ORDER BY ordinal, task, lease DESC, attempt DESC) AS newest
     WHERE received_at > CAST(:now AS timestamptz) - CAST(:fresh_for AS interval)
@@ -59,15 +61,20 @@ _COUNTED = sa.union_all(
     sa.select(
         _T.run_id,
         *(
-            _T.report["counters"][name].as_string().cast(sa.BigInteger).label(name)
+            sa.func.greatest(0, _T.report["counters"][name].as_string().cast(sa.Numeric)).label(name)
             for name in RunTotals.__struct_fields__
         ),
     ),
     sa.select(expired_totals),
 ).subquery()
+_LARGEST = sa.cast(LARGEST, sa.Numeric)
 _TOTALS = sa.select(
     _COUNTED.c.run_id,
-    *(sa.func.sum(_COUNTED.c[name]).cast(sa.BigInteger).label(name) for name in RunTotals.__struct_fields__),
+    # Many attempts that each told a number of 63 bits have a sum that is none.
+    *(
+        sa.func.least(_LARGEST, sa.func.sum(_COUNTED.c[name])).cast(sa.BigInteger).label(name)
+        for name in RunTotals.__struct_fields__
+    ),
 ).group_by(_COUNTED.c.run_id)
 
 

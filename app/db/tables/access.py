@@ -30,6 +30,7 @@ one_time_links = sa.Table(
     text("name"),
     text("role"),
     moment("created_at"),
+    text("created_by", nullable=True),
     moment("expires_at"),
     moment("used_at", nullable=True),
     one_of("role", Role),
@@ -46,6 +47,9 @@ sessions = sa.Table(
     moment("created_at"),
     moment("expires_at"),
     moment("revoked_at", nullable=True),
+    moment("last_used_at", nullable=True),
+    moment("link_created_at", nullable=True),
+    text("link_created_by", nullable=True),
     sa.UniqueConstraint("secret_sha256"),
     one_of("role", Role),
 )

@@ -15,6 +15,7 @@ import msgspec
 
 from app.domain.alerts.alert import Alert, AlertKind, AlertState, subject_of
 from app.domain.clusters.cluster import Cluster
+from app.domain.journals import transaction_state
 from app.domain.journals.live_transactions import LiveTransaction
 from app.domain.observing.snapshot import JournalStatus, Phase, Snapshot
 from app.domain.storable import moment_of_ms
@@ -152,16 +153,19 @@ def _is_current(journal: JournalStatus, bounds: Bounds, now: datetime) -> bool:
 def _of_transactions(cluster: Cluster, snapshot: Snapshot, bounds: Bounds, now: datetime) -> list[Alert]:
     now_ms = int(now.timestamp() * 1000)
     longest_ms = int(bounds.transaction_open.total_seconds() * 1000)
+    open_ones = (
+        snapshot.clocks.ours(live, transaction_state.TOPIC) for live in snapshot.transactions.values() if live.is_open
+    )
     return [
-        _open_for_long(cluster, live, now_ms)
-        for live in snapshot.transactions.values()
-        if live.is_open
-        and live.state.start_ms > 0
+        _open_for_long(cluster, live, now_ms, start_ms=snapshot.transactions[live.transactional_id].state.start_ms)
+        for live in open_ones
+        if live.state.start_ms > 0
         and now_ms - live.state.start_ms > min(longest_ms, live.state.timeout_ms + ABORTED_WITHIN_MS)
     ]
 
 
-def _open_for_long(cluster: Cluster, live: LiveTransaction, now_ms: int) -> Alert:
+def _open_for_long(cluster: Cluster, live: LiveTransaction, now_ms: int, *, start_ms: int) -> Alert:
+    """live: with its times by our clock. start_ms: as its coordinator has it, the same whatever is measured."""
     state = live.state
     age_s = (now_ms - state.start_ms) / 1000
     is_overdue = age_s * 1000 > state.timeout_ms + ABORTED_WITHIN_MS
@@ -170,7 +174,7 @@ def _open_for_long(cluster: Cluster, live: LiveTransaction, now_ms: int) -> Aler
         kind=AlertKind.TRANSACTION_OPEN,
         state=AlertState.RAISED,
         # Without the epoch: it moves on when the end is decided, and the transaction is the same.
-        subject=subject_of("transaction", cluster.kafka_cluster_id, state.producer_id, state.start_ms),
+        subject=subject_of("transaction", cluster.kafka_cluster_id, state.producer_id, start_ms),
         at=moment_of_ms(state.start_ms),
         sentence=f"{live.transactional_id} on {cluster.name} has had a transaction open for {age_s:.0f} s "
         f"({state.status.word}); its timeout of {state.timeout_ms / 1000:g} s is {bound}. "

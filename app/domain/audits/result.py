@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import TypeVar
 
 import msgspec
 
@@ -224,3 +225,28 @@ def verdict(result: AuditResult) -> Verdict:
     if result.gaps or unclear:
         return Verdict.NOT_SHOWN
     return Verdict.CLEAN if counts.inputs or counts.outputs else Verdict.EMPTY
+
+
+_MOST_COUNTED = 2**53
+
+
+def possible(result: AuditResult) -> AuditResult:
+    """The result with counts that can be: what an audit's driver tells is added up, for as long as the pipeline is."""
+    return msgspec.structs.replace(
+        result,
+        counts=_possible(result.counts),
+        partitions=tuple(_possible(one) for one in result.partitions),
+        duration_ms=max(0, result.duration_ms),
+    )
+
+
+_Counts = TypeVar("_Counts", AuditCounts, Tally, PartitionTally)
+
+
+def _possible(counts: _Counts) -> _Counts:
+    def one(value: object) -> object:
+        if isinstance(value, Tally):
+            return _possible(value)
+        return min(max(value, 0), _MOST_COUNTED) if type(value) is int else value
+
+    return type(counts)(**{name: one(getattr(counts, name)) for name in counts.__struct_fields__})  # pyright: ignore[reportArgumentType] - its own fields

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
+from app.domain.journals import transaction_state
 from app.domain.journals.live_transactions import LiveTransaction
 from app.domain.observing.snapshot import Phase, Snapshot
 from app.domain.observing.snapshot import Source as ReadingSource
@@ -24,7 +25,7 @@ BEHIND_MS = 30_000
 OVERDUE_MS = 20_000
 """Kafka looks for timed-out transactions every 10 s, and writes their markers then."""
 SKEW_MS = 10_000
-"""Begins are told by the brokers' clocks."""
+"""Begins are told by the brokers' clocks, and what was measured of these is not exact."""
 LARGEST_TIMEOUT_MS = 900_000
 """What brokers allow at most unless told otherwise (transaction.max.timeout.ms); counts while no timeout was seen."""
 
@@ -37,6 +38,7 @@ class OpenThere(NamedTuple):
     producer_epoch: int
     start_ms: int
     timeout_ms: int
+    journal_partition: int = -1
 
 
 class Accounts:
@@ -49,6 +51,7 @@ class Accounts:
         open_ones = transactions if self._is_live else ()
         self._asked_of = frozenset(partitions)
         self._open = _by_partition(open_ones, self._asked_of)
+        self._shifts = snapshot.clocks.shifts(transaction_state.TOPIC)
         timeouts = () if self._is_live else (one.state.timeout_ms for one in transactions)
         self._largest_ms = max(timeouts, default=LARGEST_TIMEOUT_MS)
 
@@ -60,8 +63,11 @@ class Accounts:
         """For how long the readers of a partition that stand still since `since_ms` are not worth a question."""
         if not self._is_live:
             return self._largest_ms + OVERDUE_MS
-        timeouts = [one.timeout_ms for one in self._open.get(at, ()) if one.start_ms <= since_ms + SKEW_MS]
+        timeouts = [one.timeout_ms for one in self._open.get(at, ()) if self._started_ms(one) <= since_ms + SKEW_MS]
         return max(timeouts) + OVERDUE_MS if timeouts else self._unaccounted_ms
+
+    def _started_ms(self, one: OpenThere) -> int:
+        return one.start_ms + self._shifts.get(one.journal_partition, 0)
 
     @property
     def behind_ms(self) -> int | None:
@@ -93,6 +99,7 @@ def _by_partition(
                         state.producer_epoch,
                         start_ms=state.start_ms,
                         timeout_ms=state.timeout_ms,
+                        journal_partition=live.partition,
                     )
                     found[topic.topic, number].append(one)
     return found

@@ -10,7 +10,7 @@ from collections.abc import Collection
 import msgspec
 
 from app.domain.hanging.hanging_transaction import HangingTransaction
-from app.domain.journals import group_records
+from app.domain.journals import group_records, transaction_state
 from app.domain.observing.snapshot import Snapshot
 
 NOT_WORTH_A_WORD_MS = 1_000
@@ -18,7 +18,7 @@ NOT_WORTH_A_WORD_MS = 1_000
 
 
 class PendingHold(msgspec.Struct, frozen=True, kw_only=True):
-    """A group's offset that is undecided since `since_ms` (its coordinator's clock).
+    """A group's offset that is undecided since `since_ms` (our clock, as far as its coordinator's is measured).
 
     transactional_id, state, times_out_ms: of the transaction that has it, where the coordinators' journal tells. They
     are None for one that hangs: nobody will decide it, until it is ended in `journal_partition` of __consumer_offsets.
@@ -41,7 +41,7 @@ class PendingHold(msgspec.Struct, frozen=True, kw_only=True):
 def pending_holds(
     snapshot: Snapshot, hanging: Collection[HangingTransaction], *, now_ms: int, for_ms: int = NOT_WORTH_A_WORD_MS
 ) -> tuple[PendingHold, ...]:
-    """Those that have been pending for so long, the oldest first."""
+    """Those that have been pending for so long, the oldest first; and those of which nobody knows for how long."""
     groups = [group for group in snapshot.groups.values() if group.pending]
     if not groups:
         return ()
@@ -50,9 +50,11 @@ def pending_holds(
     found: list[PendingHold] = []
     for group in groups:
         for (topic, partition, producer_id), pending in group.pending.items():
-            since_ms = pending.commit.commit_ms
-            if now_ms - since_ms < for_ms:
+            stamped_ms = pending.commit.commit_ms
+            age = snapshot.clocks.age_at(group_records.TOPIC, group.partition, stamped_ms, now_ms=now_ms)
+            if age is not None and age.most_ms < for_ms:
                 continue
+            since_ms = snapshot.clocks.ours_ms(group_records.TOPIC, group.partition, stamped_ms)
             is_hanging = (group.partition, producer_id) in hang
             owner = None if is_hanging else owners.get(producer_id)
             found.append(
@@ -68,7 +70,9 @@ def pending_holds(
                     is_hanging=is_hanging,
                     transactional_id=None if owner is None else owner.transactional_id,
                     state=None if owner is None else owner.state.status.word,
-                    times_out_ms=None if owner is None else owner.times_out_at_ms,
+                    times_out_ms=None
+                    if owner is None
+                    else snapshot.clocks.ours(owner, transaction_state.TOPIC).times_out_at_ms,
                 )
             )
     return tuple(sorted(found, key=lambda one: (one.since_ms, one.group, one.topic, one.partition)))

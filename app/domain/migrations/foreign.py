@@ -19,6 +19,7 @@ from app.domain.migrations.look import STABLE, IdNow, Incarnation
 
 NEEDED_VERSION = (2, 5)
 LONGEST_TIMEOUT_MS = 10_000
+RESTS_FOR_MS = 60_000
 
 
 class ForeignStage(StrEnum):
@@ -71,9 +72,13 @@ class ForeignMember(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ForeignId(msgspec.Struct, frozen=True, kw_only=True):
-    """moves_with_commits: its client is one of KIP-890, whose epoch rises with each transaction and proves no init."""
+    """moves_with_commits: its client is one of KIP-890, whose epoch rises with each transaction and proves no init.
+
+    rests_ms: for how long nothing was written under it, at least, by its coordinator's clock; None: not known.
+    """
 
     now: IdNow
+    rests_ms: int | None
     timeout_ms: int
     moves_with_commits: bool
 
@@ -220,11 +225,15 @@ def _at_rest(_: ForeignMigration, look: ForeignLook) -> Finding:
 def _unmoved(_: ForeignMigration, look: ForeignLook) -> Finding:
     if look.read_at is None:
         return unknown("`__transaction_state` has not been read")
+    ids = sorted(look.ids.items())
     late = [
-        f"{name} was written {(look.at - one.now.at).total_seconds():.0f} s ago"
-        for name, one in sorted(look.ids.items())
-        if one.now.at is not None and (look.at - one.now.at).total_seconds() < 60
+        f"{name} was written {one.rests_ms / 1000:.0f} s ago"
+        for name, one in ids
+        if one.rests_ms is not None and one.rests_ms < RESTS_FOR_MS
     ]
+    dark = [name for name, one in ids if one.rests_ms is None]
+    if dark and not late:
+        return unknown(f"when {dark[0]} was written last is not known: the clock of its coordinator is not measured")
     return closed_unless(late, "nothing was written under them for a minute")
 
 

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 import msgspec
 
+from app.domain.clocks.broker_clocks import MeasuredClocks
 from app.domain.journals import group_records, transaction_state
 from app.domain.journals.group_fold import LiveGroups
 from app.domain.journals.live_groups import LiveGroup
@@ -51,6 +52,7 @@ class LiveCluster:
             keep=LiveGroup.copy,
             now_ms=now_ms,
         )
+        self.clocks = MeasuredClocks()
         self._cluster = cluster
         # Of what was saved too: who was to be told may not have been.
         self._stepped = {name for name, live in folds.transactions.ids.items() if live.past}
@@ -114,6 +116,7 @@ class LiveCluster:
                 aborts=self._aborts,
                 expired_ids=self.folds.transactions.expired,
                 records_of_unwanted_groups=self.folds.groups.records_of_others,
+                clocks=self.clocks.frozen(now_ms=now_ms),
             )
         else:
             newest = msgspec.structs.replace(
@@ -123,6 +126,7 @@ class LiveCluster:
                 aborts=self._aborts,
                 transaction_journal=self.transactions.status(now_ms),
                 group_journal=self.groups.status(now_ms),
+                clocks=self.clocks.frozen(now_ms=now_ms),
             )
         self._newest = newest
         return newest

@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 import msgspec
 
+from app.domain.clocks.broker_clocks import BrokerClocks
 from app.domain.journals.live_groups import LiveGroup
 from app.domain.journals.live_transactions import LiveTransaction
 from app.domain.journals.transaction_pace import TransactionPace
@@ -73,6 +74,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     pace: of all ids that were read, those of partitions that have not caught up included.
     commits, aborts: that were seen to happen since this server began to observe; none of what a journal told before.
     records_of_unwanted_groups: counted only, by the setting that chooses groups.
+    clocks: of the brokers that lead the journals, as far as they are measured.
     note: a sentence about the file in which the folds are kept, when it could not be used; empty when all is well.
     """
 
@@ -91,3 +93,4 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     expired_ids: int = 0
     records_of_unwanted_groups: int = 0
     note: str = ""
+    clocks: BrokerClocks = msgspec.field(default_factory=BrokerClocks)

@@ -70,19 +70,29 @@ class Tally(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """All ids, looked through once for those with an open transaction."""
+    """All ids, looked through once for those with an open transaction.
+
+    shifts: by partition of the journal, what makes its coordinator's times those of our clock; those that differ.
+    """
 
     transactions: Mapping[str, LiveTransaction]
     still_open: Sequence[LiveTransaction]
+    shifts: Mapping[int, int] = {}
+
+    def started_ms(self, live: LiveTransaction) -> int:
+        return live.state.start_ms + self.shifts.get(live.partition, 0)
+
+    def changed_ms(self, live: LiveTransaction) -> int:
+        return live.state.last_update_ms + self.shifts.get(live.partition, 0)
 
     @property
     def tally(self) -> Tally:
-        oldest = min(self.still_open, key=lambda live: live.state.start_ms, default=None)
+        oldest = min(self.still_open, key=self.started_ms, default=None)
         return Tally(len(self.transactions), len(self.still_open), oldest)
 
 
-def counted(transactions: Mapping[str, LiveTransaction]) -> Counted:
-    return Counted(transactions, _open_of(transactions.values()))
+def counted(transactions: Mapping[str, LiveTransaction], shifts: Mapping[int, int] | None = None) -> Counted:
+    return Counted(transactions, _open_of(transactions.values()), shifts or {})
 
 
 def select(
@@ -99,7 +109,7 @@ def select(
     start = None if after is None else _position(after, query.sort)
     matching = _matching(ids, query, ours, now_ms)
     is_all = len(matching) == len(ids.transactions)
-    found = _first(matching, ids.still_open if is_all else None, query.sort, now_ms, start, limit + 1)
+    found = _first(ids, matching, ids.still_open if is_all else None, query.sort, now_ms, start, limit + 1)
     more = len(found) > limit
     page = found[:limit]
     cursor = encode_cursor(query.sort, str(page[-1][0]), page[-1][1]) if more else None
@@ -115,7 +125,7 @@ def _matching(ids: Counted, query: TransactionQuery, ours: Collection[str], now_
         found = [live for live in found if not IS_OPEN[live.state.status]]
     if query.min_open_ms > 0:
         started_before = now_ms - query.min_open_ms
-        found = [live for live in found if live.state.start_ms <= started_before]
+        found = [live for live in found if ids.started_ms(live) <= started_before]
     if query.states:
         states = tuple(status for status in TransactionStatus if status.word in query.states)
         found = [live for live in found if live.state.status in states]
@@ -134,6 +144,7 @@ def _open_of(found: Iterable[LiveTransaction]) -> Sequence[LiveTransaction]:
 
 
 def _first(
+    ids: Counted,
     found: Collection[LiveTransaction],
     still_open: Sequence[LiveTransaction] | None,
     sort: TransactionSort,
@@ -148,22 +159,22 @@ def _first(
         case TransactionSort.LONG_OPEN:
             long_ago = now_ms - _LONG_MS
             long_open = {
-                live.transactional_id: live.state.start_ms
+                live.transactional_id: ids.started_ms(live)
                 for live in (_open_of(found) if still_open is None else still_open)
-                if live.state.start_ms <= long_ago
+                if ids.started_ms(live) <= long_ago
             }
             first = _after(start, ((start_ms, name) for name, start_ms in long_open.items()), number)
             others = (live.transactional_id for live in found if live.transactional_id not in long_open)
             return [*first, *_first_by_id(others, _NEVER_MS, start, number)][:number]
         case TransactionSort.CHANGED:
-            return _after(
-                start, ((_NEVER_MS - live.state.last_update_ms, live.transactional_id) for live in found), number
-            )
+            return _after(start, ((_NEVER_MS - ids.changed_ms(live), live.transactional_id) for live in found), number)
         case TransactionSort.OLDEST:
             keyed = (
-                (state.start_ms if IS_OPEN[state.status] else _NEVER_MS - state.last_update_ms, live.transactional_id)
+                (
+                    ids.started_ms(live) if IS_OPEN[live.state.status] else _NEVER_MS - ids.changed_ms(live),
+                    live.transactional_id,
+                )
                 for live in found
-                for state in (live.state,)
             )
             return _after(start, keyed, number)
 

@@ -45,12 +45,14 @@ class DeadProducer(msgspec.Struct, frozen=True, kw_only=True):
 class DeadEnd(StrEnum):
     """What became of the transaction of a dead producer.
 
-    ENDED: by us. NOTHING_OPEN: there was none, or it was decided already. MOVED_ON: the id has another producer or
+    ENDED: by us. NOT_OURS: the pipeline does not own the id, whatever its worker told.
+    NOTHING_OPEN: there was none, or it was decided already. MOVED_ON: the id has another producer or
     epoch, so that nothing was done. UNSUPPORTED: these brokers cannot end it at an epoch. REFUSED: a permission is
     missing. UNANSWERED: nobody said that it is done. The last two are tried again.
     """
 
     ENDED = "ended"
+    NOT_OURS = "not_ours"
     NOTHING_OPEN = "nothing_open"
     MOVED_ON = "moved_on"
     UNSUPPORTED = "unsupported"

@@ -10,7 +10,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from app.domain.clocks.broker_clocks import BrokerClocks
 from app.domain.errors import InvalidError
+from app.domain.journals import transaction_state
 from app.domain.journals.live_transactions import LiveTransaction
 from app.domain.journals.transaction_state import TransactionStatus
 from app.domain.page import checked_limit, decode_cursor, encode_cursor
@@ -20,6 +22,7 @@ from app.domain.transactions.transactional_id import is_named_as_ours
 UNTOLD_MS = 15_000
 """So long may a producer be at work before a heartbeat tells of it, with room for a server that was away."""
 _NEVER_MS = 1 << 60
+_AS_THEY_ARE = BrokerClocks()
 # Source: Kafka, TransactionStateManager.enableTransactionalIdExpiration: the others never expire.
 _CAN_EXPIRE = frozenset({TransactionStatus.EMPTY, TransactionStatus.COMPLETE_COMMIT, TransactionStatus.COMPLETE_ABORT})
 
@@ -160,13 +163,19 @@ def select(
     now_ms: int,
     after: str | None,
     limit: int,
+    clocks: BrokerClocks = _AS_THEY_ARE,
 ) -> RegistryPage:
-    """One page, with the tally of all ids. expiration_ms: `transactional.id.expiration.ms`. Raises InvalidError."""
+    """One page, with the tally of all ids. expiration_ms: `transactional.id.expiration.ms`. Raises InvalidError.
+
+    clocks: of the brokers that lead the journal. What is told of an id is by our clock.
+    """
     checked_limit(limit)
     start = None if after is None else _position(after, query.sort)
     names = [*transactions, *(name for name in needed.owners if name not in transactions)]
     standings = {name: standing_of(name, needed)[0] for name in names}
-    contested = frozenset(name for name in needed.owners if contested_by(name, transactions, needed, now_ms=now_ms))
+    contested = frozenset(
+        name for name in needed.owners if contested_by(name, transactions, needed, now_ms=now_ms, clocks=clocks)
+    )
     matching = [name for name in names if _matches(name, query, standings[name], transactions, contested)]
     places = (
         (key, name)
@@ -178,15 +187,20 @@ def select(
     page = found[:limit]
     cursor = encode_cursor(query.sort, str(page[-1][0]), page[-1][1]) if len(found) > limit else None
     items = tuple(
-        registered(name, transactions, needed, expiration_ms=expiration_ms, now_ms=now_ms) for _, name in page
+        registered(name, transactions, needed, expiration_ms=expiration_ms, now_ms=now_ms, clocks=clocks)
+        for _, name in page
     )
     tally = _tally(standings, transactions, needed, contested)
     return RegistryPage(items=items, next_cursor=cursor, matching=len(matching), tally=tally)
 
 
-def tally_of(transactions: Mapping[str, LiveTransaction], needed: Needed, *, now_ms: int) -> IdTally:
+def tally_of(
+    transactions: Mapping[str, LiveTransaction], needed: Needed, *, now_ms: int, clocks: BrokerClocks = _AS_THEY_ARE
+) -> IdTally:
     standings = {name: standing_of(name, needed)[0] for name in (*transactions, *needed.owners)}
-    contested = frozenset(name for name in needed.owners if contested_by(name, transactions, needed, now_ms=now_ms))
+    contested = frozenset(
+        name for name in needed.owners if contested_by(name, transactions, needed, now_ms=now_ms, clocks=clocks)
+    )
     return _tally(standings, transactions, needed, contested)
 
 
@@ -197,9 +211,11 @@ def registered(
     *,
     expiration_ms: int | None,
     now_ms: int,
+    clocks: BrokerClocks = _AS_THEY_ARE,
 ) -> RegisteredId:
     standing, orphan = standing_of(name, needed)
     live = transactions.get(name)
+    live = None if live is None else clocks.ours(live, transaction_state.TOPIC)
     return RegisteredId(
         transactional_id=name,
         standing=standing,
@@ -208,7 +224,7 @@ def registered(
         partitions=needed.partitions.get(name, ()),
         live=live,
         expires_at_ms=None if live is None else expires_at_ms(live, expiration_ms),
-        contested=contested_by(name, transactions, needed, now_ms=now_ms),
+        contested=contested_by(name, transactions, needed, now_ms=now_ms, clocks=clocks),
     )
 
 
@@ -234,7 +250,14 @@ def expires_at_ms(live: LiveTransaction, expiration_ms: int | None) -> int | Non
     return live.state.last_update_ms + expiration_ms
 
 
-def contested_by(name: str, transactions: Mapping[str, LiveTransaction], needed: Needed, *, now_ms: int) -> str:
+def contested_by(
+    name: str,
+    transactions: Mapping[str, LiveTransaction],
+    needed: Needed,
+    *,
+    now_ms: int,
+    clocks: BrokerClocks = _AS_THEY_ARE,
+) -> str:
     """A sentence where an id of ours is used by a producer that no task has told of; empty otherwise.
 
     Only what began a transaction counts: who initialises alone, as an operator that fences, uses nothing. An abort by
@@ -244,7 +267,8 @@ def contested_by(name: str, transactions: Mapping[str, LiveTransaction], needed:
     if owner is None or live is None or live.state.status is TransactionStatus.EMPTY:
         return ""
     state = live.state
-    began_ms = live.steps[-1].at_ms if live.steps else state.last_update_ms
+    stamped_ms = live.steps[-1].at_ms if live.steps else state.last_update_ms
+    began_ms = clocks.ours_ms(transaction_state.TOPIC, live.partition, stamped_ms)
     told = needed.told.get(name, frozenset())
     is_told = not told.isdisjoint(
         {(state.producer_id, state.producer_epoch), (state.producer_id, state.producer_epoch - 1)}

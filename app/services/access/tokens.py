@@ -6,13 +6,12 @@ into the wrong place is recognized, by people and by scanners.
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections.abc import Collection
 from datetime import datetime, timedelta
 
-from app.domain.access import Principal, Role, RunTokenScope, Session, Token, Verb, require
-from app.domain.errors import InvalidError, UnauthenticatedError
+from app.domain.access import Link, Principal, Role, RunTokenScope, Session, Token, Verb, refuse_name, require
+from app.domain.errors import UnauthenticatedError
 from app.ports.unit_of_work import UnitOfWork
 from app.services.access import command_log
 from app.services.access.secret_sums import sha256_of
@@ -20,7 +19,6 @@ from app.services.access.secret_sums import sha256_of
 TOKEN_PREFIX = "flt_"  # noqa: S105 - no secret, it marks one
 LINK_PREFIX = "fll_"
 SESSION_PREFIX = "fls_"
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._@-]{0,62}")
 
 
 async def create_token(
@@ -31,11 +29,7 @@ async def create_token(
     Raises InvalidError on a bad name, ConflictError while a valid token has that name.
     """
     require(by, Verb.CREATE_TOKEN)
-    if not _NAME.fullmatch(name):
-        raise InvalidError(
-            f"{name!r} is no name for a token: 1 to 63 letters, digits, '.', '_', '@' or '-', beginning with a letter",
-            field="name",
-        )
+    refuse_name(name)
     secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
     token = await uow.access.add_token(name=name, role=role, secret_sha256=sha256_of(secret), by=by.name, now=now)
     await command_log.record(
@@ -87,10 +81,13 @@ async def create_one_time_link(
     by: Principal,
     now: datetime,
 ) -> str:
-    """A secret that logs a browser in as `principal`, once, until it expires."""
+    """A secret that logs a browser in as `principal`, once, until it expires. Raises InvalidError on a bad name."""
     require(by, Verb.CREATE_LOGIN_LINK)
+    refuse_name(principal.name)
     secret = LINK_PREFIX + secrets.token_urlsafe(32)
-    await uow.access.add_link(principal=principal, secret_sha256=sha256_of(secret), expires_at=now + lifetime, now=now)
+    await uow.access.add_link(
+        principal=principal, secret_sha256=sha256_of(secret), expires_at=now + lifetime, by=by.name, now=now
+    )
     await command_log.record(
         uow,
         by=by,
@@ -107,13 +104,13 @@ async def redeem_one_time_link(
     uow: UnitOfWork, secret: str, *, session_lifetime: timedelta, now: datetime
 ) -> tuple[Session, str]:
     """Use a link up: a session and its secret. Raises UnauthenticatedError if it is used, expired or unknown."""
-    principal = await uow.access.take_link(sha256_of(secret), now=now) if secret.startswith(LINK_PREFIX) else None
-    if principal is None:
+    link = await uow.access.take_link(sha256_of(secret), now=now) if secret.startswith(LINK_PREFIX) else None
+    if link is None:
         raise UnauthenticatedError(
             "this login link was used already, has expired, or is not one of ours: ask for a new one, or log in with a "
             "token (fenceline tokens create NAME --role ROLE prints one)"
         )
-    return await _open_session(uow, principal, token_id=None, lifetime=session_lifetime, now=now)
+    return await _open_session(uow, link.principal, link=link, lifetime=session_lifetime, now=now)
 
 
 async def create_session(
@@ -128,13 +125,20 @@ async def create_session(
 
 
 async def _open_session(
-    uow: UnitOfWork, principal: Principal, *, token_id: str | None, lifetime: timedelta, now: datetime
+    uow: UnitOfWork,
+    principal: Principal,
+    *,
+    token_id: str | None = None,
+    link: Link | None = None,
+    lifetime: timedelta,
+    now: datetime,
 ) -> tuple[Session, str]:
     secret = SESSION_PREFIX + secrets.token_urlsafe(32)
     session = await uow.access.add_session(
         principal=principal,
         secret_sha256=sha256_of(secret),
         token_id=token_id,
+        link=link,
         expires_at=now + lifetime,
         now=now,
     )
@@ -151,6 +155,29 @@ async def get_sessions(uow: UnitOfWork, secrets: Collection[str], *, now: dateti
     sums = {sha256_of(secret): secret for secret in secrets if secret.startswith(SESSION_PREFIX)}
     found = await uow.access.find_sessions(sums, now=now) if sums else {}
     return {sums[secret_sha256]: session for secret_sha256, session in found.items()}
+
+
+async def list_sessions(uow: UnitOfWork, *, by: Principal, now: datetime) -> list[Session]:
+    """Every browser that is logged in now, newest first."""
+    require(by, Verb.VIEW_SESSIONS)
+    return await uow.access.list_sessions(now=now)
+
+
+async def end_session(uow: UnitOfWork, session_id: str, *, by: Principal, why: str | None, now: datetime) -> Session:
+    """Log a browser out; its event streams end within seconds. Raises NotFoundError unless it is logged in."""
+    require(by, Verb.END_SESSION)
+    session = await uow.access.end_session(session_id, now=now)
+    await command_log.record(
+        uow,
+        by=by,
+        verb=Verb.END_SESSION,
+        target=f"session:{session.id}",
+        why=why,
+        now=now,
+        outcome=f"logged {session.principal.name} out, {session.principal.role}",
+    )
+    uow.notify("session", "*")
+    return session
 
 
 async def revoke_session(uow: UnitOfWork, secret: str, *, now: datetime) -> None:

@@ -10,7 +10,7 @@ import msgspec
 
 from app.domain.alerts.told import audit_alert
 from app.domain.audits.audit import Audit, AuditProgress, AuditState, counted, moved
-from app.domain.audits.result import AuditResult, Verdict, verdict
+from app.domain.audits.result import AuditResult, Verdict, possible, verdict
 from app.domain.audits.specification import specification_of
 from app.domain.errors import ConflictError, ForbiddenError
 from app.domain.storable import moment_of_ms, storable
@@ -20,6 +20,7 @@ from app.services import alerts
 from app.services.access.secret_sums import sha256_of
 from app.services.auditing.asking import notify_audit
 from app.services.auditing.in_force import doubts_about
+from app.services.running.worker_words import refuse_no_process
 from app.wire import audit as wire
 from app.wire.heartbeat import ClaimAnswer
 
@@ -138,7 +139,12 @@ def check_scope(audit_id: str, *, named: str) -> None:
 
 
 async def claim_audit(uow: UnitOfWork, claim: wire.AuditClaim, *, now: datetime) -> ClaimAnswer:
-    """The driver is there; refused once the audit has ended, is being stopped, or has another driver."""
+    """The driver is there; refused once the audit has ended, is being stopped, or has another driver.
+
+    Raises InvalidError for what is no process.
+    """
+    refuse_no_process(claim.jvm_pid, claim.python_pid)
+    claim = storable(claim)
     audit = await uow.audits.get(claim.audit_id, for_update=True)
     if audit.application_id == claim.application_id and not audit.has_ended:
         return ClaimAnswer(granted=True)
@@ -148,7 +154,6 @@ async def claim_audit(uow: UnitOfWork, claim: wire.AuditClaim, *, now: datetime)
         return ClaimAnswer(granted=False, reason=f"the audit is {audit.state}")
     if audit.state is AuditState.SUBMITTING:
         audit = moved(audit, AuditState.RUNNING, now=now)
-    claim = storable(claim)
     await uow.audits.save(
         msgspec.structs.replace(
             audit,
@@ -166,11 +171,16 @@ async def claim_audit(uow: UnitOfWork, claim: wire.AuditClaim, *, now: datetime)
 
 async def receive_progress(uow: UnitOfWork, told: wire.AuditProgress, *, now: datetime) -> wire.AuditAnswer:
     """Keep it, and say whether the audit is still wanted."""
+    told = storable(told)
     audit = await uow.audits.get(told.audit_id)
     if audit.application_id != told.application_id or audit.state is not AuditState.RUNNING:
         return wire.AuditAnswer(is_wanted=False)
     progress = AuditProgress(
-        stage=told.stage, tasks_done=told.tasks_done, tasks=told.tasks, offsets=told.offsets, heard_at=now
+        stage=told.stage,
+        tasks_done=max(0, told.tasks_done),
+        tasks=max(0, told.tasks),
+        offsets=max(0, told.offsets),
+        heard_at=now,
     )
     await uow.audits.save_progress(audit.id, progress)
     before = audit.progress
@@ -183,6 +193,7 @@ async def receive_outcome(uow: UnitOfWork, outcome: wire.AuditOutcome, *, now: d
     """How it ended; told again, or after the audit has ended by another word, it changes nothing. Raises ConflictError
     for what is no end of this audit.
     """
+    outcome = storable(outcome)
     audit = await uow.audits.get(outcome.audit_id, for_update=True)
     if audit.has_ended:
         return
@@ -191,9 +202,9 @@ async def receive_outcome(uow: UnitOfWork, outcome: wire.AuditOutcome, *, now: d
     if outcome.kind is wire.AuditEnd.DONE:
         if outcome.result is None or outcome.result.audit_id != audit.id:
             raise ConflictError(f"audit {audit.id} is said to be done, without a result of it")
-        done = msgspec.structs.replace(moved(audit, AuditState.DONE, now=now), result=storable(outcome.result))
+        done = msgspec.structs.replace(moved(audit, AuditState.DONE, now=now), result=possible(outcome.result))
         await _save(uow, done)
-        await _judge(uow, done, outcome.result, now=now)
+        await _judge(uow, done, done.result or outcome.result, now=now)
         return
     to = audit.stops_as or _ENDS[outcome.kind]
     if to is AuditState.STOPPED and audit.state is not AuditState.STOPPING:

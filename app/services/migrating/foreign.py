@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
 from datetime import datetime
 
 import msgspec
@@ -11,6 +10,7 @@ import msgspec
 from app.domain.access import Principal, Verb, require
 from app.domain.clusters.survey import Survey
 from app.domain.errors import ConflictError, InvalidError
+from app.domain.journals import transaction_state
 from app.domain.journals.live_transactions import ClientProtocol, LiveTransaction
 from app.domain.journals.transaction_state import TransactionStatus
 from app.domain.migrations.foreign import (
@@ -123,7 +123,7 @@ def foreign_look(
     return ForeignLook(
         at=now,
         read_at=moment_of_ms(journal.as_of_ms) if is_read else None,
-        ids=_ids(snapshot.transactions, migration.prefix),
+        ids=_ids(snapshot, migration.prefix, now_ms=int(now.timestamp() * 1000)),
         group_state=None if group is None else group.state,
         members=None
         if group is None
@@ -134,9 +134,12 @@ def foreign_look(
     )
 
 
-def _ids(transactions: Mapping[str, LiveTransaction], prefix: str) -> dict[str, ForeignId]:
-    return {
-        name: ForeignId(
+def _ids(snapshot: Snapshot, prefix: str, *, now_ms: int) -> dict[str, ForeignId]:
+    def one(live: LiveTransaction) -> ForeignId:
+        topic = transaction_state.TOPIC
+        rests = snapshot.clocks.age_at(topic, live.partition, live.timestamp_ms, now_ms=now_ms)
+        at_ms = snapshot.clocks.ours_ms(topic, live.partition, live.timestamp_ms)
+        return ForeignId(
             now=IdNow(
                 producer_id=live.state.producer_id,
                 producer_epoch=live.state.producer_epoch,
@@ -144,14 +147,14 @@ def _ids(transactions: Mapping[str, LiveTransaction], prefix: str) -> dict[str, 
                 was_aborted=live.state.status is TransactionStatus.COMPLETE_ABORT,
                 partition=live.partition,
                 offset=live.offset,
-                at=moment_of_ms(live.timestamp_ms) if live.timestamp_ms >= 0 else None,
+                at=moment_of_ms(at_ms) if at_ms >= 0 else None,
             ),
+            rests_ms=None if rests is None else rests.least_ms,
             timeout_ms=live.state.timeout_ms,
             moves_with_commits=live.client_protocol is ClientProtocol.TV_2,
         )
-        for name, live in sorted(transactions.items())
-        if name.startswith(prefix)
-    }
+
+    return {name: one(live) for name, live in sorted(snapshot.transactions.items()) if name.startswith(prefix)}
 
 
 async def _log(

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from app.domain.errors import NotFoundError
+from app.domain.journals import transaction_state
 from app.domain.journals.live_groups import Committed
 from app.domain.journals.live_transactions import LiveTransaction
 from app.domain.journals.transaction_pace import PaceSample
@@ -24,7 +25,7 @@ PACE_SPAN = timedelta(minutes=15)
 
 
 class ObservedTransaction(msgspec.Struct, frozen=True, kw_only=True):
-    """owner: the pipeline's task that the id belongs to; None: it is foreign."""
+    """owner: the pipeline's task that the id belongs to; None: it is foreign. live: with its times by our clock."""
 
     live: LiveTransaction
     owner: TransactionalIdOwner | None
@@ -82,7 +83,7 @@ async def list_transactions(
 
     def choose() -> tuple[transaction_list.TransactionPage, Tally, tuple[PaceSample, ...]]:
         now_ms = int(now.timestamp() * 1000)
-        ids = transaction_list.counted(snapshot.transactions)
+        ids = _counted(snapshot)
         page = transaction_list.select(ids, query, ours=ours, now_ms=now_ms, after=after, limit=limit)
         tally = ids.tally
         return page, tally, _pace_of(snapshot, tally, now=now)
@@ -96,7 +97,10 @@ async def list_transactions(
         )
     }
     return TransactionPage(
-        items=tuple(ObservedTransaction(live=live, owner=owners.get(live.transactional_id)) for live in found.items),
+        items=tuple(
+            ObservedTransaction(live=_ours(snapshot, live), owner=owners.get(live.transactional_id))
+            for live in found.items
+        ),
         next_cursor=found.next_cursor,
         matching=found.matching,
         tally=tally,
@@ -117,7 +121,7 @@ async def get_pace(uow: UnitOfWork, observations: Observations, *, cluster: str,
     """How many transactions are open, how old the oldest is, commits and aborts a second. Raises NotFoundError."""
     await uow.clusters.get(cluster)
     snapshot = observations.of(cluster)
-    tally = (await asyncio.to_thread(transaction_list.counted, snapshot.transactions)).tally
+    tally = (await asyncio.to_thread(_counted, snapshot)).tally
     return Pace(tally=tally, samples=_pace_of(snapshot, tally, now=now), journal=snapshot.transaction_journal)
 
 
@@ -132,10 +136,18 @@ async def get_transaction(
         raise NotFoundError(f"no transactional id {transactional_id} is known on {cluster}{_unless(snapshot)}")
     owners = await uow.transactional_ids.owners(kafka_cluster_id=kafka_cluster_id, ids=_ownable([transactional_id]))
     return TransactionDetail(
-        transaction=ObservedTransaction(live=live, owner=owners[0] if owners else None),
+        transaction=ObservedTransaction(live=_ours(snapshot, live), owner=owners[0] if owners else None),
         pending_offsets=pending_offsets_of(snapshot, live.state.producer_id),
         journal=snapshot.transaction_journal,
     )
+
+
+def _counted(snapshot: Snapshot) -> transaction_list.Counted:
+    return transaction_list.counted(snapshot.transactions, snapshot.clocks.shifts(transaction_state.TOPIC))
+
+
+def _ours(snapshot: Snapshot, live: LiveTransaction) -> LiveTransaction:
+    return snapshot.clocks.ours(live, transaction_state.TOPIC)
 
 
 def pending_offsets_of(snapshot: Snapshot, producer_id: int) -> tuple[PendingOffset, ...]:
@@ -158,7 +170,9 @@ def _pace_of(snapshot: Snapshot, tally: Tally, *, now: datetime) -> tuple[PaceSa
     if journal.source is not Source.JOURNAL:
         return ()
     # While nothing is heard, nothing is known to have happened.
-    heard_s = int(now.timestamp()) if journal.phase is Phase.LIVE else journal.as_of_ms // 1000
+    heard_ms = int(now.timestamp() * 1000) if journal.phase is Phase.LIVE else journal.as_of_ms
+    # Where coordinators differ, the end is that of the one that is least behind.
+    heard_s = (heard_ms - min(snapshot.clocks.shifts(transaction_state.TOPIC).values(), default=0)) // 1000
     first_s = heard_s - int(PACE_SPAN.total_seconds())
     if journal.complete_since_ms is not None:
         first_s = max(first_s, journal.complete_since_ms // 1000 + 1)

@@ -7,7 +7,8 @@ counts. Nothing here waits for the disk unless an event or a change of state mus
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -16,8 +17,7 @@ from msgspec.structs import replace
 from app.domain.access import RunTokenScope
 from app.domain.drills.drill import TargetState
 from app.domain.errors import ConflictError, ForbiddenError, NotFoundError
-from app.domain.fencing_events.cases import case_of_word
-from app.domain.fencing_events.evidence import ClientWord, GroupRecord
+from app.domain.fencing_events.evidence import GroupRecord
 from app.domain.fencing_events.fencing_event import Case
 from app.domain.runs.instance import ENDED, InstanceOutcome, InstanceState
 from app.domain.runs.rates import rates_between
@@ -36,9 +36,18 @@ from app.domain.transactions.mapping import AssignedId, PartitionMapping, Partit
 from app.ports.task_repository import LeaseContext
 from app.ports.unit_of_work import UnitOfWork
 from app.services.running import recorded_offsets
+from app.services.running.fencing_words import fencing_cases
 from app.services.running.instances import move_locked_instance
 from app.services.running.run_endings import assign_partition_ids, end_run_if_over, notify_run
 from app.services.running.run_locks import lock_run
+from app.services.running.worker_words import (
+    MOST_EVENTS,
+    accepted,
+    accepted_driver,
+    facts_for,
+    refuse_impossible,
+    refuse_unknown_task,
+)
 from app.wire.drill import DrillOrder
 from app.wire.heartbeat import DriverAnswer, DriverHeartbeat, HeartbeatAnswer, Outcome, TaskHeartbeat
 
@@ -47,7 +56,6 @@ FRESH_FOR = timedelta(seconds=3)
 
 RETAKE_EVERY = 10
 """Ownership is written when it changes; once in so many heartbeats it is looked at, lest a refused take be for ever."""
-
 LONGEST_EVENT_ID = 200
 """Ours have 32 characters; what is much longer does not fit into an index."""
 
@@ -60,10 +68,25 @@ class Heard(NamedTuple):
     """What the task is told, and what its events tell of fencing: to be recorded in a unit of work of its own.
 
     Those rows are shared with whoever else saw the same, and a task must not fall silent while another holds them.
+    taken: the heartbeat without what is not its pipeline's. dropped: what was left out, by field. beyond: source topics
+    of which it names partitions that are not known, which the brokers should be asked for.
     """
 
     answer: HeartbeatAnswer
     fencing: list[Case]
+    taken: TaskHeartbeat
+    dropped: Counter[str]
+    beyond: frozenset[str]
+    context: LeaseContext
+
+
+class DriverHeard(NamedTuple):
+    """The same of a driver's heartbeat."""
+
+    answer: DriverAnswer
+    taken: DriverHeartbeat
+    dropped: Counter[str]
+    pipeline: str
 
 
 async def receive_heartbeat(
@@ -73,19 +96,33 @@ async def receive_heartbeat(
     scope: RunTokenScope,
     now: datetime,
     generations: Callable[[str, str], Iterable[GroupRecord]] = lambda _, __: (),
+    counts: Callable[[str], Mapping[str, int]] = lambda _: {},
 ) -> Heard:
     """Keep what a task says and tell it what is wanted of it, and whether its (lease, attempt) is the current one.
 
     generations: those that the journal shows of a group (cluster's name, group), as far as this server reads it.
+    counts: partitions of the topics of a Kafka cluster (by its id), as far as its brokers have told this server.
 
-    Raises ForbiddenError when the token is another lease's, NotFoundError when the lease is not in this database.
+    Raises ForbiddenError when the token is another lease's or there is no such task, InvalidError for an attempt that
+    cannot be, NotFoundError when the lease is not in this database.
     """
     check_scope(scope, run_id=heartbeat.run_id, ordinal=heartbeat.ordinal, lease=heartbeat.lease)
     # As the sender knows them, or it would never forget an event whose id had to be mended.
-    accepted = tuple(event.event_id for event in heartbeat.events)
-    heartbeat = storable(heartbeat)
+    stored_events = tuple(event.event_id for event in heartbeat.events[:MOST_EVENTS])
+    refuse_impossible(heartbeat)
+    context = await _context(uow, scope, task=heartbeat.task, attempt=heartbeat.attempt)
+    refuse_unknown_task(heartbeat, context.bounds)
+    before = None if context.own is None else context.own.last
+    facts = await facts_for(
+        uow,
+        heartbeat := storable(heartbeat),
+        context.bounds,
+        kafka_cluster_id=context.kafka_cluster_id,
+        before=before,
+        counts=counts(context.kafka_cluster_id),
+    )
+    heartbeat, dropped, beyond = accepted(heartbeat, context.bounds, facts, before=before)
     report = report_of(heartbeat)
-    context = await _context(uow, scope, task=report.task, attempt=report.attempt)
     is_zombie = (
         report.lease < context.current_lease
         or not context.attempt_is_newest(report.attempt)
@@ -127,11 +164,11 @@ async def receive_heartbeat(
         desired=_desired(context) if is_current else DesiredTaskState.DRAIN,
         is_current=is_current,
         database_epoch=context.database_epoch,
-        accepted_events=accepted,
+        accepted_events=stored_events,
         drill=_order(context, report, now=now) if is_current else None,
         recorded=await _recorded(uow, context) if heartbeat.asks_recorded else None,
     )
-    return Heard(answer, fencing_cases(heartbeat, context, generations))
+    return Heard(answer, fencing_cases(heartbeat, context, generations), heartbeat, dropped, beyond, context)
 
 
 async def _recorded(uow: UnitOfWork, context: LeaseContext) -> tuple[RecordedOffset, ...]:
@@ -145,11 +182,11 @@ def report_of(heartbeat: TaskHeartbeat) -> TaskReport:
 
 async def receive_driver_heartbeat(
     uow: UnitOfWork, heartbeat: DriverHeartbeat, *, scope: RunTokenScope, now: datetime
-) -> DriverAnswer:
+) -> DriverHeard:
     """Keep what a driver says of its slots; a driver whose claim is not the current one is told to drain."""
     check_scope(scope, run_id=heartbeat.run_id, ordinal=heartbeat.ordinal, lease=heartbeat.lease)
-    heartbeat = storable(heartbeat)
     context = await _context(uow, scope)
+    heartbeat, dropped = accepted_driver(storable(heartbeat), context.bounds)
     is_current = context.lease_is_current and context.application_id == heartbeat.application_id
     if is_current:
         await uow.instances.touch(
@@ -168,11 +205,12 @@ async def receive_driver_heartbeat(
             await uow.relax_durability()
         uow.notify("run", heartbeat.run_id)
         uow.notify("pipeline", context.pipeline)
-    return DriverAnswer(
+    answer = DriverAnswer(
         desired=_desired(context) if is_current else DesiredTaskState.DRAIN,
         is_current=is_current,
         database_epoch=context.database_epoch,
     )
+    return DriverHeard(answer, heartbeat, dropped, context.pipeline)
 
 
 async def receive_outcome(uow: UnitOfWork, outcome: Outcome, *, scope: RunTokenScope, now: datetime) -> None:
@@ -255,41 +293,6 @@ def _event(heartbeat: TaskHeartbeat, index: int, now: datetime) -> TaskEventReco
         generation=event.generation,
         received_at=now,
     )
-
-
-def fencing_cases(
-    heartbeat: TaskHeartbeat, context: LeaseContext, generations: Callable[[str, str], Iterable[GroupRecord]]
-) -> list[Case]:
-    """What its events tell of fencing, each of the producer that the task had then."""
-    reached = tuple(generations(context.cluster, context.group)) if heartbeat.events else ()
-    cases = [
-        case_of_word(
-            ClientWord(
-                event_id=event.event_id,
-                kind=event.kind,
-                at_ms=event.at_ms,
-                message=event.message,
-                run_id=heartbeat.run_id,
-                ordinal=heartbeat.ordinal,
-                lease=heartbeat.lease,
-                task=heartbeat.task,
-                attempt=heartbeat.attempt,
-                pipeline=context.pipeline,
-                host=heartbeat.host,
-                group=context.group,
-                error=event.error,
-                generation=heartbeat.generation if event.generation is None else event.generation,
-                partitions=event.partitions,
-            ),
-            kafka_cluster_id=context.kafka_cluster_id,
-            transactional_id=event.transactional_id or heartbeat.transactional_id,
-            producer_id=event.producer_id,
-            producer_epoch=event.producer_epoch,
-            generations=reached,
-        )
-        for event in heartbeat.events
-    ]
-    return [case for case in cases if case is not None]
 
 
 def _owned(report: TaskReport) -> frozenset[tuple[str, int]]:

@@ -20,6 +20,7 @@ from app.services.access.secret_sums import sha256_of
 from app.services.running.leases import add_lease
 from app.services.running.run_endings import end_run_if_over, notify_run
 from app.services.running.run_locks import lock_run
+from app.services.running.worker_words import refuse_no_process
 from app.wire.heartbeat import Claim, ClaimAnswer
 
 
@@ -97,7 +98,9 @@ async def claim_instance(uow: UnitOfWork, claim: Claim, *, now: datetime) -> Cla
     """Grant a claim if its lease is the ordinal's current one, lives, and no other application has claimed it.
 
     The same application may claim again (its first answer was lost). Others are refused with the reason, and exit.
+    Raises InvalidError for what is no process.
     """
+    refuse_no_process(claim.jvm_pid, claim.python_pid)
     claim = storable(claim)
     run = await uow.runs.get(claim.run_id)
     current = await uow.instances.find_current(claim.run_id, claim.ordinal, for_update=True)

@@ -12,6 +12,7 @@ from app.domain.fencing_events.cases import case_of_command
 from app.domain.fencing_events.evidence import CommandVerb, CommandWord
 from app.domain.stuck.dead_tasks import DeadEnd, DeadProducer, left_by
 from app.domain.stuck.facts import Refused
+from app.domain.transactions.mapping import IdKind
 from app.ports.clock import Clock
 from app.ports.transactions import FencedProducer, NotEnded, TransactionBrokers
 from app.ports.unit_of_work import UnitOfWorkFactory
@@ -35,15 +36,18 @@ async def end_what_is_left(
 ) -> Ended:
     """End the open transaction of a dead producer, if its id is still at it.
 
-    1. ask its coordinator        most have left nothing, and a new owner's init needs no help
-    2. the command log            committed before the act, as for those of people: a server may die in between
-    3. end it                     its coordinator compares once more; what moved on since 1 is left alone
-    4. the fencing event          with the answer as proof; without one, the journal and 2 tell as much
+    1. whose is the id            a worker's word proves nothing of what its pipeline does not own
+    2. ask its coordinator        most have left nothing, and a new owner's init needs no help
+    3. the command log            committed before the act, as for those of people: a server may die in between
+    4. end it                     its coordinator compares once more; what moved on since 2 is left alone
+    5. the fencing event          with the answer as proof; without one, the journal and 3 tell as much
 
     Done again, by this server or another, it does what is left to do.
     """
     require(_BY, Verb.END_DEAD_TRANSACTION)
     connection = cluster.connection()
+    if not await _is_owned(unit_of_work, cluster, dead):
+        return Ended(DeadEnd.NOT_OURS, f"the pipeline does not own the id {dead.transactional_id}")
     try:
         known = await brokers.describe_transaction(connection, dead.transactional_id, timeout_s=_TIMEOUT_S)
         if isinstance(known, Refused):
@@ -72,6 +76,18 @@ async def end_what_is_left(
         return Ended(_NOT_ENDED[answer])
     await _told(unit_of_work, cluster, dead, command, answer, clock=clock)
     return Ended(DeadEnd.ENDED)
+
+
+async def _is_owned(unit_of_work: UnitOfWorkFactory, cluster: Cluster, dead: DeadProducer) -> bool:
+    """Whether it is the id of this very task, by the rows that were written when its run was begun."""
+    async with unit_of_work() as uow:
+        owners = await uow.transactional_ids.owners(
+            kafka_cluster_id=cluster.kafka_cluster_id, ids=[dead.transactional_id]
+        )
+    return any(
+        (one.pipeline, one.kind, one.ordinal, one.task) == (dead.pipeline, IdKind.TASK, dead.ordinal, dead.task)
+        for one in owners
+    )
 
 
 async def _written(unit_of_work: UnitOfWorkFactory, cluster: Cluster, dead: DeadProducer, *, clock: Clock) -> Command:

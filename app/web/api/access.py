@@ -11,7 +11,7 @@ from app.services.access import command_log, tokens
 from app.web.api.documented import refusals
 from app.web.api.paging import After, Limit
 from app.web.api.schemas import access
-from app.web.api.schemas.words import NameInPath, Why
+from app.web.api.schemas.words import IdInPath, NameInPath, Why
 from app.web.dependencies import CurrentPrincipal, Uow, WiringDep, may
 
 router = APIRouter()
@@ -51,6 +51,28 @@ async def revoke_token(
 ) -> None:
     """Revoke the valid token of this name; sessions that began with it end, their event streams too."""
     await tokens.revoke_token(uow, name=name, by=by, why=why, now=wiring.clock.now())
+    await uow.commit()
+
+
+@router.get("/sessions", responses=refusals(), tags=["access"])
+async def list_sessions(
+    uow: Uow, wiring: WiringDep, by: Annotated[Principal, may(Verb.VIEW_SESSIONS)]
+) -> access.SessionList:
+    """Every browser that is logged in, newest first, with the token or one-time link that it began with."""
+    found = await tokens.list_sessions(uow, by=by, now=wiring.clock.now())
+    return access.SessionList(items=[access.Session.of(session) for session in found])
+
+
+@router.delete("/sessions/{id}", status_code=204, responses=refusals(404), tags=["access"])
+async def end_session(
+    id: IdInPath,  # noqa: A002 - the path's name
+    uow: Uow,
+    wiring: WiringDep,
+    by: Annotated[Principal, may(Verb.END_SESSION)],
+    why: Annotated[Why, Query()] = None,
+) -> None:
+    """Log a browser out; its event streams end, too."""
+    await tokens.end_session(uow, id, by=by, why=why, now=wiring.clock.now())
     await uow.commit()
 
 

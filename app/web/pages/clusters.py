@@ -9,6 +9,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Form, Request, Response
 
 from app.domain.access import Principal, Verb
+from app.domain.clocks.broker_clocks import SAME_WITHIN_MS
+from app.domain.clocks.clock_offset import ClockOffset
 from app.domain.clusters.survey import feature_lines, setting_lines
 from app.domain.errors import FencelineError
 from app.domain.fencing_events.record import FencingFilter
@@ -27,6 +29,8 @@ from app.web.pages.frame.screen import Look, Screen
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Viewer = Annotated[Principal, may(Verb.VIEW)]
+SKEWED_MS = 5_000
+"""A clock that is so far from ours is worth a word."""
 _FIELDS = ("name", "bootstrap_servers", "client_config")
 
 
@@ -106,6 +110,10 @@ def looking_at(wiring: Wiring, name: str) -> Look:
             "cluster": cluster,
             "answer": answer,
             "brokers": survey.brokers if survey else (),
+            "clocks": {broker: clock_words(offset) for broker, offset in snapshot.clocks.offsets.items()},
+            "skewed": [
+                broker for broker, offset in snapshot.clocks.offsets.items() if abs(offset.middle_ms) >= SKEWED_MS
+            ],
             "answering": sum(broker.version is not None for broker in survey.brokers) if survey else 0,
             "features": feature_lines(survey) if survey else (),
             "settings": setting_lines(survey) if survey else (),
@@ -118,6 +126,13 @@ def looking_at(wiring: Wiring, name: str) -> Look:
         return Screen(template="clusters/detail", title=name, context=context, concerns=frozenset())
 
     return look
+
+
+def clock_words(offset: ClockOffset) -> str:
+    """`in step`, `300.1 s behind`, `2.0 s ahead`."""
+    if abs(offset.middle_ms) < SAME_WITHIN_MS:
+        return "in step"
+    return f"{abs(offset.middle_ms) / 1000:,.1f} s {'behind' if offset.middle_ms > 0 else 'ahead'}"
 
 
 def _reading(status: JournalStatus) -> Mapping[str, Any]:

@@ -1,8 +1,12 @@
-"""Who has access: tokens by name and role. A new token's secret is shown once, on the answer to the form."""
+"""Who has access: tokens by name and role, and browsers that are logged in.
+
+A new token's secret is shown once, on the answer to the form.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Form, Request, Response
@@ -25,6 +29,7 @@ async def _look(
     uow: UnitOfWork,
     *,
     by: Principal,
+    now: datetime,
     values: Mapping[str, str] | None = None,
     problems: Mapping[str, Sequence[Problem]] | None = None,
     issued: Mapping[str, str] | None = None,
@@ -32,6 +37,7 @@ async def _look(
 ) -> Screen:
     context = {
         "tokens": await tokens.list_tokens(uow, by=by),
+        "sessions": await tokens.list_sessions(uow, by=by, now=now),
         "roles": list(Role),
         "values": values or {"role": Role.VIEWER},
         "problems": problems or {},
@@ -44,7 +50,7 @@ async def _look(
 async def show_list(
     request: Request, wiring: WiringDep, uow: Uow, by: Annotated[Principal, may(Verb.VIEW_TOKENS)]
 ) -> Response:
-    return screen.show(request, await _look(uow, by=by), principal=by, now=wiring.clock.now())
+    return screen.show(request, await _look(uow, by=by, now=wiring.clock.now()), principal=by, now=wiring.clock.now())
 
 
 @router.post("/tokens")
@@ -64,10 +70,10 @@ async def create(
         async with wiring.unit_of_work() as fresh:
             problems = by_field(problems_of(error), fields=("name", "role"))
             values = {"name": name, "role": role}
-            shown = await _look(fresh, by=by, values=values, problems=problems, status=error.status)
+            shown = await _look(fresh, by=by, now=now, values=values, problems=problems, status=error.status)
         return screen.show(request, shown, principal=by, now=now)
     async with wiring.unit_of_work() as fresh:
-        shown = await _look(fresh, by=by, issued={"name": created.name, "secret": secret})
+        shown = await _look(fresh, by=by, now=now, issued={"name": created.name, "secret": secret})
     # Not a redirect: the secret must not travel in an address.
     return screen.show(request, shown, principal=by, now=now)
 
@@ -83,3 +89,16 @@ async def revoke(
     await tokens.revoke_token(uow, name=name, by=by, why=why or None, now=wiring.clock.now())
     await uow.commit()
     return screen.see("tokens", said="token-revoked")
+
+
+@router.post("/sessions/{id}/end")
+async def end_session(
+    wiring: WiringDep,
+    uow: Uow,
+    by: Annotated[Principal, may(Verb.END_SESSION)],
+    id: str,  # noqa: A002 - the path's name
+    why: Annotated[str, Form()] = "",
+) -> Response:
+    await tokens.end_session(uow, id, by=by, why=why or None, now=wiring.clock.now())
+    await uow.commit()
+    return screen.see("tokens", said="session-ended")

@@ -217,6 +217,7 @@
   // Keys. Never while somebody types.
   const typing = (element) => element.closest("input, select, textarea, [contenteditable]") !== null;
   let leader = false;
+  const home = document.querySelector("a.brand");
   const places = { o: "/", p: "/pipelines", m: "/mappings", t: "/transactions", r: "/groups", f: "/fencing", s: "/stuck", c: "/clusters", l: "/commands" };
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
@@ -226,7 +227,7 @@
       if (help.open) help.close();
       else help.showModal();
     } else if (leader && places[event.key]) {
-      location.href = places[event.key];
+      location.href = home.pathname.replace(/\/$/, "") + places[event.key];
     } else if (event.key === "u") {
       toggleMoments();
     } else if (event.key === "n") {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from app.domain.allow_lists.options import AllowedOptions
 from app.domain.clusters.cluster import ClusterFacts, GroupMember, TopicFacts
@@ -129,6 +130,14 @@ def test_a_sink_that_may_lose_or_refuse_records_is_a_warning(topic: TopicFacts, 
     assert problem.field == "sink_topic"
     assert problem.is_warning
     assert part in problem.message
+
+
+@pytest.mark.parametrize(("topic", "field"), [("flights", "source_topics.0"), ("delayed", "sink_topic")])
+def test_a_topic_whose_records_an_unclean_election_may_lose_is_a_warning(topic: str, field: str) -> None:
+    unclean = structs.replace(SOUND, unclean_leader_election=True)
+    problem = only(facts(topics={"flights": SOUND, "delayed": SOUND, topic: unclean}))
+    assert (problem.field, problem.is_warning) == (field, True)
+    assert f"`{topic}` has unclean.leader.election.enable=true" in problem.message
 
 
 def test_a_sink_that_can_take_no_write_is_refused() -> None:

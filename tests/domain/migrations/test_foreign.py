@@ -29,7 +29,8 @@ MIGRATION = ForeignMigration(
 
 def one(epoch: int, *, written_s_ago: float = 300, **fields: Any) -> ForeignId:
     now = IdNow(producer_id=7, producer_epoch=epoch, at=at(-written_s_ago), partition=1, offset=9)
-    return replace(ForeignId(now=now, timeout_ms=10_000, moves_with_commits=False), **fields)
+    rests_ms = int(written_s_ago * 1000)
+    return replace(ForeignId(now=now, rests_ms=rests_ms, timeout_ms=10_000, moves_with_commits=False), **fields)
 
 
 def member(name: str) -> ForeignMember:
@@ -80,6 +81,10 @@ AFTER = look(ids={"app-0_0": one(4), "app-0_1": one(6)}, members=(member("c"), m
         ),
         (_S.SECOND_BOUNCE, "ids_rest", look(), Standing.OPEN),
         (_S.SECOND_BOUNCE, "ids_rest", look(ids={"app-0_0": one(3, written_s_ago=2)}), Standing.CLOSED),
+        # A coordinator 120 s behind wrote it just now: its stamp alone says that it rests.
+        (_S.SECOND_BOUNCE, "ids_rest", look(ids={"app-0_0": one(3, written_s_ago=120, rests_ms=0)}), Standing.CLOSED),
+        (_S.SECOND_BOUNCE, "ids_rest", look(ids={"app-0_0": one(3, rests_ms=None)}), Standing.UNKNOWN),
+        (_S.VERIFY, "ids_rest", look(ids={"app-0_0": one(3), "app-0_1": one(5, rests_ms=None)}), Standing.UNKNOWN),
         (
             _S.VERIFY,
             "nothing_open",

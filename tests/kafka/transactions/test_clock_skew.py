@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 
+from app.domain.journals.transaction_state import TOPIC as TRANSACTIONS
+from app.domain.observing.snapshot import Phase
 from app.domain.stuck.diagnosis import Verdict
 from app.domain.stuck.facts import KnownTransaction
+from app.embedded.kafka import KafkaCluster
 from app.kafka.transactions.looking import now_ms
 from app.services.stuck.ending import plan_fencing
 from app.services.stuck.explaining import explain_topic
 from tests.kafka.transactions.conftest import Scene
 from tests.support.brokers import TEST_BROKER_SETTINGS
 from tests.support.faketime import broker_with_clock
+from tests.support.watched import watching
 
 _BEHIND_MS = 300_000
 _NEAR_MS = 3_000
 
 
 @pytest.fixture(scope="module")
-def behind() -> Generator[Scene]:
+def slow_broker() -> Generator[KafkaCluster]:
     with broker_with_clock(-_BEHIND_MS // 1000, TEST_BROKER_SETTINGS) as cluster:
-        yield Scene(cluster.bootstrap_servers)
+        yield cluster
+
+
+@pytest.fixture
+def behind(slow_broker: KafkaCluster) -> Scene:
+    return Scene(slow_broker.bootstrap_servers)
 
 
 async def test_transaction_that_began_just_now_is_not_to_be_fenced(behind: Scene) -> None:
@@ -42,6 +52,23 @@ async def test_transaction_that_began_just_now_is_not_to_be_fenced(behind: Scene
     plan = await plan_fencing(behind.brokers, behind.connection, name, behind.asked)
     assert "s ago, as those of a living producer do" in (plan.refusal(force=False) or "")
     producer.abort_transaction(20)
+
+
+def test_observer_measures_the_clock_by_the_journals(behind: Scene, slow_broker: KafkaCluster, tmp_path: Path) -> None:
+    topic = behind.topic()
+    with watching(slow_broker, tmp_path) as watched:
+        watched.until(lambda seen: seen.transaction_journal.phase is Phase.LIVE, "the journal is followed")
+        name, producer = behind.leave_open(topic)
+        seen = watched.until(lambda seen: seen.clocks.offsets and name in seen.transactions, "its clock")
+        offset = seen.clocks.offsets[1]
+        # However busy the machine is: the bounds hold, and are far from what clocks in step would be.
+        assert offset.least_ms - _NEAR_MS <= _BEHIND_MS <= offset.most_ms
+        assert offset.least_ms > _BEHIND_MS // 2
+        live = seen.transactions[name]
+        age = seen.clocks.age_at(TRANSACTIONS, live.partition, live.state.start_ms, now_ms=now_ms())
+        assert age is not None
+        assert age.least_ms < _BEHIND_MS // 2
+        producer.abort_transaction(20)
 
 
 async def test_age_by_the_clock_of_a_broker_in_step_is_that_by_ours(scene: Scene) -> None:

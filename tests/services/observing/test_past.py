@@ -11,7 +11,8 @@ from app.db.database import Database
 from app.domain.fencing_events.steps import cases_of
 from app.domain.journals.group_values.offsets import OffsetCommit
 from app.domain.journals.live_groups import Committed, LiveGroup
-from app.domain.runs.task import EventKind
+from app.domain.pipelines.pipeline import ProcessingGuarantee
+from app.domain.runs.task import EventKind, PartitionProgress
 from app.domain.transactions.mapping import IdKind, TransactionalIdOwner
 from app.services import fencing_events
 from app.services.observing.past import Story, Storyteller
@@ -126,10 +127,16 @@ async def test_who_reads_a_partition_under_an_imported_id_is_its_holder(told: To
     imported = TransactionalIdOwner(
         kafka_cluster_id=KAFKA_CLUSTER_ID, transactional_id=ID, pipeline="flights", kind=IdKind.IMPORTED
     )
-    run = await told.plane.running(tasks_per_instance=2)
+    run = await told.plane.running(tasks_per_instance=2, processing_guarantee=ProcessingGuarantee.EXACTLY_ONCE)
+    async with told.plane.uow() as uow:
+        await uow.transactional_ids.claim_for_partitions(
+            pipeline="flights", kafka_cluster_id=KAFKA_CLUSTER_ID, ids=[ID], kind=IdKind.IMPORTED
+        )
+        await uow.commit()
     assert (await told.story(imported)).holder is None
-    beat = task_heartbeat(run.id, task=1, partitions=[("in", 0)])
-    await told.plane.beat(msgspec.structs.replace(beat, transactional_id=ID))
+    read = PartitionProgress(topic="in", partition=0, transactional_id=ID)
+    beat = task_heartbeat(run.id, task=1)
+    await told.plane.beat(msgspec.structs.replace(beat, transactional_id=None, partitions=(read,)))
     told.plane.pass_time(2)
     holder = (await told.story(imported)).holder
     assert holder is not None

@@ -217,6 +217,7 @@ ANSWERS: list[tuple[type[BaseModel], type[msgspec.Struct], set[str]]] = [
     (webhook_schemas.Delivery, webhook.Delivery, set()),
     (access_schemas.Principal, access.Principal, set()),
     (access_schemas.Token, access.Token, set()),
+    (access_schemas.Session, access.Session, set()),
     (access_schemas.Command, command.Command, set()),
 ]
 """What goes out, with what is kept back on purpose. Properties of a record may be added."""
@@ -335,6 +336,7 @@ def test_every_schema_is_compared_or_is_made_here() -> None:
         hanging.HangingSearch,
         hanging.Hanging,
         reading.ObserverReading,
+        reading.BrokerClock,
         reading.JournalReading,
         reading.PartitionsOfTopic,
         transactions.IdOwner,

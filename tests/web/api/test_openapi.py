@@ -118,3 +118,11 @@ def test_what_is_there_is_answered_as_described(live: LiveApplication, seed: int
         run_id = client.get(f"/api/v1/pipelines/{SEEDED}").json()["current_run"]["id"]
     seeded = {"path.name": SEEDED, "path.run_id": run_id}
     _check(live, seed, tmp_path, "--include-method", "GET", "--phases", "fuzzing", parameters=seeded)
+
+
+@pytest.mark.slow
+def test_requests_that_follow_from_answers_are_answered_as_described(
+    live: LiveApplication, seed: int, tmp_path: Path
+) -> None:
+    """What one answer names is what the next request is about: made, changed, ended and removed in any order."""
+    _check(live, seed, tmp_path, "--phases", "stateful")

@@ -17,6 +17,7 @@ from app.domain.fencing_events.record import FencingFilter, FencingRecord
 from app.domain.offset_log.events import Assigned
 from app.domain.offset_log.report import OffsetReport, PartitionOffsets
 from app.embedded.kafka import KafkaCluster
+from app.services import offset_log
 from app.services.running import instances
 from app.web.dependencies import Wiring
 from app.web.workers import ANSWER_WITHIN_S, create_workers_app
@@ -29,6 +30,7 @@ from app.wire.heartbeat import (
     HeartbeatAnswer,
     Outcome,
     OutcomeKind,
+    PartitionProgress,
     TaskEvent,
     TaskHeartbeat,
     TaskState,
@@ -136,7 +138,7 @@ async def test_a_row_of_fencing_that_others_hold_keeps_no_task_silent(worker: Wo
             TaskEvent(event_id=kind, kind=kind, at_ms=now_ms, message="as told", producer_id=7, producer_epoch=2)
             for kind in kinds
         )
-        message = worker.heartbeat(sequence=sequence, transactional_id="fl.0", events=events)
+        message = worker.heartbeat(sequence=sequence, transactional_id="fl.t.flights.0.0", events=events)
         answer = await worker.post("heartbeat", message)
         assert answer.status_code == 200, answer.text
         return msgspec.json.decode(answer.content, type=HeartbeatAnswer)
@@ -157,12 +159,16 @@ async def test_a_row_of_fencing_that_others_hold_keeps_no_task_silent(worker: Wo
     assert len(after.event.evidence) == len(before.event.evidence) + 1
 
 
-async def test_offsets_are_kept_beside_the_heartbeat_and_what_cannot_be_kept_silences_nobody(worker: Worker) -> None:
+async def test_offsets_are_kept_beside_the_heartbeat_and_what_cannot_be_kept_silences_nobody(
+    worker: Worker, administrator: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await worker.post("claim", worker.claim())
+    pipeline = (await administrator.get("/api/v1/pipelines/flights")).json()
+    (topic,) = pipeline["definition"]["source_topics"]
 
     async def beat(sequence: int, recorded: int) -> HeartbeatAnswer:
         told = PartitionOffsets(
-            topic="in", partition=0, recorded=recorded, events=(Assigned(index=recorded - 1, number=1),)
+            topic=topic, partition=0, recorded=recorded, events=(Assigned(index=recorded - 1, number=1),)
         )
         message = worker.heartbeat(sequence=sequence, offsets=OffsetReport(partitions=(told,)))
         answer = await worker.post("heartbeat", message)
@@ -173,11 +179,30 @@ async def test_offsets_are_kept_beside_the_heartbeat_and_what_cannot_be_kept_sil
     kept = await beat(1, recorded=1)
     assert kept.offsets_stored
     assert before_ms <= (kept.answered_ms or 0) <= time.time_ns() // 1_000_000
-    refused = await beat(2, recorded=2**63)
+    with monkeypatch.context() as broken:
+        broken.setattr(offset_log, "keep", None)
+        refused = await beat(2, recorded=2)
     assert (refused.is_current, refused.offsets_stored) == (True, False)
     assert (await beat(3, recorded=2)).offsets_stored
     without = await worker.post("heartbeat", worker.heartbeat(sequence=4))
     assert without.json()["offsets_stored"] is False
+
+
+async def test_partitions_that_there_are_not_are_known_once_brokers_have_told(worker: Worker, wiring: Wiring) -> None:
+    await worker.post("claim", worker.claim())
+    async with wiring.unit_of_work() as uow:
+        (topic,) = (await uow.pipelines.get("flights")).definition.source_topics
+    forged = tuple(PartitionProgress(topic=topic, partition=number) for number in range(50))
+
+    async def told(sequence: int) -> int:
+        await worker.post("heartbeat", worker.heartbeat(sequence=sequence, partitions=forged))
+        await wiring.partition_counts.settled()
+        async with wiring.unit_of_work() as uow:
+            (status,) = await uow.tasks.list_statuses([worker.run_id])
+        return len(status.last.partitions)
+
+    assert (await told(1), await told(2)) == (50, 2)
+    assert wiring.dropped_fields.counts["flights", "partitions"] == 48
 
 
 async def test_metrics_have_what_was_reported(worker: Worker, administrator: httpx.AsyncClient) -> None:

@@ -150,6 +150,33 @@ async def test_a_stream_ends_with_a_word_when_the_session_is_revoked(wiring: Wir
     assert "event: session-ended" in events.text
 
 
+@pytest.mark.parametrize("way", ["page", "rest"])
+async def test_session_of_a_link_is_listed_and_ended_with_its_streams(wiring: Wiring, way: str) -> None:
+    changes = AnnouncedChanges(wiring.changes)
+    watched = replace(wiring, changes=changes)
+    async with (
+        asyncio.timeout(60),
+        browser_of(watched, None) as browser,
+        browser_of(wiring, Role.ADMINISTRATOR) as administrator,
+    ):
+        await browser.post(await link_of(wiring))
+        streaming = asyncio.create_task(browser.get("/stream", headers={"accept": "text/event-stream"}))
+        await changes.has_subscriber.wait()
+        listed = (await administrator.get("/api/v1/sessions")).json()["items"]
+        session = next(one for one in listed if one["token"] is None)
+        assert session["link_created_by"] == COMMAND_LINE.name
+        page = await administrator.get("/tokens")
+        assert f"a one-time link of {COMMAND_LINE.name}" in page.text
+        if way == "page":
+            ended = await administrator.post(f"/sessions/{session['id']}/end")
+        else:
+            ended = await administrator.delete(f"/api/v1/sessions/{session['id']}")
+        assert ended.status_code == (303 if way == "page" else 204)
+        assert "event: session-ended" in (await streaming).text
+        assert (await browser.get("/api/v1/me")).status_code == 401
+        assert session["id"] not in (await administrator.get("/tokens")).text
+
+
 async def test_a_stream_says_when_what_it_shows_is_gone(wiring: Wiring, browser: httpx.AsyncClient) -> None:
     await browser.post(await link_of(wiring))
     events = await browser.get("/pipelines/nobody/stream", headers={"accept": "text/event-stream"})

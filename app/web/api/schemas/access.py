@@ -47,6 +47,24 @@ class TokenList(Answer):
     items: list[Token]
 
 
+class Session(Answer):
+    """One browser that is logged in. `token` or the one-time link is what it began with."""
+
+    id: str
+    principal: Principal
+    token_id: str | None
+    created_at: datetime
+    expires_at: datetime
+    last_used_at: datetime | None
+    token: str | None
+    link_created_at: datetime | None
+    link_created_by: str | None
+
+
+class SessionList(Answer):
+    items: list[Session]
+
+
 class Command(Answer):
     """Who did what to which thing, when and why."""
 

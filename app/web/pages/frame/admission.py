@@ -39,6 +39,7 @@ class Admission:
         self._ask = ask
         self._watching: Counter[str] = Counter()
         self._asked: _Asked | None = None
+        self._answers: dict[str, tuple[float, asyncio.Task[Principal | None]]] = {}
 
     @contextmanager
     def watch(self, secret: str) -> Generator[None]:
@@ -50,6 +51,7 @@ class Admission:
             self._watching[secret] -= 1
             if not self._watching[secret]:
                 del self._watching[secret]
+                self._answers.pop(secret, None)
 
     async def principal_of(self, secret: str) -> Principal | None:
         """Whose session this is, as of at most half a second ago; None when it has ended. For while it is watched.
@@ -62,3 +64,10 @@ class Admission:
             asked = self._asked = _Asked(now, secrets, asyncio.create_task(self._ask(secrets)))
         # A browser that goes takes its own wish with it, not the question of all.
         return (await asyncio.shield(asked.answer)).get(secret)
+
+    async def shared(self, secret: str, ask: Callable[[], Coroutine[Any, Any, Principal | None]]) -> Principal | None:
+        """The answer to `ask`, made once for all streams of this secret, at most half a second ago."""
+        found, now = self._answers.get(secret), time.monotonic()
+        if found is None or now - found[0] >= _GOOD_FOR_S:
+            found = self._answers[secret] = (now, asyncio.create_task(ask()))
+        return await asyncio.shield(found[1])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -26,12 +26,15 @@ from app.domain import access
 from app.domain.access import Principal, Verb
 from app.domain.errors import FencelineError, NotFoundError, UnavailableError
 from app.ports.unit_of_work import UnitOfWork
+from app.web.base_path import links_below
 from app.web.dependencies import Credential, Wiring, credential_of, principal_of
 from app.web.pages.frame import display
 from app.web.pages.frame.admission import Admission
 from app.web.pages.frame.assets import STYLESHEETS, asset_integrity, asset_url
 from app.web.pages.frame.said import sentence_of
 from app.web.pages.frame.shared_looks import STORED, Frame, Rhythm, Seen, SharedLooks, Watching
+from app.web.pages.frame.stream_limit import LimitedStream, StreamLimit
+from app.web.used_query import query_names_of
 
 TEMPLATES_DIR = Path(__file__).resolve().parents[4] / "templates"
 
@@ -104,7 +107,7 @@ _JINJA = _environment()
 
 
 def render(template: str, context: Mapping[str, Any]) -> str:
-    return _JINJA.get_template(f"{template}.html").render(context)
+    return links_below(_JINJA.get_template(f"{template}.html").render(context))
 
 
 def _base_context(request: Request, *, principal: Principal | None, now: datetime) -> dict[str, Any]:
@@ -183,16 +186,27 @@ def stream(request: Request, wiring: Wiring, principal: Principal, look: Look) -
     Each frame is the full state, so a browser that comes back needs nothing from before. What differs between the
     viewers of one address is the role alone, so those of one role share each look.
     """
-    return EventSourceResponse(_frames(request, wiring, principal, look), ping=_PING_S)
+    key = (request.url.path, _used_query(request), principal.role)
+    answer = LimitedStream(_frames(request, wiring, principal, look, key), ping=_PING_S)
+    limit: StreamLimit = request.app.state.stream_limit
+    return answer.within(limit, principal.name, key)
 
 
-async def _frames(request: Request, wiring: Wiring, principal: Principal, look: Look) -> AsyncGenerator[bytes]:
+def _used_query(request: Request) -> tuple[tuple[str, str], ...]:
+    """What of the query its route reads: addresses that differ in the rest show the same."""
+    used = query_names_of(request.scope["route"])
+    given = [(name, value) for name, value in request.query_params.multi_items() if name in used]
+    return tuple(sorted(given, key=lambda item: item[0]))
+
+
+async def _frames(
+    request: Request, wiring: Wiring, principal: Principal, look: Look, key: Hashable
+) -> AsyncGenerator[bytes]:
     async def take() -> Seen:
         return await _seen(request, wiring, principal, look)
 
     looks: SharedLooks = request.app.state.looks
     admission: Admission = request.app.state.admission
-    key = (request.url.path, request.url.query, principal.role)
     credential = credential_of(request)
     assert credential is not None  # noqa: S101 - the route has just asked who it is
     asked_at = time.monotonic()
@@ -228,7 +242,7 @@ async def _frames(request: Request, wiring: Wiring, principal: Principal, look: 
 async def _principal_now(wiring: Wiring, admission: Admission, credential: Credential) -> Principal | None:
     if credential.is_session:
         return await admission.principal_of(credential.secret)
-    return await principal_of(wiring, credential)
+    return await admission.shared(credential.secret, lambda: principal_of(wiring, credential))
 
 
 async def _seen(request: Request, wiring: Wiring, principal: Principal, look: Look) -> Seen:
@@ -241,7 +255,8 @@ async def _seen(request: Request, wiring: Wiring, principal: Principal, look: Lo
     except UnavailableError as error:
         # What is on the screen stays there; the browser says that it is not live.
         return Seen(frame=Frame(event=_AWAY, data=error.message))
-    context = {**_base_context(request, principal=principal, now=now), **screen.context}
+    # It is for all who watch the same: what one of them was told after a form is not.
+    context = {**_base_context(request, principal=principal, now=now), "said": None, **screen.context}
     frame = Frame(data=render(_region(screen.template), context))
     return Seen(
         frame=frame,

@@ -178,6 +178,11 @@ class SharedLooks:
     def __init__(self) -> None:
         self._shared: dict[Hashable, _Shared] = {}
 
+    @property
+    def watched(self) -> frozenset[Hashable]:
+        """What somebody watches now."""
+        return frozenset(self._shared)
+
     @asynccontextmanager
     async def watch(self, key: Hashable, take: TakeLook, changes: Changes) -> AsyncGenerator[Watching]:
         """See what `take` sees for as long as the context is open; the first viewer's look serves all of the key."""

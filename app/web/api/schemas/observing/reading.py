@@ -65,6 +65,30 @@ class JournalReading(Answer):
         )
 
 
+class BrokerClock(Answer):
+    """A broker's clock, as the records that it writes into journals show it."""
+
+    broker_id: int
+    behind_ms: Annotated[int | None, Field(description="Behind ours; below zero: ahead; null: not known.")]
+    uncertainty_ms: Annotated[int | None, Field(description="It may be so much more or less.")]
+    measured_at: datetime | None
+
+    @classmethod
+    def of_snapshot(cls, snapshot: Snapshot) -> list[BrokerClock]:
+        """Every broker that leads a partition of a journal."""
+        brokers = sorted({*snapshot.clocks.leaders.values(), *snapshot.clocks.offsets})
+        return [
+            cls(
+                broker_id=broker,
+                behind_ms=None if offset is None else offset.middle_ms,
+                uncertainty_ms=None if offset is None else (offset.most_ms - offset.least_ms + 1) // 2,
+                measured_at=None if offset is None else time_of(offset.measured_ms),
+            )
+            for broker in brokers
+            for offset in (snapshot.clocks.offsets.get(broker),)
+        ]
+
+
 class ObserverReading(Answer):
     """How this server's observer of one cluster is."""
 
@@ -77,6 +101,7 @@ class ObserverReading(Answer):
     known_groups: int
     expired_ids: Annotated[int, Field(description="Ids that expired since reading began.")]
     records_of_unwanted_groups: int
+    clocks: Annotated[list[BrokerClock], Field(description="Of the brokers that lead a part of the journals.")]
     note: Annotated[str, Field(description="What is wrong with the saved state, if anything is.")]
 
     @classmethod
@@ -91,6 +116,7 @@ class ObserverReading(Answer):
             known_groups=len(snapshot.groups),
             expired_ids=snapshot.expired_ids,
             records_of_unwanted_groups=snapshot.records_of_unwanted_groups,
+            clocks=BrokerClock.of_snapshot(snapshot),
             note=snapshot.note,
         )
 

@@ -1,0 +1,65 @@
+"""The path under which a proxy shows this server, such as `/fenceline`: taken off requests, put before every link.
+
+Inside, addresses are as without it. A proxy may take the path off or leave it: both are understood.
+"""
+
+from __future__ import annotations
+
+import re
+from contextvars import ContextVar
+
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_BASE: ContextVar[str] = ContextVar("base_path", default="")
+# Where a page of ours has an address. Values from outside cannot look so: templates escape their quotation marks.
+_ADDRESS = re.compile(r'(?<=\s)((?:href|src|action|formaction|hx-[a-z]+(?::[a-z]+)?)=")/(?!/)')
+
+
+class BasePath:
+    """ASGI middleware: requests lose the base path, and redirects get it."""
+
+    def __init__(self, app: ASGIApp, *, base_path: str) -> None:
+        """`base_path` begins with a slash and does not end with one; empty: there is none."""
+        self._app = app
+        self._base = base_path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not self._base:
+            await self._app(scope, receive, send)
+            return
+        path: str = scope["path"]
+        if path == self._base or path.startswith(f"{self._base}/"):
+            rest = path[len(self._base) :] or "/"
+            raw: bytes = scope.get("raw_path") or path.encode()
+            scope = {**scope, "path": rest, "raw_path": raw[len(self._base.encode()) :] or b"/"}
+
+        async def send_redirects_below(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                if (location := headers.get("location")) is not None:
+                    headers["location"] = below(location)
+            await send(message)
+
+        was = _BASE.set(self._base)
+        try:
+            await self._app(scope, receive, send_redirects_below)
+        finally:
+            _BASE.reset(was)
+
+
+def base_path() -> str:
+    """The base path of the request that is being answered."""
+    return _BASE.get()
+
+
+def below(address: str) -> str:
+    """A path of this server as a browser must ask for it; other addresses stay as they are."""
+    is_path = address.startswith("/") and not address.startswith("//")
+    return f"{_BASE.get()}{address}" if is_path else address
+
+
+def links_below(html: str) -> str:
+    """A page, or a part of one, whose links lead below the base path."""
+    base = _BASE.get()
+    return _ADDRESS.sub(rf"\g<1>{base}/", html) if base else html

@@ -1,0 +1,80 @@
+"""How many event streams are open, in all and of one person, and how many different things these watch.
+
+What many watch is looked at once. So it is the different looks that cost, and the streams that take a connection.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator, Hashable
+from contextlib import contextmanager
+
+from sse_starlette import EventSourceResponse
+from starlette.types import Receive, Scope, Send
+
+from app.web.problems import ProblemResponse
+
+STREAMS = 2_000
+STREAMS_OF_ONE = 500
+LOOKS = 400
+LOOKS_OF_ONE = 40
+_TOO_MANY, _UNAVAILABLE = 429, 503
+_RETRY_AFTER = {"Retry-After": "10"}
+
+
+class StreamLimit:
+    """Of one application; used on its event loop only. `one` is a principal's name."""
+
+    def __init__(self) -> None:
+        self._streams: Counter[str] = Counter()
+        self._looks: Counter[tuple[str, Hashable]] = Counter()
+        self._looks_of: Counter[str] = Counter()
+
+    @contextmanager
+    def held(self, one: str, look: Hashable) -> Generator[ProblemResponse | None]:
+        """Count one more for as long as the context is open; or, without counting it, why it is refused."""
+        refused = self._refusal(one, look)
+        if refused is not None:
+            yield refused
+            return
+        self._streams[one] += 1
+        self._looks[one, look] += 1
+        self._looks_of[one] += self._looks[one, look] == 1
+        try:
+            yield None
+        finally:
+            self._streams[one] -= 1
+            self._looks[one, look] -= 1
+            if not self._looks[one, look]:
+                del self._looks[one, look]
+                self._looks_of[one] -= 1
+            if not self._streams[one]:
+                del self._streams[one], self._looks_of[one]
+
+    def _refusal(self, one: str, look: Hashable) -> ProblemResponse | None:
+        is_new = (one, look) not in self._looks
+        if self._streams[one] >= STREAMS_OF_ONE:
+            return _refused(_TOO_MANY, f"You have {STREAMS_OF_ONE} event streams open already: close some.")
+        if is_new and self._looks_of[one] >= LOOKS_OF_ONE:
+            return _refused(_TOO_MANY, f"You watch {LOOKS_OF_ONE} different pages already: close some.")
+        if self._streams.total() >= STREAMS:
+            return _refused(_UNAVAILABLE, f"{STREAMS} event streams are open already. Reload the page later.")
+        if is_new and len(self._looks) >= LOOKS:
+            return _refused(_UNAVAILABLE, f"{LOOKS} different pages are watched already. Reload the page later.")
+        return None
+
+
+def _refused(status: int, detail: str) -> ProblemResponse:
+    return ProblemResponse(status, detail, headers=_RETRY_AFTER)
+
+
+class LimitedStream(EventSourceResponse):
+    """An event stream that is counted while it is open, or refused as a problem document."""
+
+    def within(self, limit: StreamLimit, one: str, look: Hashable) -> LimitedStream:
+        self._limit, self._one, self._look = limit, one, look
+        return self
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._limit.held(self._one, self._look) as refused:
+            await (super().__call__ if refused is None else refused)(scope, receive, send)
