@@ -36,7 +36,7 @@ _library_log.addHandler(logging.NullHandler())
 _library_log.propagate = False
 
 # Together below 15 s. To explain has the rest of a short question's time, and at least a moment.
-_BOOTSTRAP_S = 8.0
+_BOOTSTRAP_S = 6.0
 _EXPLAINED_WITHIN_S = 4.0
 LEAST_EXPLAINING_S = 0.8
 _SHARE_OF_BOOTSTRAP = 0.7

@@ -144,7 +144,8 @@ def test_without_the_lookup_such_a_record_holds_the_task(
     feed_around_one(pipeline)
     with running(pipeline.specification(), transform=Route(unique_name("tenant"))) as task:
         task.wait_until(lambda seen: seen.counters.transactions_aborted >= 3, "three aborted checkpoints")
-        assert task.control.last.counters.records_in == 0
+        # Those before it may have gone, in smaller checkpoints; it never does.
+        assert task.control.last.counters.records_in <= 5
 
 
 def test_routed_topic_that_is_deleted_makes_its_records_bad_ones(make_pipeline: MakePipeline) -> None:

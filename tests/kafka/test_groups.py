@@ -27,6 +27,9 @@ async def test_group_is_described_by_its_own_protocol_until_its_members_left(
     found = await wait_for_async(is_stable, 10, f"a stable group {group}")
     assert found is not None
     assert found.protocol == protocol
+    facts = await brokers.facts(connection, topics=[topic], groups=[group])
+    assert facts.assignors == ({group: found.assignor} if protocol == "classic" else {})
+    assert bool(found.assignor) is (protocol == "classic")
     assert [(member.client_id, member.host) for member in found.members] == [("one", "127.0.0.1")]
     members.leave()
     empty = await brokers.describe_group(connection, group)

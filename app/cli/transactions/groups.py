@@ -17,7 +17,7 @@ from app.cli.output import AsJson, Watch, number, present, state, table
 from app.cli.transactions.cluster import DirectCluster, Within, now_ms
 from app.cli.transactions.operations import RegisteredCluster, check_named
 from app.cli.transactions.served import ServedCluster, group_detail, groups_table, members_table
-from app.domain.errors import UnavailableError
+from app.domain.errors import BrokerUnreachableError, UnavailableError
 from app.domain.journals import group_records
 from app.domain.journals.group_fold import LiveGroups
 from app.domain.journals.live_groups import Committed, LiveGroup
@@ -43,6 +43,8 @@ class Look:
     def groups(self) -> dict[str, LiveGroup]:
         try:
             catch_up_groups(self._live, self._resolved, timeout_s=self._timeout_s, is_wanted=self._is_wanted)
+        except BrokerUnreachableError:
+            raise
         except UnavailableError as error:
             return self._by_coordinators(error)
         unread = self._live.reading.unreadable

@@ -18,7 +18,7 @@ from app.cli.transactions.cluster import DirectCluster, Within, as_document, now
 from app.cli.transactions.hanging import beside_ids
 from app.cli.transactions.operations import DirectOperations, RegisteredCluster, ServerOperations, check_named
 from app.cli.transactions.served import ServedCluster, transaction_detail, transactions_table
-from app.domain.errors import UnavailableError
+from app.domain.errors import BrokerUnreachableError, UnavailableError
 from app.domain.journals import transaction_state
 from app.domain.journals.live_transactions import LiveTransaction, LiveTransactions
 from app.domain.journals.transaction_state import TopicPartitions, TransactionState, TransactionStatus
@@ -48,6 +48,8 @@ class Look:
     def ids(self) -> dict[str, LiveTransaction]:
         try:
             catch_up_transactions(self._live, self._resolved, timeout_s=self._timeout_s)
+        except BrokerUnreachableError:
+            raise
         except UnavailableError as error:
             return self._by_coordinators(error)
         unread = self._live.reading.unreadable

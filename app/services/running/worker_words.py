@@ -145,7 +145,7 @@ def accepted(heartbeat: TaskHeartbeat, bounds: LeaseBounds, facts: Facts, *, bef
         events=words.events(heartbeat.events),
         offsets=None if heartbeat.offsets is None else words.offsets(heartbeat.offsets),
     )
-    return Accepted(taken, sieve.dropped, frozenset(words.beyond))
+    return Accepted(taken, +sieve.dropped, frozenset(words.beyond))
 
 
 def accepted_driver(heartbeat: DriverHeartbeat, bounds: LeaseBounds) -> tuple[DriverHeartbeat, Counter[str]]:
