@@ -7,15 +7,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # uv is used where it is; else a private copy is installed beside the environment, once.
-UV := $(or $(shell command -v uv 2>/dev/null),$(CURDIR)/build/uv/bin/uv)
+UV := $(or $(shell command -v uv 2>/dev/null),build/uv/bin/uv)
 export UV_PROJECT_ENVIRONMENT := $(VENV)
+# As pip does: behind a company's certificate authority the system's certificates are the right ones.
+export UV_SYSTEM_CERTS ?= 1
 
 .PHONY: help setup demo serve test test-all faults migration standstill mutations zombies numbers lint format pictures lock bench bench-audit doctor clean
 
 help: ## List the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
-$(CURDIR)/build/uv/bin/uv:
+build/uv/bin/uv:
 	$(PYTHON) -m venv build/uv
 	build/uv/bin/pip install --quiet --disable-pip-version-check 'uv>=0.13,<0.14'
 

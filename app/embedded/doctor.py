@@ -144,7 +144,7 @@ def _of_drivers(machine: Machine, *, is_java_known: bool) -> list[Finding]:
         java = drivers_java(machine.java_home, environ=machine.environ)
     except JavaMissingError as error:
         if machine.java_home is not None:
-            remedy = "set FENCELINE_JAVA_HOME to the folder of a Java 17 or 21, or unset it to search"
+            remedy = "set FENCELINE_JAVA_HOME to the folder of a Java 17, 21 or 25, or unset it to search"
             findings.append(Finding("Drivers' Java", Verdict.MISSING, error.reason, remedy))
         elif not is_java_known:
             detail = f"{error.reason}; without it the server runs, but cannot start a pipeline"

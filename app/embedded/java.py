@@ -14,10 +14,10 @@ import cjdk
 from app.embedded.caches import cache_dir
 from app.embedded.errors import EmbeddedError
 
-SUPPORTED_MAJORS = (17, 21)
+SUPPORTED_MAJORS = (17, 21, 25)
 # Spark's native BLAS replacement links against it; a runtime without it ends Spark at its first line.
 REQUIRED_MODULE = "jdk.incubator.vector"
-DEBIAN_PACKAGES = tuple(f"openjdk-{major}-jre-headless" for major in SUPPORTED_MAJORS)
+DEBIAN_PACKAGES = tuple(f"openjdk-{major}-jre-headless" for major in (17, 21))
 
 
 @dataclass(frozen=True, slots=True)
