@@ -1,4 +1,4 @@
-"""Brokers before 3.8 do not tell how old a transaction is: a server tells it by the clock that its observer measured."""
+"""Brokers before 3.8 do not tell how old a transaction is: a server goes by the clock that its observer measured."""
 
 from __future__ import annotations
 
