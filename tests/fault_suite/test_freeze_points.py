@@ -24,6 +24,8 @@ from workers.transactional.checkpoint import Checkpoint
 from workers.transactional.group.membership import Membership
 from workers.transactional.group.ownership import Ownership
 from workers.transactional.producing.file_producer import FileProducer
+from workers.transactional.producing.producers import QueueingProducer
+from workers.transactional.producing.statistics import Statistics
 from workers.transactional.producing.transactional_producer import TransactionalProducer
 from workers.transactional.slices import Patience
 from workers.transactional.telling.offset_recorder import OffsetRecorder
@@ -58,7 +60,8 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.fixture
 def producer(steps: list[str]) -> TransactionalProducer:
     producer = object.__new__(TransactionalProducer)
-    producer._producer = FakeClient(steps)  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+    client: Any = FakeClient(steps)
+    QueueingProducer.__init__(producer, client, Statistics("fl.t.p.0.0"), {})
     return producer
 
 

@@ -18,7 +18,7 @@ from workers.transactional.client_config import (
 )
 from workers.transactional.control import TaskSpecification
 
-MARK = "marked"
+MARK = "1234567"
 
 
 def specification(definition: PipelineDefinition) -> TaskSpecification:

@@ -110,7 +110,9 @@ async def test_end_of_a_dead_tasks_transaction_is_an_event_that_the_journal_join
     await ControlPlane(database).pipeline("flights", cluster="prod")
     async with database.unit_of_work() as uow:
         cluster = await uow.clusters.get("prod")
-        await uow.transactional_ids.claim(pipeline="flights", kafka_cluster_id=KAFKA_CLUSTER_ID, ids=[(name, 0, 0)])
+        await uow.transactional_ids.claim(
+            pipeline="flights", kafka_cluster_id=cluster.kafka_cluster_id, ids=[(name, 0, 0)]
+        )
         await uow.commit()
     dead = DeadProducer(
         pipeline="flights",

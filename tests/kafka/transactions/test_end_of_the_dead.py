@@ -120,7 +120,8 @@ async def test_id_that_has_moved_on_is_left_alone(scene: Scene, is_open: bool) -
         successor.commit_transaction(20)
     before = await known(scene, name)
     assert await end(scene, dead) is NotEnded.MOVED_ON
-    assert await known(scene, name) == before
+    # It has grown older meanwhile.
+    assert msgspec.structs.replace(await known(scene, name), age=before.age) == before
     if is_open:
         successor.commit_transaction(20)
     assert scene.committed_values(TopicPartition(topic, 0)) == [b"undecided"]
