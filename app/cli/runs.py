@@ -233,8 +233,10 @@ def offsets(
     as_json: AsJson = False,
 ) -> None:
     """Show where the group would go on reading; with --execute, set it. Only while no run lives."""
-    client = connect()
     target = _target(to, set_ or [])
+    if execute and not (why or "").strip():
+        raise CommandError("--execute needs a reason: add --why", code=ExitCode.USAGE)
+    client = connect()
     changes = client.post(f"/pipelines/{pipeline}/offsets/preview", target)["items"]
     if execute:
         expected = [{name: change[name] for name in ("topic", "partition", "committed")} for change in changes]

@@ -193,7 +193,12 @@ class Server:
         migrations = MigrationDriver(
             unit_of_work=self._database.unit_of_work,
             observations=self._observations,
-            acts=BrokerActs(unit_of_work=self._database.unit_of_work, brokers=self._transactions, clock=self._clock),
+            acts=BrokerActs(
+                unit_of_work=self._database.unit_of_work,
+                brokers=self._transactions,
+                observations=self._observations,
+                clock=self._clock,
+            ),
             questions=self._questions,
             clock=self._clock,
             where=self._where,

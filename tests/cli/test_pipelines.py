@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from app.cli.errors import ExitCode
 from app.embedded.kafka import KafkaCluster
 from tests.cli.conftest import Fenceline, json_of
 from tests.support.api_samples import definition_on
@@ -133,8 +134,20 @@ def test_offsets_are_shown_before_they_are_moved(
     shown = fenceline("runs", "offsets", name, "--to", "earliest")
     assert "nothing was changed" in shown.stdout, shown.stderr
     source = definition["source_topics"][0]
-    moved = json_of(fenceline("runs", "offsets", name, "--set", f"{source}:0=0", "--execute", "--json"))
+    moved = json_of(fenceline("runs", "offsets", name, "--set", f"{source}:0=0", "--execute", "-m", "again", "--json"))
     assert [(c["topic"], c["partition"], c["target"]) for c in moved["changes"]] == [(source, 0, 0)]
+
+
+def test_offsets_are_not_moved_without_a_reason(fenceline: Fenceline, name: str) -> None:
+    for options in (
+        ("--to", "earliest"),
+        ("--to", "latest", "--why", " "),
+        ("--to", "recorded"),
+        ("--set", "in:0=0"),
+    ):
+        refused = fenceline("runs", "offsets", name, *options, "--execute")
+        assert refused.returncode == ExitCode.USAGE, options
+        assert "--execute needs a reason: add --why" in refused.stderr
 
 
 def test_a_pipeline_without_a_run_says_how_to_start_one(

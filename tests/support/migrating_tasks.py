@@ -255,7 +255,9 @@ class MigratingTasks:
         return MigrationDriver(
             unit_of_work=unit_of_work,
             observations=self.observations,
-            acts=BrokerActs(unit_of_work=unit_of_work, brokers=self.transactions, clock=clock),
+            acts=BrokerActs(
+                unit_of_work=unit_of_work, brokers=self.transactions, observations=self.observations, clock=clock
+            ),
             questions=Questions(
                 unit_of_work=unit_of_work,
                 brokers=self.brokers,

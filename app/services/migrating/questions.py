@@ -31,9 +31,17 @@ _OF_AN_ID_S = 0.02
 class BrokerActs:
     """See app/ports/migrations.py, MigrationActs. Each fence is a row of the command log before it is asked for."""
 
-    def __init__(self, *, unit_of_work: UnitOfWorkFactory, brokers: TransactionBrokers, clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        unit_of_work: UnitOfWorkFactory,
+        brokers: TransactionBrokers,
+        observations: Observations,
+        clock: Clock,
+    ) -> None:
         self._unit_of_work = unit_of_work
         self._brokers = brokers
+        self._observations = observations
         self._clock = clock
 
     async def fence(self, migration: Migration, transactional_id: str, *, step: int) -> Incarnation:
@@ -47,6 +55,7 @@ class BrokerActs:
                 force=True,
                 by=MIGRATIONS,
                 why=f"step {step} of migration {migration.id}: nobody may write under this id any more",
+                observations=self._observations,
                 clock=self._clock,
             )
             await uow.commit()

@@ -77,12 +77,15 @@ async def reset_offsets(
     """Move the committed offsets of a stopped pipeline, and give what was changed.
 
     expected: the preview that somebody agreed to; PreconditionError when a committed offset has moved since.
+    why: the reason for the command log; InvalidError without one, for every target.
     Raises ConflictError while a run lives or the group has members, ours or not. Records between the old and the new
     offset are processed again, or never: that is what was asked for.
     """
     require(by, Verb.RESET_OFFSETS)
-    if target.kind is OffsetTargetKind.RECORDED and not (why or "").strip():
-        raise InvalidError("say why the pipeline may go on at what is recorded", field="why")
+    if not (why or "").strip():
+        raise InvalidError(
+            f"say why the offsets of {pipeline} may be set: records are read again, or never", field="why"
+        )
     record = await uow.pipelines.get(pipeline, for_update=True)
     run = await uow.runs.find_live(pipeline)
     if run is not None:

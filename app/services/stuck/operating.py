@@ -19,6 +19,7 @@ from app.ports.transactions import TransactionBrokers
 from app.ports.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from app.services.access import command_log
 from app.services.fencing_events import record_cases
+from app.services.observing.observations import Observations
 from app.services.stuck import ending, explaining
 from app.services.stuck.ending import Ended, Fenced
 from app.services.stuck.owners import ask_of
@@ -31,19 +32,30 @@ async def explain(
     cluster: str,
     target: str,
     kind: Kind | None,
+    observations: Observations,
     clock: Clock,
 ) -> Explanation:
     """Why a group, or the readers of a topic or partition, do not get on. Raises NotFoundError."""
     entry = await _entry(unit_of_work, cluster)
-    return await explaining.explain(brokers, entry.connection(), target, ask_of(unit_of_work, entry, clock), kind=kind)
+    return await explaining.explain(
+        brokers, entry.connection(), target, ask_of(unit_of_work, observations, entry, clock), kind=kind
+    )
 
 
 async def preview_fence(
-    unit_of_work: UnitOfWorkFactory, brokers: TransactionBrokers, *, cluster: str, transactional_id: str, clock: Clock
+    unit_of_work: UnitOfWorkFactory,
+    brokers: TransactionBrokers,
+    *,
+    cluster: str,
+    transactional_id: str,
+    observations: Observations,
+    clock: Clock,
 ) -> Plan:
     """What `fence` would do now."""
     entry = await _entry(unit_of_work, cluster)
-    return await ending.plan_fencing(brokers, entry.connection(), transactional_id, ask_of(unit_of_work, entry, clock))
+    return await ending.plan_fencing(
+        brokers, entry.connection(), transactional_id, ask_of(unit_of_work, observations, entry, clock)
+    )
 
 
 async def fence(
@@ -56,6 +68,7 @@ async def fence(
     force: bool,
     by: Principal,
     why: str | None,
+    observations: Observations,
     clock: Clock,
 ) -> Fenced:
     """Abort what the id has open and refuse whoever uses it.
@@ -73,7 +86,7 @@ async def fence(
         by=by,
         why=why,
     )
-    ask = ask_of(unit_of_work, entry, clock)
+    ask = ask_of(unit_of_work, observations, entry, clock)
 
     async def note(plan: Plan) -> None:
         await order.write(unit_of_work, plan, now=clock.now())
@@ -113,11 +126,12 @@ async def preview_end(
     topic: str,
     partition: int,
     start_offset: int | None,
+    observations: Observations,
     clock: Clock,
 ) -> EndPlan:
     """What `end` would do now; without `start_offset` to the transaction that holds readers up."""
     entry = await _entry(unit_of_work, cluster)
-    ask = ask_of(unit_of_work, entry, clock)
+    ask = ask_of(unit_of_work, observations, entry, clock)
     return await ending.plan_ending(brokers, entry.connection(), topic, partition, ask, start_offset=start_offset)
 
 
@@ -133,6 +147,7 @@ async def end(
     force: bool,
     by: Principal,
     why: str | None,
+    observations: Observations,
     clock: Clock,
 ) -> Ended:
     """Write an abort marker for the transaction that was seen.
@@ -143,7 +158,7 @@ async def end(
     require(by, Verb.END_TRANSACTION)
     _needs_reason(force=force, why=why)
     entry = await uow.clusters.get(cluster)
-    ask = ask_of(unit_of_work, entry, clock)
+    ask = ask_of(unit_of_work, observations, entry, clock)
     planned = await ending.plan_ending(brokers, entry.connection(), topic, partition, ask, start_offset=expected[2])
     if planned.target is not None and planned.target.identity != expected:
         raise PreconditionError(

@@ -11,13 +11,14 @@ from app.domain.stuck.facts import Owner
 from app.domain.transactions.mapping import IdKind, TransactionalIdOwner
 from app.ports.clock import Clock
 from app.ports.unit_of_work import UnitOfWork, UnitOfWorkFactory
+from app.services.observing.observations import Observations
 from app.services.stuck.explaining import Ask
 
 _ENDED = frozenset({TaskState.DRAINED, TaskState.SUPERSEDED, TaskState.FAILED})
 
 
-def ask_of(unit_of_work: UnitOfWorkFactory, cluster: Cluster, clock: Clock) -> Ask:
-    """Who asks about a registered cluster: this server, which knows whose the ids of its pipelines are."""
+def ask_of(unit_of_work: UnitOfWorkFactory, observations: Observations, cluster: Cluster, clock: Clock) -> Ask:
+    """Who asks about a registered cluster: this server, which knows owners of ids and what its observer measured."""
 
     async def ask(ids: Collection[str]) -> Asked:
         async with unit_of_work() as uow:
@@ -26,6 +27,7 @@ def ask_of(unit_of_work: UnitOfWorkFactory, cluster: Cluster, clock: Clock) -> A
             bootstrap_servers=cluster.bootstrap_servers,
             now_ms=int(clock.now().timestamp() * 1000),
             owners=owners,
+            clocks=observations.of(cluster.name).clocks.offsets,
         )
 
     return ask

@@ -48,7 +48,13 @@ async def explain_stuck(
 ) -> Explanation:
     """Why a group, or the readers of a topic or partition, do not get on: the brokers are asked now."""
     found = await operating.explain(
-        wiring.unit_of_work, wiring.transactions, cluster=name, target=target, kind=kind, clock=wiring.clock
+        wiring.unit_of_work,
+        wiring.transactions,
+        cluster=name,
+        target=target,
+        kind=kind,
+        observations=wiring.observations,
+        clock=wiring.clock,
     )
     return Explanation.of(found)
 
@@ -66,6 +72,7 @@ async def preview_fence(
         wiring.transactions,
         cluster=name,
         transactional_id=body.transactional_id,
+        observations=wiring.observations,
         clock=wiring.clock,
     )
     return Plan.of(plan)
@@ -93,6 +100,7 @@ async def fence(
                 force=body.force,
                 by=by,
                 why=body.why,
+                observations=wiring.observations,
                 clock=wiring.clock,
             )
         )
@@ -112,6 +120,7 @@ async def preview_end(
         topic=body.topic,
         partition=body.partition,
         start_offset=body.start_offset,
+        observations=wiring.observations,
         clock=wiring.clock,
     )
     return EndPlan.of(plan)
@@ -141,6 +150,7 @@ async def end(
                 force=body.force,
                 by=by,
                 why=body.why,
+                observations=wiring.observations,
                 clock=wiring.clock,
             )
         )

@@ -10,7 +10,7 @@ import msgspec
 from fastapi import APIRouter, Form, Query, Request, Response
 
 from app.domain.access import Principal, Verb
-from app.domain.errors import FencelineError, InvalidError
+from app.domain.errors import FencelineError
 from app.domain.observing.snapshot import Phase, Snapshot
 from app.domain.pipelines.file_text import describe_columns
 from app.domain.pipelines.pipeline import Steps
@@ -175,8 +175,6 @@ async def reset_offsets(
 ) -> Response:
     """The ways out of a start that was refused: to what is recorded, or anew. Either takes a reason."""
     try:
-        if not why.strip():
-            raise InvalidError("say why the offsets may be set", field="why")
         await offsets.reset_offsets(
             uow,
             wiring.brokers,

@@ -48,6 +48,7 @@ def looking_at(wiring: Wiring, *, cluster: str, target: str, kind: Kind | None) 
                     cluster=cluster,
                     target=target,
                     kind=kind,
+                    observations=wiring.observations,
                     clock=wiring.clock,
                 )
             except FencelineError as error:
@@ -135,6 +136,7 @@ def _fence_look(wiring: Wiring, cluster: str, transactional_id: str, target: str
             wiring.transactions,
             cluster=cluster,
             transactional_id=transactional_id,
+            observations=wiring.observations,
             clock=wiring.clock,
         )
         fields = {"cluster": cluster, "id": transactional_id, "target": target}
@@ -166,6 +168,7 @@ async def fence(
             force=force,
             by=by,
             why=why or None,
+            observations=wiring.observations,
             clock=wiring.clock,
         )
         await uow.commit()
@@ -201,6 +204,7 @@ def _end_look(wiring: Wiring, cluster: str, topic: str, partition: int, start_of
             topic=topic,
             partition=partition,
             start_offset=start_offset,
+            observations=wiring.observations,
             clock=wiring.clock,
         )
         fields: dict[str, object] = {"cluster": cluster, "topic": topic, "partition": partition, "target": target}
@@ -244,6 +248,7 @@ async def end(
             force=force,
             by=by,
             why=why or None,
+            observations=wiring.observations,
             clock=wiring.clock,
         )
         await uow.commit()

@@ -22,9 +22,11 @@ from app.kafka.attempt import Attempt
 from app.kafka.raw_fetch import read_logs
 from app.ports.brokers import TopicPartition
 from app.services.fencing_events import record_cases
+from app.services.observing.observations import Observations
 from app.services.stuck import operating
 from app.services.stuck.dead_tasks import end_what_is_left
 from tests.kafka.transactions.conftest import Scene
+from tests.support.control_plane import ControlPlane
 from tests.support.hanging import make_hanging
 from tests.support.topics import unique_name
 
@@ -83,6 +85,7 @@ async def test_fence_is_an_event_that_the_journal_joins(database: Database, scen
             force=True,
             by=ANN,
             why="readers wait",
+            observations=Observations(is_on=False),
             clock=SystemClock(),
         )
         await uow.commit()
@@ -104,8 +107,11 @@ async def test_end_of_a_dead_tasks_transaction_is_an_event_that_the_journal_join
     name, _ = scene.leave_open(topic, timeout_ms=900_000)
     known = await scene.brokers.describe_transaction(scene.connection, name)
     assert isinstance(known, KnownTransaction)
+    await ControlPlane(database).pipeline("flights", cluster="prod")
     async with database.unit_of_work() as uow:
         cluster = await uow.clusters.get("prod")
+        await uow.transactional_ids.claim(pipeline="flights", kafka_cluster_id=KAFKA_CLUSTER_ID, ids=[(name, 0, 0)])
+        await uow.commit()
     dead = DeadProducer(
         pipeline="flights",
         run_id="r",
@@ -154,6 +160,7 @@ async def test_end_is_an_event_that_says_what_the_coordinator_knew(
             topic=topic,
             partition=0,
             start_offset=None,
+            observations=Observations(is_on=False),
             clock=SystemClock(),
         )
         assert plan.target is not None
@@ -168,6 +175,7 @@ async def test_end_is_an_event_that_says_what_the_coordinator_knew(
             force=True,
             by=ANN,
             why="readers wait",
+            observations=Observations(is_on=False),
             clock=SystemClock(),
         )
         await uow.commit()

@@ -177,8 +177,9 @@ async def test_a_start_of_a_group_that_forgot_is_refused_with_numbers_and_two_wa
         assert f"{source}-0 was committed at 8 and would begin at 0 (8 offsets processed again)" in said
         assert "fenceline runs offsets flights --to recorded --execute --why" in said
         assert "--to earliest" in said
-    with pytest.raises(InvalidError, match="say why"):
-        await reset(plane, RECORDED, None)
+    for kind in (OffsetTargetKind.RECORDED, OffsetTargetKind.EARLIEST, OffsetTargetKind.LATEST):
+        with pytest.raises(InvalidError, match="say why"):
+            await reset(plane, OffsetTarget(kind=kind), " ")
     await reset(plane, RECORDED, "the group expired")
     connection, group = await group_of(plane)
     assert await BROKERS.committed_offsets(connection, group) == {

@@ -16,6 +16,7 @@ from app.domain.stuck.diagnosis import Diagnosis, Verdict
 from app.embedded.kafka import KafkaCluster
 from app.kafka.transactions.brokers import KafkaTransactions
 from app.services.access import command_log
+from app.services.observing.observations import Observations
 from app.services.stuck import operating
 from tests.conftest import MakeTopic
 from tests.support.control_plane import CLUSTER, KAFKA_CLUSTER_ID, ControlPlane, PlaneClock, task_heartbeat
@@ -24,6 +25,7 @@ from tests.support.quiet import QUIET
 from tests.support.topics import unique_name
 
 _DEADLINE_S = 20.0
+OFF = Observations(is_on=False)
 BROKERS = KafkaTransactions(environment={}, secrets_dir=None)
 OLIVIA = Principal(name="olivia", role=Role.OPERATOR)
 VICTOR = Principal(name="victor", role=Role.VIEWER)
@@ -68,7 +70,7 @@ def leave_open(kafka: KafkaCluster, make_topic: MakeTopic) -> LeaveOpen:
 
 async def explained(plane: ControlPlane, topic: str) -> Diagnosis:
     found = await operating.explain(
-        plane.uow, BROKERS, cluster=CLUSTER, target=f"{topic}:0", kind=None, clock=PlaneClock(plane)
+        plane.uow, BROKERS, cluster=CLUSTER, target=f"{topic}:0", kind=None, observations=OFF, clock=PlaneClock(plane)
     )
     (one,) = found.partitions
     return one
@@ -85,6 +87,7 @@ async def fence(plane: ControlPlane, name: str, *, by: Principal = OLIVIA, force
             force=force,
             by=by,
             why=why,
+            observations=OFF,
             clock=PlaneClock(plane),
         )
         await uow.commit()
@@ -143,7 +146,12 @@ async def test_what_is_refused_leaves_no_row_and_changes_nothing(
         await fence(registered, name, force=False)
     with pytest.raises(NotFoundError):
         await operating.preview_fence(
-            registered.uow, BROKERS, cluster="nobody", transactional_id=name, clock=PlaneClock(registered)
+            registered.uow,
+            BROKERS,
+            cluster="nobody",
+            transactional_id=name,
+            observations=OFF,
+            clock=PlaneClock(registered),
         )
     assert await log_of(registered) == []
     assert (await explained(registered, topic)).verdict is not Verdict.FREE
@@ -162,6 +170,7 @@ async def end(plane: ControlPlane, topic: str, expected: tuple[int, int, int], *
             force=force,
             by=OLIVIA,
             why="a drill",
+            observations=OFF,
             clock=PlaneClock(plane),
         )
         await uow.commit()
@@ -176,6 +185,7 @@ async def test_only_the_transaction_that_was_seen_is_ended(registered: ControlPl
         topic=topic,
         partition=0,
         start_offset=None,
+        observations=OFF,
         clock=PlaneClock(registered),
     )
     assert plan.target is not None

@@ -15,6 +15,7 @@ from app.domain.stuck.diagnosis import Verdict
 from app.domain.stuck.facts import KnownTransaction, LogEnds, OpenTransaction, PartitionFacts
 from app.ports.transactions import FencedProducer, TransactionBrokers
 from app.services.access import command_log
+from app.services.observing.observations import Observations
 from app.services.stuck import operating
 from app.services.stuck.ending import Ended, Fenced
 from tests.support.control_plane import CLUSTER, ControlPlane, PlaneClock
@@ -89,6 +90,7 @@ async def act(plane: ControlPlane, what: Callable[..., Awaitable[T]], *, answers
             force=True,
             by=OLIVIA,
             why="a drill",
+            observations=Observations(is_on=False),
             clock=PlaneClock(plane),
         )
         await uow.commit()

@@ -153,7 +153,7 @@ async def test_offsets_are_previewed_and_moved_only_while_nothing_runs(
     preview = await administrator.post(f"{P}/flights/offsets/preview", json={"kind": "earliest"})
     assert [change["target"] for change in preview.json()["items"]] == [0, 0], preview.text
     run = (await administrator.post(f"{P}/flights/runs")).json()
-    refused = await administrator.post(f"{P}/flights/offsets/reset", json={"kind": "earliest"})
+    refused = await administrator.post(f"{P}/flights/offsets/reset", json={"kind": "earliest", "why": "again"})
     assert refused.status_code == 409
     await administrator.post(f"/api/v1/runs/{run['id']}/drain")
     expected = [{**change, "target": None} for change in preview.json()["items"]]
@@ -166,6 +166,21 @@ async def test_offsets_are_previewed_and_moved_only_while_nothing_runs(
     assert done.status_code == 200, done.text
     moved = await administrator.post(f"{P}/flights/offsets/reset", json=body)
     assert moved.status_code == 412
+
+
+async def test_offsets_are_not_set_without_a_reason(administrator: httpx.AsyncClient, pipeline: dict[str, Any]) -> None:
+    topic = pipeline["definition"]["source_topics"][0]
+    for target in (
+        {"kind": "earliest"},
+        {"kind": "latest", "why": None},
+        {"kind": "recorded", "why": ""},
+        {"kind": "timestamp", "timestamp": "2026-01-31T12:00:00Z", "why": " \t"},
+        {"kind": "offsets", "offsets": [{"topic": topic, "partition": 0, "offset": 0}]},
+    ):
+        refused = await administrator.post(f"{P}/flights/offsets/reset", json=target)
+        assert refused.status_code == 422, target
+        assert "say why the offsets of flights may be set" in refused.text
+    assert "reset_offsets" not in {row["verb"] for row in await _log(administrator, "pipeline:flights")}
 
 
 async def test_pages_of_a_list_have_every_item_once(

@@ -51,8 +51,10 @@ async def test_a_refused_start_offers_its_ways_out_and_each_takes_a_reason(
     assert f"{topic}-0 was committed at 7 and would begin at 0 (7 offsets processed again)" in refused.text
     assert refused.text.count('action="/pipelines/flights/offsets/reset"') == 3
     assert 'value="recorded"' in refused.text
-    without = await browser.post("/pipelines/flights/offsets/reset", data={"kind": "recorded"})
-    assert without.status_code == 422
+    for kind in ("recorded", "earliest", "latest"):
+        without = await browser.post("/pipelines/flights/offsets/reset", data={"kind": kind})
+        assert without.status_code == 422
+        assert "say why the offsets of flights may be set" in without.text
     connection = cluster.connection()
     assert await wiring.brokers.committed_offsets(connection, group) == {}
     done = await browser.post("/pipelines/flights/offsets/reset", data={"kind": "recorded", "why": "it expired"})
