@@ -77,6 +77,7 @@ def of_pipeline(mappings: Sequence[PartitionMapping], *, records_in: int = 0) ->
         },
         "timeline": None,
         "unreached": None,
+        "id_forms": ("fl.t.delayed-flights.<instance>.<task>",),
         "definition_json": "{}",
     }
 
@@ -143,6 +144,7 @@ def group_page() -> str:
         "name": LONG,
         "reading": reading_of(snapshot, snapshot.group_journal, now=NOW),
         "row": {**row_of(live), "group": LONG},
+        "not_decoded": live.not_decoded,
         "protocol": "range",
         "leader": "",
         "members": (),

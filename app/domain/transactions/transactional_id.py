@@ -23,12 +23,30 @@ def escape(part: str) -> str:
 
 def for_task(*, prefix: str, pipeline: str, instance: int, task: int) -> str:
     """The fixed id of an `exactly_once_v2` task, the same for every attempt, so that a retry fences its predecessor."""
-    return f"{escape(prefix)}.t.{escape(pipeline)}.{instance}.{task}"
+    return f"{_of_tasks(prefix, pipeline)}.{instance}.{task}"
 
 
 def for_partition(*, prefix: str, group: str, topic: str, partition: int) -> str:
     """The fixed id of one input partition of `exactly_once`."""
-    return f"{escape(prefix)}.p.{escape(group)}.{escape(topic)}.{partition}"
+    return f"{_of_topic(prefix, group, topic)}.{partition}"
+
+
+def form_for_tasks(*, prefix: str, pipeline: str) -> str:
+    """How the ids of `for_task` are shown before there is a task."""
+    return f"{_of_tasks(prefix, pipeline)}.<instance>.<task>"
+
+
+def form_for_topic(*, prefix: str, group: str, topic: str) -> str:
+    """How the ids of `for_partition` are shown for the partitions of a topic."""
+    return f"{_of_topic(prefix, group, topic)}.<partition>"
+
+
+def _of_tasks(prefix: str, pipeline: str) -> str:
+    return f"{escape(prefix)}.t.{escape(pipeline)}"
+
+
+def _of_topic(prefix: str, group: str, topic: str) -> str:
+    return f"{escape(prefix)}.p.{escape(group)}.{escape(topic)}"
 
 
 def is_named_as_ours(transactional_id: str) -> bool:

@@ -14,6 +14,7 @@ from app.domain.errors import FencelineError
 from app.domain.observing.snapshot import Phase, Snapshot
 from app.domain.pipelines.file_text import describe_columns
 from app.domain.pipelines.pipeline import Steps
+from app.domain.pipelines.pipeline_ids import id_forms
 from app.domain.runs.offset_reset import OffsetTarget, OffsetTargetKind
 from app.domain.transforms.step_text import describe_step
 from app.ports.brokers import TopicPartition
@@ -66,6 +67,7 @@ def looking_at(wiring: Wiring, name: str) -> Look:
             "beside": beside(wiring, view),
             "timeline": timeline_beside(snapshot, view, now=now),
             "unreached": unreached(snapshot),
+            "id_forms": id_forms(definition, name),
             "definition_json": msgspec.json.format(msgspec.json.encode(definition), indent=2).decode(),
         }
         concerns = frozenset({f"pipeline:{name}", *(f"run:{item.id}" for item in view.runs)})

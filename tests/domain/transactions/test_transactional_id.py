@@ -8,7 +8,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app.domain.transactions.transactional_id import escape, for_partition, for_task, transaction_log_partition
+from app.domain.transactions.transactional_id import (
+    escape,
+    for_partition,
+    for_task,
+    form_for_tasks,
+    form_for_topic,
+    transaction_log_partition,
+)
 
 parts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
 # Parts that collide easily when a separator is not escaped.
@@ -68,6 +75,15 @@ def test_the_id_of_a_task_is_never_the_id_of_a_partition(
 def test_ids_read_as_the_documentation_writes_them() -> None:
     assert for_task(prefix="fl", pipeline="delayed-flights", instance=0, task=1) == "fl.t.delayed-flights.0.1"
     assert for_partition(prefix="fl", group="g.1", topic="a.b", partition=3) == "fl.p.g%2E1.a%2Eb.3"
+
+
+def test_the_form_of_ids_is_an_id_with_its_numbers_left_out() -> None:
+    tasks = form_for_tasks(prefix="a.b", pipeline="flights")
+    assert tasks.replace("<instance>", "0").replace("<task>", "1") == for_task(
+        prefix="a.b", pipeline="flights", instance=0, task=1
+    )
+    topic = form_for_topic(prefix="a.b", group="g ü", topic="x.y")
+    assert topic.replace("<partition>", "3") == for_partition(prefix="a.b", group="g ü", topic="x.y", partition=3)
 
 
 # Java's own answers for String.hashCode; "polygenelubricants" is the well-known text whose hash is Integer.MIN_VALUE.

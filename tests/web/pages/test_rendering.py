@@ -14,7 +14,8 @@ from app.domain import access
 from app.domain.access import Role, Verb
 from app.domain.journals.transaction_state import TOPIC
 from app.domain.observing.snapshot import Phase
-from app.domain.pipelines.pipeline import AvroCodec, ByDate, ByField, FileSink
+from app.domain.pipelines.pipeline import AvroCodec, ByDate, ByField, FileSink, ProcessingGuarantee
+from app.domain.pipelines.pipeline_ids import id_forms
 from app.domain.runs.needs import Need, Severity, broken_audit_need, contradiction_need
 from app.domain.runs.run import DesiredRunState, Run, RunState
 from app.services.overview import PipelinePage
@@ -65,6 +66,7 @@ def pipeline_page(
         },
         "timeline": timeline_of("what is to be seen", [Track("id", [Point(NOW, "7:0", "begun")])], now=NOW),
         "unreached": unreached,
+        "id_forms": id_forms(view.line.pipeline.definition, view.line.pipeline.name),
         "definition_json": "{}",
     }
     return rendered("pipelines/_detail", context, role=role)
@@ -110,6 +112,35 @@ def test_cluster_that_the_server_does_not_reach_is_said_beside_what_its_tasks_sa
     assert "certificate has expired" in pipeline_page(run(), unreached=why)
     assert "certificate has expired" not in pipeline_page(run(state=RunState.STOPPED), unreached=why)
     assert "does not reach" not in pipeline_page(run())
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "forms"),
+    [
+        (ProcessingGuarantee.EXACTLY_ONCE_V2, ["pay%2Eeu.t.delayed-flights.&lt;instance&gt;.&lt;task&gt;"]),
+        (
+            ProcessingGuarantee.EXACTLY_ONCE,
+            ["pay%2Eeu.p.a%20group.in%2E1.&lt;partition&gt;", "pay%2Eeu.p.a%20group.in-2.&lt;partition&gt;"],
+        ),
+        (ProcessingGuarantee.AT_LEAST_ONCE, []),
+    ],
+)
+def test_definition_shows_the_ids_in_the_form_of_its_guarantee(
+    guarantee: ProcessingGuarantee, forms: list[str]
+) -> None:
+    view = samples.pipeline_view(None)
+    definition = replace(
+        view.line.pipeline.definition,
+        processing_guarantee=guarantee,
+        group_id="a group",
+        source_topics=("in.1", "in-2"),
+        transactional_id_prefix="pay.eu",
+    )
+    changed = replace(view, line=replace(view.line, pipeline=replace(view.line.pipeline, definition=definition)))
+    html = pipeline_page(None, view=changed)
+    shown = html[html.index("<dt>Transactional ids</dt>") :].split("</dd>")[0]
+    assert re.findall(r'<span class="mono">(.*?)</span>', shown) == forms
+    assert ("none with at_least_once" in shown) is (not forms)
 
 
 def test_after_a_drain_was_asked_for_only_the_kill_is_left() -> None:
