@@ -15,7 +15,7 @@ from rich.text import Text
 
 from app.cli.client import settings_or_exit
 from app.cli.errors import CommandError
-from app.cli.output import AsJson, print_json
+from app.cli.output import AsJson, console, print_json
 from app.domain.allow_lists.spark_master import DEFAULT_WEB_PORT, SparkMasterError, parse
 from app.embedded.doctor import Finding, Machine, Purpose, Verdict, examine, is_enough
 from app.embedded.errors import EmbeddedError
@@ -91,4 +91,4 @@ def _print(findings: list[Finding]) -> None:
         if finding.remedy:
             text.append(f"\nto do: {finding.remedy}", style="bold")
         table.add_row(Text(finding.verdict, style=_STYLES[finding.verdict]), Text(finding.name), text)
-    Console(highlight=False).print(table)
+    console.print(table)

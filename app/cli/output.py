@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import IO, Annotated, Any
 
 import orjson
 import typer
@@ -21,9 +21,22 @@ from app.cli.watching import is_away
 from app.domain.printable import harmless, one_line
 from app.patience import Patience
 
+_UNBOUNDED = 1_000_000
+"""Columns of what is no terminal: a file, or the next program of a pipe, gets every line whole."""
+
 
 class _Screen(Console):
-    """A console on which what is shown is shown: an id that anybody chose writes nothing over it."""
+    """A console on which what is shown is shown: an id that anybody chose writes nothing over it, and nothing is cut.
+
+    A table is folded to a terminal's width. A line to paste stays whole there as well: the terminal breaks it.
+    """
+
+    def __init__(self, *, file: IO[str] | None = None, stderr: bool = False) -> None:
+        to = file or (sys.stderr if stderr else sys.stdout)
+        super().__init__(file=file, stderr=stderr, highlight=False, width=None if to.isatty() else _UNBOUNDED)
+
+    def print(self, *objects: Any, crop: bool = False, **options: Any) -> None:
+        super().print(*objects, crop=crop, **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
@@ -31,8 +44,8 @@ class _Screen(Console):
             yield segment if text == segment.text else Segment(text, segment.style)
 
 
-console = _Screen(highlight=False)
-_errors = _Screen(stderr=True, highlight=False)
+console = _Screen()
+_errors = _Screen(stderr=True)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one document.")]
 Watch = Annotated[bool, typer.Option("--watch", "-w", help="Show it anew every second until Ctrl-C.")]
