@@ -31,7 +31,7 @@ hypothesis.settings.load_profile("fenceline")
 
 
 TIMED = Path(__file__).parent / "results" / SECONDS
-LONG_TESTS_S = 800.0
+LONG_TESTS_S = 400.0
 """What a run that is sampled spends on tests that took long when they were last timed, about."""
 
 
