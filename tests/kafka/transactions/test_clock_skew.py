@@ -62,7 +62,12 @@ def test_observer_measures_the_clock_by_the_journals(behind: Scene, slow_broker:
     with watching(slow_broker, tmp_path) as watched:
         watched.until(lambda seen: seen.transaction_journal.phase is Phase.LIVE, "the journal is followed")
         name, producer = behind.leave_open(topic)
-        seen = watched.until(lambda seen: seen.clocks.offsets and name in seen.transactions, "its clock")
+        seen = watched.until(
+            lambda seen: (
+                bool(seen.clocks.offsets) and name in seen.transactions and seen.transactions[name].state.start_ms >= 0
+            ),
+            "the broker's clock, and the begin of the transaction",
+        )
         offset = seen.clocks.offsets[1]
         # However busy the machine is: the bounds hold, and are far from what clocks in step would be.
         assert offset.least_ms - _NEAR_MS <= _BEHIND_MS <= offset.most_ms
