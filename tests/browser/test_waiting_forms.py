@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -12,7 +13,12 @@ from playwright.sync_api import Browser, Page, Route, expect
 from app.web.pages.frame.assets import STATIC_DIR
 from tests.browser.test_names_and_screens import whole
 
-_CONTEXT = {"clusters": [], "values": {"name": "far", "bootstrap_servers": "h:1"}, "problems": {}, "probe": None}
+_CONTEXT: dict[str, Any] = {
+    "clusters": [],
+    "values": {"name": "far", "bootstrap_servers": "h:1"},
+    "problems": {},
+    "probe": None,
+}
 
 
 @pytest.fixture

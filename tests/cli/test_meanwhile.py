@@ -13,7 +13,7 @@ from app.cli import clusters, doctor, meanwhile
 from app.embedded.doctor import Finding, Verdict
 from tests.support.waiting import wait_for
 
-BROKERS = {"cluster_id": "k", "controller_id": 1, "brokers": [], "kafka_cluster_id": "k"}
+BROKERS: dict[str, object] = {"cluster_id": "k", "controller_id": 1, "brokers": [], "kafka_cluster_id": "k"}
 COMMANDS = {
     "register": (["register", "far", "--bootstrap-servers", "h:1"], "still waiting for the brokers at h:1, 0 s"),
     "probe": (["probe", "far"], "still waiting for the brokers of far, 0 s"),
