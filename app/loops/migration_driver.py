@@ -14,7 +14,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from app.domain.errors import FencelineError, UnavailableError
-from app.domain.migrations.decision import Patience, Wait
+from app.domain.migrations.decision import TARGETS, Patience, Wait
 from app.domain.migrations.evidence import partition_ids, task_ids
 from app.domain.migrations.look import AuditNow, PreflightFacts
 from app.domain.migrations.migration import Migration, MigrationState, Stage
@@ -44,6 +44,7 @@ class _Answers(NamedTuple):
     group: GroupDescription | None = None
     preflight: PreflightFacts | None = None
     held_back: Mapping[str, tuple[int, int]] | None = None
+    lost_offsets: str = ""
 
 
 class MigrationDriver:
@@ -121,6 +122,7 @@ class MigrationDriver:
                 audit=audit,
                 preflight=answers.preflight,
                 held_back=answers.held_back,
+                lost_offsets=answers.lost_offsets,
                 refused_fences=refused,
             )
             decision = await driving.advance(
@@ -167,7 +169,10 @@ class MigrationDriver:
         if migration.stage is Stage.VERIFY:
             return _Answers(at, group, held_back=await self._questions.held_back(migration))
         if migration.stage is not Stage.PREFLIGHT:
-            return _Answers(at, group)
+            # Before a bounce only: between two leases of the only instance nobody is there to be asked for.
+            may_bounce = migration.stage in TARGETS and migration.step is None
+            lost = await self._questions.lost_offsets(migration) if may_bounce else ""
+            return _Answers(at, group, lost_offsets=lost)
         async with self._unit_of_work() as uow:
             snapshot = self._observations.of(migration.cluster)
             look = await look_at(uow, snapshot, migration, now=self._clock.now())

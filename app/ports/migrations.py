@@ -49,6 +49,10 @@ class MigrationQuestions(Protocol):
         """
         ...
 
+    async def lost_offsets(self, migration: Migration) -> str:
+        """Why tasks that began now would refuse to: the group has lost committed offsets. Else, or not known, empty."""
+        ...
+
     async def audit(self, uow: UnitOfWork, migration: Migration) -> AuditNow:
         """The audit of the migration's time: begun, if there is none yet. The caller holds its row and commits."""
         ...

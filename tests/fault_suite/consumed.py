@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from app.domain.journals.group_records import GroupRecordKey, RecordType, decode_key, decode_value
 from app.domain.journals.group_values.offsets import OffsetCommit
 from app.domain.journals.record_batch import MarkerType, RecordBatch, read_marker, read_records
@@ -14,12 +16,18 @@ class GroupJournal:
     """Fed the batches of one partition of the journal in order; keeps what `group` commits for `topic`.
 
     consumed: committed transactions, in the order of their markers. untransacted: commits outside of a transaction,
-    which a pipeline of exactly-once never makes. Raises UnreadableLogError.
+    which a pipeline of exactly-once never makes. deletions: how often faults have deleted the group's offsets. After
+    each, one commit outside of a transaction is right: an operator's, of the offset that was committed last. lost: what
+    was deleted and not set there again, by partition. Raises UnreadableLogError.
     """
 
-    def __init__(self, group: str, topic: str) -> None:
+    def __init__(self, group: str, topic: str, *, deletions: int = 0) -> None:
         self._group = group
         self._topic = topic
+        self._deletions = deletions
+        self._deleted: Counter[int] = Counter()
+        self._committed: dict[int, int] = {}
+        self.lost: dict[int, int] = {}
         self._open: dict[int, tuple[Writer, dict[int, int]]] = {}
         self._next_offset = 0
         self.consumed: list[Consumed] = []
@@ -44,16 +52,31 @@ class GroupJournal:
             key = decode_key(record.key or b"")
             if isinstance(key, GroupRecordKey) and self._is_meant(key):
                 value = decode_value(key.type, record.value)
-                if not isinstance(value, OffsetCommit):
+                if isinstance(value, OffsetCommit):
+                    self._commit(batch, key.partition, value.offset)
+                elif value is None and not batch.is_transactional:
+                    self._delete(key.partition, record.offset)
+                else:
                     raise UnreadableLogError(f"offset {record.offset} of the group's journal is no commit: {value}")
-                self._commit(batch, key.partition, value.offset)
 
     def _is_meant(self, key: GroupRecordKey) -> bool:
         return key.type == RecordType.OFFSET_COMMIT and key.group == self._group and key.topic == self._topic
 
+    def _delete(self, partition: int, at: int) -> None:
+        self._deleted[partition] += 1
+        if self._deleted[partition] > self._deletions:
+            raise UnreadableLogError(f"offset {at} of the group's journal deletes one of the group, and no fault did")
+        if partition in self._committed:
+            self.lost[partition] = self._committed.pop(partition)
+
     def _commit(self, batch: RecordBatch, partition: int, offset: int) -> None:
         if not batch.is_transactional:
-            self.untransacted.append(f"partition {partition} to {offset} at offset {batch.base_offset} of the journal")
+            if self.lost.get(partition) == offset:
+                del self.lost[partition]
+            else:
+                said = f"partition {partition} to {offset} at offset {batch.base_offset} of the journal"
+                self.untransacted.append(said)
+            self._committed[partition] = offset
             return
         writer = Writer(batch.producer_id, batch.producer_epoch)
         _, offsets = self._open.setdefault(batch.producer_id, (writer, {}))
@@ -68,5 +91,6 @@ class GroupJournal:
             return
         if marker.type is MarkerType.COMMIT:
             self.consumed.append(Consumed(*ended))
+            self._committed |= self.consumed[-1].next_offsets
         else:
             self.aborted += 1

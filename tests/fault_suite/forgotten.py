@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from app.domain.errors import ConflictError, FencelineError, UnavailableError
 from app.domain.runs.recorded_offset import RecordedOffset
+from app.kafka.admin import KafkaBrokers
+from app.ports.brokers import TopicPartition
 from tests.support import verifier
 from tests.support.pipelines import TestPipeline
 from tests.support.quiet import QUIET
@@ -57,18 +61,19 @@ def require_refusal(worker: TaskProcess) -> str:
 
 
 def resume(pipeline: TestPipeline, recorded: Iterable[RecordedOffset]) -> None:
-    """As `fenceline runs offsets --to recorded` does."""
-    consumer = Consumer(
-        {"bootstrap.servers": pipeline.bootstrap_servers, "group.id": pipeline.definition.group_id, **QUIET}
-    )
-    offsets = [TopicPartition(one.topic, one.partition, one.offset) for one in recorded]
+    """As `fenceline runs offsets --to recorded` does, by the same client."""
+    connection, group = {"bootstrap.servers": pipeline.bootstrap_servers}, pipeline.definition.group_id
+    offsets = {TopicPartition(one.topic, one.partition): one.offset for one in recorded}
+    brokers = KafkaBrokers(environment={}, secrets_dir=None)
+    refused: FencelineError | None = None
 
-    def is_committed() -> bool:
+    def is_set() -> bool:
+        nonlocal refused
         try:
-            consumer.commit(offsets=offsets, asynchronous=False)
-        except KafkaException:
+            asyncio.run(brokers.alter_offsets(connection, group, offsets))
+        except (ConflictError, UnavailableError) as error:
+            refused = error
             return False
         return True
 
-    wait_for(is_committed, _WITHIN_S, f"{len(offsets)} recorded offsets committed")
-    consumer.close()
+    wait_for(is_set, _WITHIN_S, lambda: f"{len(offsets)} recorded offsets set: {refused}")

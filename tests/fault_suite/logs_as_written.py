@@ -53,6 +53,7 @@ class World:
         self.coordinator: list[RecordBatch] = []
         self._named: defaultdict[int, dict[str, set[int]]] = defaultdict(dict)
         self._ends: defaultdict[int, int] = defaultdict(int)
+        self.deletions = 0
 
     def write(self, writer: Writer, *ids: Input, is_transactional: bool = True) -> None:
         """An output for each id, in the partition that its number says."""
@@ -91,6 +92,26 @@ class World:
         )
         self.journal.append(batch)
         self._name(writer, group_records.TOPIC, 0)
+
+    def delete_offsets(self, *partitions: int) -> None:
+        """Tombstones, as a deletion of the group writes them."""
+        self.deletions += 1
+        records = [
+            (encode_key(GroupRecordKey(GROUP, SOURCE, partition, type=RecordType.OFFSET_COMMIT)), None)
+            for partition in partitions
+        ]
+        self.journal.append(batch_of(records, base_offset=self._journal_end()))
+
+    def resume(self, next_sequences: Mapping[int, int]) -> None:
+        """An operator's command sets the offsets of a group without members."""
+        self.offsets(Writer(-1, -1), next_sequences, is_transactional=False)
+
+    def group_journal(self) -> GroupJournal:
+        """As the judge has read it."""
+        journal = GroupJournal(GROUP, SOURCE, deletions=self.deletions)
+        for batch in self.journal:
+            journal.batch(batch)
+        return journal
 
     def _name(self, writer: Writer, topic: str, partition: int) -> None:
         self._named[writer.producer_id].setdefault(topic, set()).add(partition)
@@ -146,7 +167,7 @@ class World:
         replicas: Sequence[AbortedIndex] = (),
     ) -> Verdict:
         """replicas: of each partition of the sink."""
-        judge, journal = Judge(), GroupJournal(GROUP, SOURCE)
+        judge = Judge()
         for identity in self.inputs:
             judge.input(identity, offset_of(identity.sequence), value_of(identity))
         for partition, batches in self.sink.items():
@@ -155,9 +176,9 @@ class World:
                 log.batch(batch)
             for offset, value in self.shown(partition) if shown is None else shown[partition]:
                 judge.output(partition, offset, value, log)
-        for batch in self.journal:
-            journal.batch(batch)
-        return judge.verdict(journal.consumed, self.coordinated(), is_through=is_through, is_decided=is_decided)
+        return judge.verdict(
+            self.group_journal().consumed, self.coordinated(), is_through=is_through, is_decided=is_decided
+        )
 
     def coordinated(self) -> Mapping[int, Sequence[Coordinated]]:
         coordinator = CoordinatorJournal(SINK)

@@ -6,7 +6,7 @@ by the server itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -15,12 +15,13 @@ from typing import Any, NamedTuple, Self
 import msgspec
 
 from app.domain.offset_log.check import PipelineCheck, check
-from app.domain.offset_log.events import Assigned, Event, Teller
+from app.domain.offset_log.events import Assigned, Event, Positioned, Teller
 from app.domain.offset_log.heard import Heard
 from app.domain.offset_log.silence import Attempted
 from tests.support.tasks import Report
 
 _SHOWN = 5
+Offsets = Mapping[tuple[str, int], int]
 
 
 class Asked(NamedTuple):
@@ -58,11 +59,15 @@ class Asked(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What one attempt's process has written. Nothing is missing only of one that came to its own end."""
+    """What one attempt's process has written. Nothing is missing only of one that came to its own end.
+
+    life: how often the group's offsets had been deleted when it was started.
+    """
 
     task: int
     attempt: int
     reports: tuple[Report, ...]
+    life: int = 0
 
     @property
     def teller(self) -> Teller:
@@ -78,12 +83,48 @@ class Written(NamedTuple):
         return bool(self.reports)
 
 
-def checked(attempts: Iterable[Written], *, group: str) -> Asked:
-    """Of all attempts of a run, none of which goes on."""
+def checked(attempts: Iterable[Written], *, group: str, resumed: Sequence[Offsets] = ()) -> Asked:
+    """Of all attempts of a run, none of which goes on.
+
+    resumed: where the group was set after each deletion of its offsets, at which the next life must begin. The replay
+    compares within a life only: generations begin again with the new group.
+    """
     now = datetime.now(UTC)
     begun = [one for one in attempts if one.has_begun]
     heard = [partition for one in begun for partition in _heard(one, group=group, now=now)]
-    return Asked.of_check(check(heard, unheard=(), attempted=[_attempted(one) for one in begun], since=None, until=now))
+    found = Asked.of_check(
+        check(heard, unheard=(), attempted=[_attempted(one) for one in begun], since=None, until=now)
+    )
+    elsewhere = [
+        said
+        for life, offsets in enumerate(resumed, start=1)
+        for said in _elsewhere([one for one in heard if one.life == life], offsets)
+    ]
+    return (
+        Asked((found.contradictions or 0) + len(elsewhere), (*found.said, *elsewhere)[:_SHOWN]) if elsewhere else found
+    )
+
+
+def _elsewhere(heard: Sequence[Heard], resumed: Offsets) -> Iterator[str]:
+    """A sentence for each partition that a life did not begin where the group was set.
+
+    Behind it, only where everybody of that life has said everything: who was killed may have begun there.
+    """
+    for (topic, partition), offset in sorted(resumed.items()):
+        began = min(
+            (
+                event.offset
+                for one in heard
+                if (one.topic, one.partition) == (topic, partition)
+                for event in one.events
+                if isinstance(event, Positioned)
+            ),
+            default=offset,
+        )
+        if began < offset:
+            yield f"{topic}-{partition}: offsets {began} to {offset - 1} were read again after a resume at {offset}"
+        elif began > offset and all(one.is_over for one in heard):
+            yield f"{topic}-{partition}: offsets {offset} to {began - 1} were skipped after a resume at {offset}"
 
 
 def written_in(folder: Path) -> list[Written]:
@@ -121,6 +162,7 @@ def _heard(written: Written, *, group: str, now: datetime) -> list[Heard]:
                 is_over=written.is_over,
                 complete_at=None,
                 newest_at=now,
+                life=written.life,
             )
         )
     return found
@@ -139,6 +181,7 @@ def _attempted(written: Written) -> Attempted:
         complete_at=None,
         first=min(generations, default=None),
         last=max(generations, default=None),
+        life=written.life,
     )
 
 

@@ -118,6 +118,10 @@ EXPLAINED = {
         "place of a killed one took longer than the 60 s after which a driver without executors ends, so the server "
         "started another application; the suite waited for the next attempt in the first one. What was judged is exact."
     ),
+    "2026-11-26T11:01:15+00:00": (
+        "a machine on which twenty processes waited for two cores. The suite ran at the lowest priority: the first "
+        "output took longer than 60 s, and no fault was begun. The same seed is exact on one broker, ten minutes later."
+    ),
 }
 """By date, written by whoever has found out."""
 

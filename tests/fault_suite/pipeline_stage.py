@@ -92,7 +92,13 @@ class PipelineStage(ABC):
             sink=definition.sink_topic,
             group=definition.group_id,
             log_dirs=[broker.log_dir for broker in self.cluster.kafka.brokers],
+            deletions=self.deletions,
         )
+
+    @property
+    def deletions(self) -> int:
+        """How often a fault has deleted the group's offsets."""
+        return 0
 
     @property
     def freezes(self) -> dict[str, dict[Outlasted, int]]:

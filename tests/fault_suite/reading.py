@@ -33,11 +33,19 @@ _LOGS_S = 600.0
 
 
 class Facts:
-    """A pipeline's topics and group on one cluster. log_dirs: the brokers' own."""
+    """A pipeline's topics and group on one cluster. log_dirs: the brokers' own. deletions: see GroupJournal."""
 
     def __init__(
-        self, bootstrap_servers: str, *, source: str, sink: str, group: str, log_dirs: Collection[Path]
+        self,
+        bootstrap_servers: str,
+        *,
+        source: str,
+        sink: str,
+        group: str,
+        log_dirs: Collection[Path],
+        deletions: int = 0,
     ) -> None:
+        self._deletions = deletions
         self._log_dirs = log_dirs
         self._bootstrap_servers = bootstrap_servers
         self._source = source
@@ -87,7 +95,9 @@ class Facts:
                     replicas = AbortedIndex.of_replicas(self._log_dirs, self._sink, partition)
                     logs[partition] = DecidedLog(replicas)
                 logs[partition].batch(batch)
-            journals = defaultdict[int, GroupJournal](lambda: GroupJournal(self._group, self._source))
+            journals = defaultdict[int, GroupJournal](
+                lambda: GroupJournal(self._group, self._source, deletions=self._deletions)
+            )
             for partition, batch in self._batches(group_records.TOPIC):
                 told.write(_line(group_records.TOPIC, partition, batch))
                 journals[partition].batch(batch)
@@ -113,6 +123,7 @@ class Facts:
                 **{f"the journal's partition {partition}": journal.open for partition, journal in journals.items()},
             },
             untransacted=[one for journal in journals.values() for one in journal.untransacted],
+            lost=dict(ChainMap(*(journal.lost for journal in journals.values()))),
         )
         aborted = sum(journal.aborted for journal in journals.values())
         # An id, and with it its producers' ids, lies in one partition of the coordinators' journal.

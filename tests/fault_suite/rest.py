@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from tests.fault_suite.decided import Writer
@@ -18,13 +19,14 @@ class Ends(NamedTuple):
 class AtRest(NamedTuple):
     """committed: the group's offsets in the source. open: transactions that no marker has ended, by the log that has
     them; whether their coordinator would still end them does not matter at rest. untransacted: offsets that were
-    committed outside of a transaction."""
+    committed outside of a transaction. lost: by partition, an offset that was deleted and that nobody has set again."""
 
     source: Ends
     sink: Ends
     committed: Mapping[int, int]
     open: Mapping[str, Sequence[Writer]]
     untransacted: Sequence[str]
+    lost: Mapping[int, int] = MappingProxyType({})
 
     def contradictions(self) -> list[str]:
         """A sentence for each; none: it is at rest."""
@@ -42,4 +44,6 @@ class AtRest(NamedTuple):
             found += [f"{name} has an open transaction of {writer}" for writer in writers]
         if self.untransacted:
             found.append(f"{len(self.untransacted)} offsets outside of a transaction, first: {self.untransacted[0]}")
+        for partition, offset in sorted(self.lost.items()):
+            found.append(f"partition {partition} was begun anew: its offset {offset} was deleted and not set again")
         return found

@@ -17,6 +17,7 @@ from app.domain.pipelines.pipeline import PipelineDefinition
 from app.domain.runs.instance import Instance, InstanceOutcome, InstanceState
 from app.domain.runs.observation import MasterWord, Observation, ProcessWord
 from app.domain.runs.run import DesiredRunState, RunState
+from app.kafka.admin import KafkaBrokers
 from app.loops.reconciler import Reconciler
 from app.ports.spark import Submitted
 from app.services.running import runs
@@ -26,6 +27,7 @@ from tests.support.control_plane import ANNA, ControlPlane, PlaneClock, driver_h
 ALIVE = Observation(process=ProcessWord.ALIVE, master=MasterWord.NOT_ASKED)
 GONE = Observation(process=ProcessWord.GONE, master=MasterWord.FINISHED, log_tail="ERROR out of luck\n")
 S = InstanceState
+BROKERS = KafkaBrokers(environment={}, secrets_dir=None)
 
 
 @dataclass
@@ -221,7 +223,7 @@ async def test_a_person_can_retry_a_crash_looping_run_at_once_and_only_once(
     await reconciler.turn()
     assert spark.submitted == [], "it waits for five minutes"
     async with plane.uow() as uow:
-        await runs.restart_run(uow, run_id=run.id, rolling=True, by=ANNA, why="fixed", now=plane.now)
+        await runs.restart_run(uow, BROKERS, run_id=run.id, rolling=True, by=ANNA, why="fixed", now=plane.now)
         await uow.commit()
     await reconciler.turn()
     assert len(spark.submitted) == 1
@@ -285,7 +287,7 @@ async def test_a_bounce_moves_one_instance_at_a_time(
     await settle(plane, reconciler)
     await plane.revise("flights", commit_interval_ms=200)
     async with plane.uow() as uow:
-        await runs.roll_run(uow, run_id=run.id, by=ANNA, why=None, now=plane.now)
+        await runs.roll_run(uow, BROKERS, run_id=run.id, by=ANNA, why=None, now=plane.now)
         await uow.commit()
     for ordinal in (0, 1):
         for one in (0, 1):

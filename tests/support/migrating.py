@@ -88,8 +88,8 @@ class Migrating:
     epochs: of each id that the journal has. open_ids, aborted_ids: with an open transaction, or one that was ended.
     away: instances that do not come back from a drain. silent: those whose task is not heard. reads: the partition of
     each. dies_at: the id at whose fence the server dies. refusal: what every fence is answered. fence_takes_s: how long
-    each takes. guests: members beside the tasks that are heard. facts, waiting, audit_now: what brokers and an audit
-    answer.
+    each takes. guests: members beside the tasks that are heard. facts, waiting, audit_now, lost: what brokers and
+    an audit answer.
     """
 
     plane: ControlPlane
@@ -102,6 +102,7 @@ class Migrating:
     facts: PreflightFacts = FINE
     waiting: dict[str, tuple[int, int]] | None = field(default_factory=dict[str, tuple[int, int]])
     audit_now: AuditNow = CLEAN
+    lost: str = ""
     reads: dict[int, int] = field(default_factory=lambda: {0: 0, 1: 1})
     dies_at: str = ""
     fences: list[str] = field(default_factory=list[str])
@@ -328,6 +329,10 @@ class Migrating:
     async def held_back(self, migration: Migration) -> dict[str, tuple[int, int]] | None:
         del migration
         return self.waiting
+
+    async def lost_offsets(self, migration: Migration) -> str:
+        del migration
+        return self.lost
 
     async def audit(self, uow: UnitOfWork, migration: Migration) -> AuditNow:
         del uow, migration

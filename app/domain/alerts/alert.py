@@ -25,6 +25,7 @@ class AlertKind(StrEnum):
     CRASH_LOOPING = "crash_looping"
     NOT_PROGRESSING = "not_progressing"
     OFFSETS_CONTRADICTED = "offsets_contradicted"
+    OFFSETS_MOVED = "offsets_moved"
     OBSERVER_BEHIND = "observer_behind"
     OBSERVER_BLIND = "observer_blind"
     AUDIT = "audit"

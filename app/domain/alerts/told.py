@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from urllib.parse import quote, urlencode
 
@@ -20,6 +20,7 @@ from app.domain.pipelines.pipeline_record import Pipeline
 from app.domain.runs.crash_loop import crash_loop_sentence, is_failing
 from app.domain.runs.instance import Instance
 from app.domain.runs.not_progressing import all_sentences, not_progressing
+from app.domain.runs.recorded_offset import MovedOffset, moved_sentence
 from app.domain.runs.run import Run
 from app.domain.runs.task import TaskStatus
 from app.domain.storable import moment_of_ms
@@ -191,6 +192,23 @@ def contradiction_alert(pipeline: Pipeline, finding: OffsetFinding, *, others: i
         cluster=pipeline.cluster,
         pipeline=pipeline.name,
         partitions=(name,),
+    )
+
+
+def moved_alert(run: Run, *, group: str, moved: Sequence[MovedOffset], now: datetime) -> Alert:
+    """Of a run that begins where another tool has set the group's offsets."""
+    return Alert(
+        kind=AlertKind.OFFSETS_MOVED,
+        state=AlertState.HAPPENED,
+        subject=subject_of("offsets_moved", run.id),
+        at=now,
+        sentence=f"{moved_sentence(group, moved)}.",
+        page=f"/pipelines/{quote(run.pipeline, safe='')}",
+        cluster=run.cluster,
+        kafka_cluster_id=run.kafka_cluster_id,
+        pipeline=run.pipeline,
+        run=run.id,
+        partitions=tuple(f"{one.topic}-{one.partition}" for one in moved),
     )
 
 

@@ -113,6 +113,8 @@ def decide(migration: Migration, look: Look, *, patience: Patience | None = None
         clauses = (*clauses, *_before(remedy, migration, look, gates))
         step = _next_step(blocking.name, remedy, migration, look)
         if step is not None and all(one.is_open for one in clauses[len(by_name) :]):
+            if step.kind is StepKind.BOUNCE and look.lost_offsets:
+                return Stop(missing=look.lost_offsets, clauses=clauses)
             return Begin(step=step, clauses=clauses)
     since = migration.waits_since(migration.last_step_at)
     return _wait(clauses, since=since, now=look.at, longest=patience.of_gate(migration.stage))

@@ -210,6 +210,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     held_back: of partitions of the sink whose readers of committed data do not get to the log's end now, how far they
         get, and the end; None: not asked.
     preflight: what only that asks; None in every other stage.
+    lost_offsets: why a task that began now would refuse to (docs/adr/0070); empty: it would not, or it is not known.
     """
 
     at: datetime
@@ -231,6 +232,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     held_back: Mapping[str, tuple[int, int]] | None = None
     audit: AuditNow | None = None
     preflight: PreflightFacts | None = None
+    lost_offsets: str = ""
 
     def instance(self, ordinal: int) -> InstanceNow | None:
         return next((one for one in self.instances if one.ordinal == ordinal), None)

@@ -122,7 +122,7 @@ async def change_pipeline(
         waits = fields_that_need_full_restart(running.definition, definition)
         rolling = not waits
         if rolling:
-            await roll_run(uow, run_id=run.id, by=by, why=why, now=now)
+            await roll_run(uow, brokers, run_id=run.id, by=by, why=why, now=now)
     await command_log.record(
         uow,
         by=by,

@@ -26,6 +26,7 @@ from app.services.access import command_log
 from app.services.drills import blocking
 from app.services.migrating.guard import refuse_while_migrating
 from app.services.migrating.rows import gather_targets, lock, notify, revision_in, set_targets
+from app.services.running.recorded_offsets import refuse_lost_offsets
 
 
 async def start_migration(
@@ -87,6 +88,7 @@ async def migration_to(
         raise ConflictError(f"a drill is {drill.state}: nobody could tell what came of which. Wait for its end")
     before = await uow.migrations.list(pipeline=pipeline, after=None, limit=1)
     cluster = await uow.clusters.get(run.cluster)
+    await refuse_lost_offsets(uow, brokers, record)
     committed = await brokers.committed_offsets(cluster.connection(), record.definition.group_id)
     return Migration(
         id=str(uuid.uuid4()),

@@ -21,6 +21,7 @@ from app.services.auditing.asking import Wish, ask_audit
 from app.services.drill_audits import word_of
 from app.services.observing.observations import Observations
 from app.services.observing.surveys import Surveys
+from app.services.running.recorded_offsets import refuse_lost_offsets
 from app.services.stuck import operating
 
 _TIMEOUT_S = 5.0
@@ -139,6 +140,18 @@ class BrokerQuestions:
             for (topic, number), ends in sorted(found.ends.items())
             if topic == sink
         }
+
+    async def lost_offsets(self, migration: Migration) -> str:
+        async with self._unit_of_work() as uow:
+            pipeline = await uow.pipelines.get(migration.pipeline)
+            try:
+                await refuse_lost_offsets(uow, self._brokers, pipeline, timeout_s=_TIMEOUT_S)
+            except ConflictError as error:
+                return error.message
+            except FencelineError:
+                # The workers compare them as well, before they begin.
+                return ""
+        return ""
 
     async def audit(self, uow: UnitOfWork, migration: Migration) -> AuditNow:
         if migration.audit_id is not None:

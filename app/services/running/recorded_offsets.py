@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from app.domain.clusters.cluster import Cluster, TopicFacts
-from app.domain.errors import ConflictError
+from app.domain.errors import BrokerUnreachableError, ConflictError
 from app.domain.pipelines.pipeline import PipelineDefinition
+from app.domain.pipelines.pipeline_record import Pipeline
 from app.domain.runs.offset_reset import Bounds
 from app.domain.runs.recorded_offset import (
     Compared,
@@ -16,6 +19,8 @@ from app.domain.runs.recorded_offset import (
 from app.ports.brokers import DEFAULT_TIMEOUT_S, Brokers, TopicPartition
 from app.ports.unit_of_work import UnitOfWork
 from app.wire.heartbeat import TaskHeartbeat
+
+_TIMEOUT_OF_LIVE_S = 5.0
 
 
 def reported(heartbeat: TaskHeartbeat) -> list[RecordedOffset]:
@@ -77,8 +82,27 @@ def partitions_of(definition: PipelineDefinition, topics: dict[str, TopicFacts])
     ]
 
 
-def refuse_lost(pipeline: str, group: str, compared: Compared) -> None:
-    """Raise ConflictError, with the numbers and the ways out, where a start would read twice or skip."""
+async def refuse_lost_offsets(
+    uow: UnitOfWork, brokers: Brokers, pipeline: Pipeline, *, timeout_s: float = DEFAULT_TIMEOUT_S
+) -> Compared:
+    """Raise ConflictError, with the numbers and the ways out, where a begin would read twice or skip.
+
+    Asked before whatever begins tasks: a start, a restart, a bounce. What runs is not drained for a begin that its own
+    workers would refuse.
+    """
+    cluster = await uow.clusters.get(pipeline.cluster)
+    compared = await compare_offsets(uow, brokers, cluster=cluster, definition=pipeline.definition, timeout_s=timeout_s)
+    _refuse_lost(pipeline.name, pipeline.definition.group_id, compared)
+    return compared
+
+
+async def refuse_lost_offsets_of_live(uow: UnitOfWork, brokers: Brokers, pipeline: Pipeline) -> None:
+    """The same before what runs is begun anew; where brokers do not answer, its workers compare by themselves."""
+    with suppress(BrokerUnreachableError):
+        await refuse_lost_offsets(uow, brokers, pipeline, timeout_s=_TIMEOUT_OF_LIVE_S)
+
+
+def _refuse_lost(pipeline: str, group: str, compared: Compared) -> None:
     if compared.truncated:
         raise ConflictError(truncated_sentence(pipeline, compared.truncated), field="group_id")
     if compared.lost:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from msgspec import to_builtins
 
 from app.domain.access import Principal, Verb, require
-from app.domain.alerts.told import failed_alert
+from app.domain.alerts.told import failed_alert, moved_alert
 from app.domain.allow_lists.options import AllowedOptions
 from app.domain.clusters.cluster import Cluster
 from app.domain.errors import ConflictError, InvalidError
@@ -26,7 +26,7 @@ from app.services.access import command_log
 from app.services.defining.pipeline_validation import refuse_invalid, validate_pipeline
 from app.services.migrating.guard import refuse_while_migrating
 from app.services.running.instances import retry_pending_instances, stop_pending_instances
-from app.services.running.recorded_offsets import compare_offsets, refuse_lost
+from app.services.running.recorded_offsets import refuse_lost_offsets, refuse_lost_offsets_of_live
 from app.services.running.run_endings import (
     begin_run,
     claim_transactional_ids,
@@ -66,8 +66,7 @@ async def start_run(
         uow, brokers, name=pipeline, definition=checked.definition, allowed=allowed, by=by
     )
     refuse_invalid(pipeline, problems, verb="started")
-    compared = await compare_offsets(uow, brokers, cluster=cluster, definition=checked.definition)
-    refuse_lost(pipeline, checked.definition.group_id, compared)
+    compared = await refuse_lost_offsets(uow, brokers, checked)
     partitions = await _partitions_with_ids(brokers, cluster, checked.definition)
     locked = await uow.pipelines.get(pipeline, for_update=True)
     await refuse_while_migrating(uow, pipeline)
@@ -81,6 +80,9 @@ async def start_run(
     run = await begin_run(
         uow, locked, started_by=by.name, now=now, partitions=partitions, switch_at_once=switch_at_once
     )
+    if compared.moved:
+        group = locked.definition.group_id
+        await alerts.tell(uow, moved_alert(run, group=group, moved=compared.moved, now=now))
     await command_log.record(
         uow,
         by=by,
@@ -176,13 +178,24 @@ async def _desire(
 
 
 async def restart_run(
-    uow: UnitOfWork, *, run_id: str, rolling: bool, by: Principal, why: str | None, now: datetime
+    uow: UnitOfWork,
+    brokers: Brokers,
+    *,
+    run_id: str,
+    rolling: bool,
+    by: Principal,
+    why: str | None,
+    now: datetime,
 ) -> Run:
     """Start every instance anew at the pipeline's current revision: one at a time, or all after a full drain.
 
-    Raises ConflictError when the current revision cannot be brought in by a rolling bounce, naming the fields.
+    Raises ConflictError when the current revision cannot be brought in by a rolling bounce, naming the fields, or when
+    the group has lost committed offsets.
     """
     require(by, Verb.RESTART_RUN)
+    found = await uow.runs.get(run_id)
+    _refuse_ended(found)
+    await refuse_lost_offsets_of_live(uow, brokers, await uow.pipelines.get(found.pipeline))
     run = await lock_run(uow, run_id)
     _refuse_ended(run)
     if run.desired in (DesiredRunState.DRAIN, DesiredRunState.KILL):
@@ -215,11 +228,13 @@ async def restart_run(
     return await uow.runs.get(run_id)
 
 
-async def roll_run(uow: UnitOfWork, *, run_id: str, by: Principal, why: str | None, now: datetime) -> Run:
+async def roll_run(
+    uow: UnitOfWork, brokers: Brokers, *, run_id: str, by: Principal, why: str | None, now: datetime
+) -> Run:
     """Move a live run to the pipeline's current revision, one instance at a time (the reconciler does the moving).
 
     Each instance: its lease n drains, then lease n + 1 is given out with the new revision.
-    Raises ConflictError when a changed field needs a full restart.
+    Raises ConflictError when a changed field needs a full restart, or when the group has lost committed offsets.
     """
     require(by, Verb.ROLL_RUN)
     run = await lock_run(uow, run_id)
@@ -227,6 +242,7 @@ async def roll_run(uow: UnitOfWork, *, run_id: str, by: Principal, why: str | No
     if run.desired in (DesiredRunState.DRAIN, DesiredRunState.KILL):
         return run
     await refuse_while_migrating(uow, run.pipeline)
+    await refuse_lost_offsets_of_live(uow, brokers, await uow.pipelines.get(run.pipeline))
     number = await _move_to_current_revision(uow, run, bounce_requested_at=run.bounce_requested_at)
     await command_log.record(
         uow,

@@ -162,7 +162,13 @@ async def restart_run(
     async def act() -> Run:
         return Run.of(
             await runs.restart_run(
-                uow, run_id=run_id, rolling=body.rolling, by=by, why=body.why, now=wiring.clock.now()
+                uow,
+                wiring.brokers,
+                run_id=run_id,
+                rolling=body.rolling,
+                by=by,
+                why=body.why,
+                now=wiring.clock.now(),
             )
         )
 

@@ -116,7 +116,13 @@ async def restart(
 ) -> Response:
     async def act() -> Run:
         return await runs.restart_run(
-            uow, run_id=run_id, rolling=how == "rolling", by=by, why=why or None, now=wiring.clock.now()
+            uow,
+            wiring.brokers,
+            run_id=run_id,
+            rolling=how == "rolling",
+            by=by,
+            why=why or None,
+            now=wiring.clock.now(),
         )
 
     return await _change(request, wiring, uow, by, run_id, act, said="rolling" if how == "rolling" else "restarting")

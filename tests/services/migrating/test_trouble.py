@@ -47,6 +47,19 @@ async def test_a_fence_that_is_refused_is_late_and_says_what_it_was_answered(mig
     assert (await migrating.until(migration, is_over)).state is MigrationState.DONE
 
 
+async def test_no_instance_is_bounced_while_the_group_has_lost_its_offsets(migrating: Migrating) -> None:
+    await migrating.running()
+    migration = await migrating.start()
+    leases = [one.lease for one in (await migrating.run()).instances]
+    migrating.lost = "the group flights-group has lost committed offsets: in-0 was committed at 5"
+    stopped = await migrating.until(migration, is_stopped)
+    assert (stopped.stage, stopped.missing, stopped.steps) == (Stage.FIRST_BOUNCE, migrating.lost, ())
+    assert [one.lease for one in (await migrating.run()).instances] == leases
+    migrating.lost = ""
+    await act(migrating, asking.resume_migration, migration)
+    assert (await migrating.until(migration, is_over)).state is MigrationState.DONE
+
+
 async def test_a_pipeline_that_writes_files_is_never_led_to_group_only(migrating: Migrating) -> None:
     await migrating.running(B, files=FileSink(root="file:///data"))
     with pytest.raises(InvalidError, match="the pipeline writes files") as refused:

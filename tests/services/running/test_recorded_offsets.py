@@ -8,17 +8,22 @@ from confluent_kafka.admin import AdminClient
 from msgspec.structs import replace
 
 from app.domain.access import RunTokenScope
+from app.domain.alerts.alert import AlertKind
 from app.domain.allow_lists.options import AllowedOptions
 from app.domain.errors import ConflictError, InvalidError
+from app.domain.migrations.mode import Mode
 from app.domain.runs.offset_reset import OffsetTarget, OffsetTargetKind
-from app.domain.runs.recorded_offset import RecordedOffset
-from app.domain.runs.run import Run
+from app.domain.runs.recorded_offset import LostOffsetsError, RecordedOffset
+from app.domain.runs.run import DesiredRunState, Run
 from app.domain.runs.task import TaskState
+from app.domain.webhooks.webhook import Webhook
 from app.embedded.kafka import KafkaCluster
 from app.kafka.admin import KafkaBrokers
 from app.ports.brokers import TopicPartition
 from app.services.defining.pipeline_validation import validate_pipeline
+from app.services.migrating.asking import migration_to
 from app.services.running import offsets, runs
+from app.services.running.recorded_offsets import refuse_lost_offsets
 from app.services.running.specifications import specification_for
 from tests.conftest import MakeTopic
 from tests.support.control_plane import ANNA, KAFKA_CLUSTER_ID, ControlPlane, task_heartbeat
@@ -143,6 +148,45 @@ async def start(plane: ControlPlane) -> Run:
     return run
 
 
+async def pager(plane: ControlPlane) -> None:
+    """A webhook that is told of offsets that were moved."""
+    async with plane.uow() as uow:
+        await uow.webhooks.add(
+            Webhook(
+                name="pager",
+                url="https://hooks.example.com/x",
+                secrets=("env:FENCELINE_SECRET_X",),
+                kinds=(AlertKind.OFFSETS_MOVED,),
+                created_at=plane.now,
+                created_by="anna",
+            )
+        )
+        await uow.commit()
+
+
+async def begun(plane: ControlPlane, source: str) -> Run:
+    """A run that began at the recorded offsets, and whose group was deleted while no task of it was a member."""
+    await commit(plane, source, 8, 5)
+    run = await start(plane)
+    connection, group = await group_of(plane)
+    admin = AdminClient({"bootstrap.servers": connection["bootstrap.servers"]})
+    admin.delete_consumer_groups([group])[group].result(20)  # pyright: ignore[reportUnknownMemberType]
+    return run
+
+
+async def restart(plane: ControlPlane, run: Run, *, rolling: bool) -> None:
+    async with plane.uow() as uow:
+        await runs.restart_run(uow, BROKERS, run_id=run.id, rolling=rolling, by=ANNA, why="go", now=plane.now)
+        await uow.commit()
+
+
+async def refusal_of_a_start(plane: ControlPlane) -> str:
+    async with plane.uow() as uow:
+        with pytest.raises(LostOffsetsError) as refused:
+            await refuse_lost_offsets(uow, BROKERS, await uow.pipelines.get("flights"))
+    return refused.value.message
+
+
 async def reset(plane: ControlPlane, target: OffsetTarget, why: str | None) -> None:
     async with plane.uow() as uow:
         await offsets.reset_offsets(
@@ -191,6 +235,40 @@ async def test_a_start_of_a_group_that_forgot_is_refused_with_numbers_and_two_wa
     assert ("reset_offsets", "the group expired", "2 partitions to recorded") in await commands(plane)
 
 
+@pytest.mark.parametrize("rolling", [True, False], ids=["bounce", "full restart"])
+async def test_a_restart_of_a_group_that_forgot_is_refused_before_what_runs_is_drained(
+    plane: ControlPlane, source: str, rolling: bool
+) -> None:
+    run = await begun(plane, source)
+    with pytest.raises(LostOffsetsError) as refused:
+        await restart(plane, run, rolling=rolling)
+    assert refused.value.message == await refusal_of_a_start(plane)
+    assert f"{source}-0 was committed at 8 and would begin at 0" in refused.value.message
+    now = await plane.get_run(run.id)
+    assert (now.desired, now.starts_again, now.bounce_requested_at) == (DesiredRunState.RUN, False, None)
+    assert [one[0] for one in await commands(plane)] == ["start_run"]
+    await commit(plane, source, 8, 5)
+    await restart(plane, run, rolling=rolling)
+
+
+async def test_a_new_revision_is_not_rolled_out_to_a_group_that_forgot(plane: ControlPlane, source: str) -> None:
+    run = await begun(plane, source)
+    await plane.revise("flights", commit_interval_ms=200)
+    async with plane.uow() as uow:
+        with pytest.raises(LostOffsetsError, match=f"{source}-0 was committed at 8 and would begin at 0"):
+            await runs.roll_run(uow, BROKERS, run_id=run.id, by=ANNA, why=None, now=plane.now)
+    assert (await plane.get_run(run.id)).revision == 1
+
+
+async def test_no_migration_begins_in_a_group_that_forgot(plane: ControlPlane, source: str) -> None:
+    await begun(plane, source)
+    async with plane.uow() as uow:
+        with pytest.raises(LostOffsetsError, match=f"{source}-0 was committed at 8 and would begin at 0"):
+            await migration_to(
+                uow, BROKERS, pipeline="flights", goal=Mode.GROUP_ONLY, by="", why=None, waived={}, now=plane.now
+            )
+
+
 async def test_the_other_way_out_is_recorded_as_well_and_stands_from_then_on(plane: ControlPlane, source: str) -> None:
     await reset(plane, OffsetTarget(kind=OffsetTargetKind.LATEST), "old records do not matter")
     await start(plane)
@@ -211,11 +289,24 @@ async def test_one_missing_offset_beside_others_is_named_alone(plane: ControlPla
 
 async def test_offsets_that_another_tool_moved_are_reported_and_not_refused(plane: ControlPlane, source: str) -> None:
     await commit(plane, source, 3, 5)
+    await pager(plane)
     [warning] = await warnings(plane)
     assert f"moved by another tool: {source}-0 from 8 to 3" in warning
     await start(plane)
     [(_, _, outcome)] = [one for one in await commands(plane) if one[0] == "start_run"]
     assert f"{source}-0 from 8 to 3" in outcome
+    async with plane.uow() as uow:
+        (alert,) = (await uow.deliveries.list("pager", after=None, limit=9)).items
+    assert alert.type == "offsets_moved.happened"
+    assert f"were moved by another tool: {source}-0 from 8 to 3" in alert.sentence
+
+
+async def test_offsets_that_nobody_moved_are_told_to_no_webhook(plane: ControlPlane, source: str) -> None:
+    await commit(plane, source, 8, 5)
+    await pager(plane)
+    await start(plane)
+    async with plane.uow() as uow:
+        assert not (await uow.deliveries.list("pager", after=None, limit=9)).items
 
 
 async def test_a_new_group_and_a_topic_made_anew_begin_as_ever(

@@ -24,16 +24,17 @@ from tests.support.control_plane import ANNA, ControlPlane, definition, task_hea
 from tests.support.topics import unique_name
 
 ALLOWED = AllowedOptions()
+BROKERS = KafkaBrokers(environment={}, secrets_dir=None)
 
 
 @pytest.fixture
 def brokers() -> KafkaBrokers:
-    return KafkaBrokers(environment={}, secrets_dir=None)
+    return BROKERS
 
 
-async def ask(plane: ControlPlane, verb: Any, run_id: str, **more: Any) -> Run:
+async def ask(plane: ControlPlane, verb: Any, run_id: str, *brokers: KafkaBrokers, **more: Any) -> Run:
     async with plane.uow() as uow:
-        run = await verb(uow, run_id=run_id, by=ANNA, why="a test asked", now=plane.now, **more)
+        run = await verb(uow, *brokers, run_id=run_id, by=ANNA, why="a test asked", now=plane.now, **more)
         await uow.commit()
     return run
 
@@ -178,7 +179,7 @@ async def test_a_rolling_restart_bounces_every_instance_once_whatever_the_clock_
     """The clock jumps before it is asked for, or between that and the new leases, as between two servers' clocks."""
     run = await plane.running(instances=2)
     plane.pass_time(before_s)
-    run = await ask(plane, runs.restart_run, run.id, rolling=True)
+    run = await ask(plane, runs.restart_run, run.id, BROKERS, rolling=True)
     assert run.state is RunState.BOUNCING
     plane.pass_time(after_s)
     for ordinal in (0, 1):
@@ -196,7 +197,7 @@ async def test_a_rolling_restart_bounces_every_instance_once_whatever_the_clock_
 async def test_a_full_restart_drains_and_then_starts_the_next_run(plane: ControlPlane) -> None:
     run = await plane.running(instances=2)
     await plane.revise("flights", group_id="another-group")
-    await ask(plane, runs.restart_run, run.id, rolling=False)
+    await ask(plane, runs.restart_run, run.id, BROKERS, rolling=False)
     for ordinal in (0, 1):
         await plane.outcome(run.id, ordinal, kind=OutcomeKind.DRAINED)
     async with plane.uow() as uow:
@@ -216,7 +217,7 @@ async def test_a_restart_that_cannot_start_again_still_ends_and_says_why(plane: 
             pipeline="other", kafka_cluster_id="a-kafka-cluster", ids=[("mine.t.flights.0.0", 0, 0)]
         )
         await uow.commit()
-    await ask(plane, runs.restart_run, run.id, rolling=False)
+    await ask(plane, runs.restart_run, run.id, BROKERS, rolling=False)
     await plane.outcome(run.id, kind=OutcomeKind.DRAINED)
     assert (await plane.get_run(run.id)).state is RunState.STOPPED
     async with plane.uow() as uow:
@@ -227,7 +228,7 @@ async def test_a_restart_that_cannot_start_again_still_ends_and_says_why(plane: 
 
 async def test_a_drain_after_a_restart_was_asked_for_keeps_the_pipeline_down(plane: ControlPlane) -> None:
     run = await plane.running()
-    await ask(plane, runs.restart_run, run.id, rolling=False)
+    await ask(plane, runs.restart_run, run.id, BROKERS, rolling=False)
     await ask(plane, runs.drain_run, run.id)
     await plane.outcome(run.id, kind=OutcomeKind.DRAINED)
     async with plane.uow() as uow:
@@ -237,7 +238,7 @@ async def test_a_drain_after_a_restart_was_asked_for_keeps_the_pipeline_down(pla
 async def test_a_roll_moves_the_target_and_instances_with_the_old_revision_are_bouncing(plane: ControlPlane) -> None:
     run = await plane.running(instances=2)
     await plane.revise("flights", sink_topic="elsewhere")
-    run = await ask(plane, runs.roll_run, run.id)
+    run = await ask(plane, runs.roll_run, run.id, BROKERS)
     assert (run.revision, run.state) == (2, RunState.BOUNCING)
     assert [instance.revision for instance in run.instances] == [1, 1]
 
@@ -246,7 +247,7 @@ async def test_a_change_that_members_of_a_group_must_agree_on_is_not_rolled(plan
     run = await plane.running()
     await plane.revise("flights", group_id="another-group")
     with pytest.raises(ConflictError, match="changes group_id, which cannot differ between instances of one run"):
-        await ask(plane, runs.roll_run, run.id)
+        await ask(plane, runs.roll_run, run.id, BROKERS)
     assert (await plane.get_run(run.id)).revision == 1
 
 
@@ -293,8 +294,8 @@ async def test_opposite_wishes_at_once_take_turns(plane: ControlPlane) -> None:
     run = await plane.running(instances=3)
     outcomes = await asyncio.gather(
         ask(plane, runs.drain_run, run.id),
-        ask(plane, runs.restart_run, run.id, rolling=True),
-        ask(plane, runs.restart_run, run.id, rolling=False),
+        ask(plane, runs.restart_run, run.id, BROKERS, rolling=True),
+        ask(plane, runs.restart_run, run.id, BROKERS, rolling=False),
         *(plane.outcome(run.id, ordinal, kind=OutcomeKind.DRAINED) for ordinal in range(3)),
         *(plane.beat(task_heartbeat(run.id, ordinal=ordinal)) for ordinal in range(3)),
         return_exceptions=True,

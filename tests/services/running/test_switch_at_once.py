@@ -12,9 +12,12 @@ from app.domain.migrations.migration import Migration, MigrationState, Stage
 from app.domain.migrations.mode import DEFINED_BY, Mode
 from app.domain.runs.instance import InstanceState
 from app.domain.runs.run import DesiredRunState
+from app.kafka.admin import KafkaBrokers
 from app.services.running.run_endings import begin_run
 from app.services.running.runs import roll_run
 from tests.support.control_plane import ANNA, ControlPlane
+
+BROKERS = KafkaBrokers(environment={}, secrets_dir=None)
 
 A, B, C = Mode
 
@@ -114,7 +117,7 @@ async def test_instances_that_an_aborted_migration_left_elsewhere_are_not_rolled
     await plane.revise("flights", **fields_of(A))
     async with plane.uow() as uow:
         with pytest.raises(ConflictError, match="processing_guarantee"):
-            await roll_run(uow, run_id=run.id, by=ANNA, why=None, now=plane.now)
+            await roll_run(uow, BROKERS, run_id=run.id, by=ANNA, why=None, now=plane.now)
 
 
 async def test_a_roll_leaves_no_instance_a_target_of_its_own(plane: ControlPlane) -> None:
@@ -124,7 +127,7 @@ async def test_a_roll_leaves_no_instance_a_target_of_its_own(plane: ControlPlane
         await uow.runs.set_targets(run.id, {0: 1})
         await uow.commit()
     async with plane.uow() as uow:
-        await roll_run(uow, run_id=run.id, by=ANNA, why=None, now=plane.now)
+        await roll_run(uow, BROKERS, run_id=run.id, by=ANNA, why=None, now=plane.now)
         await uow.commit()
     after = await plane.get_run(run.id)
     assert (after.revision, after.targets) == (2, {})
