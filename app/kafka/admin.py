@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from app.domain.clusters.cluster import ClusterFacts, GroupMember, TopicFacts
-from app.domain.clusters.survey import SETTINGS, Survey, SurveyedBroker
+from app.domain.clusters.survey import ABORT_SWEEP, SETTINGS, Survey, SurveyedBroker
 from app.domain.partition_log.look import Landmark, Look
 from app.domain.runs.recorded_offset import TruncatedOffset
 from app.kafka import cluster_client, first_contact, partition_log
@@ -263,6 +263,7 @@ def _facts(
         offers_consumer_protocol=abilities.offers_consumer_protocol and all(map(_allows_consumer_protocol, limits)),
         topics=topics,
         transaction_max_timeout_ms=of_all("transaction.max.timeout.ms", min),
+        abort_sweep_ms=of_all(ABORT_SWEEP, max),
         group_min_session_timeout_ms=of_all("group.min.session.timeout.ms", max),
         group_max_session_timeout_ms=of_all("group.max.session.timeout.ms", min),
         foreign_members=_foreign({name: group.members for name, group in groups.items()}, own_client_ids),

@@ -24,8 +24,10 @@ from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport  # pyright:
 
 from app.domain.clusters.cluster_entry import not_allowed
 from app.kafka.handshake import refusal_of_broker
+from app.kafka.tagged_fields import read_without_copies
 
 errors: Any = library_errors
+read_without_copies()
 
 _Manager: Any = KafkaConnectionManager
 # How the library words an end of the connection by the other side.

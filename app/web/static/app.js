@@ -17,9 +17,18 @@
       range.selectNodeContents(button.previousElementSibling ?? button);
       getSelection().removeAllRanges();
       getSelection().addRange(range);
+      selected = { text, shown: String(getSelection()) };
       return say("Selected: press Ctrl+C to copy");
     }
     say(`Copied ${text}`);
+  });
+
+  // Ctrl+C then gives what the button would have given: what is shown may hold control characters, or be shortened.
+  let selected = null;
+  document.addEventListener("copy", (event) => {
+    if (selected === null || String(getSelection()) !== selected.shown) return;
+    event.clipboardData.setData("text/plain", selected.text);
+    event.preventDefault();
   });
 
   function say(sentence) {
