@@ -26,6 +26,7 @@ from app.embedded.java import Java, find_java
 from app.embedded.maven import KAFKA_JARS, OnProgress, ensure_jars
 from app.embedded.ports import LOOPBACK, accepts_connections, with_free_ports
 from app.embedded.processes import ChildProcess
+from app.patience import STARTING_S
 
 _LOG4J2 = """\
 status = ERROR
@@ -89,7 +90,7 @@ class KafkaBroker:
     data_dir: Path
     process: ChildProcess
     listeners: Mapping[str, Listener] = field(default_factory=dict[str, Listener])
-    start_timeout_s: float = 120.0
+    start_timeout_s: float = STARTING_S
 
     @property
     def address(self) -> str:
