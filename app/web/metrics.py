@@ -114,7 +114,7 @@ def _journals(registry: CollectorRegistry, snapshots: Sequence[Snapshot], *, now
         if told.source is Source.NOTHING:
             # Nobody knows what is open: a zero would be read as "nothing".
             continue
-        ours = (snapshot.clocks.ours(one, told.topic) for one in snapshot.transactions.values() if one.is_open)
+        ours = (snapshot.clocks.ours(one) for one in snapshot.transactions.values() if one.is_open)
         started = [one.state.start_ms for one in ours]
         still_open.labels(snapshot.cluster).set(len(started))
         # What is not heard of any more grew no older that we know of; the journal's own age does.

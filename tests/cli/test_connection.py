@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.cli.conftest import Fenceline, json_of
 from tests.support.serving import Serving
+from tests.support.topics import unique_name
 
 pytestmark = pytest.mark.slow
 
@@ -66,6 +68,24 @@ def test_a_login_link_leads_to_the_running_server(fenceline: Fenceline, served: 
     assert link.startswith(f"{served.wait_until_serving()}/login/fll_")
 
 
+def test_a_session_is_listed_and_ended(fenceline: Fenceline, served: Serving) -> None:
+    url, name = served.wait_until_serving(), unique_name("browser")
+    secret = fenceline("tokens", "create", name, "--role", "viewer").stdout.strip()
+    with httpx.Client(base_url=url, trust_env=False) as browser:
+        browser.post("/login", data={"token": secret}, headers={"Origin": url})
+        assert browser.get("/pipelines").status_code == 200
+        [session] = [found for found in json_of(fenceline("sessions", "list", "--json")) if found["name"] == name]
+        assert (session["role"], session["token"]) == ("viewer", name)
+        assert name in fenceline("sessions", "list").stdout
+        ended = fenceline("sessions", "end", session["id"], "--why", "a lost laptop", "--yes")
+        assert (ended.returncode, ended.stdout.strip() or ended.stderr.strip()) == (0, f"logged {name} out")
+        assert browser.get("/pipelines").headers["location"].startswith("/login")
+        again = fenceline("sessions", "end", session["id"], "--yes")
+        assert again.returncode != 0
+        assert session["id"] in again.stderr
+    assert name not in fenceline("sessions", "list").stdout
+
+
 def test_the_schema_is_current(fenceline: Fenceline) -> None:
     assert json_of(fenceline("db", "current", "--json"))["is_current"] is True
 
@@ -92,6 +112,7 @@ def test_a_cluster_is_probed_and_listed(fenceline: Fenceline, cluster: str) -> N
         ["runs"],
         ["log"],
         ["tokens"],
+        ["sessions"],
         ["db"],
         ["apply"],
         ["support-bundle"],

@@ -56,7 +56,7 @@ def test_unsuitable_java_home_falls_back_to_path(tmp_path: Path) -> None:
     ("version", "modules", "reason"),
     [
         ("11.0.2", f"{REQUIRED_MODULE}@11", "is Java 11.0.2"),
-        ("25", f"{REQUIRED_MODULE}@25", "is Java 25"),
+        ("24", f"{REQUIRED_MODULE}@24", "is Java 24"),
         ("17.0.9", "java.base@17", f"is Java 17.0.9 without the module {REQUIRED_MODULE}"),
         ("17.0.9", f"{REQUIRED_MODULE}s@17", f"is Java 17.0.9 without the module {REQUIRED_MODULE}"),
     ],

@@ -11,15 +11,17 @@ from contextlib import contextmanager
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from app.domain.pipelines.pipeline import ProcessingGuarantee
-from app.embedded.kafka import KafkaCluster
+from app.embedded.kafka import KafkaBroker, KafkaCluster
 from app.kafka.admin import KafkaBrokers
 from app.ports.brokers import TopicPartition as AtPartition
 from tests.conftest import TEST_BROKER_SETTINGS
 from tests.support.pipelines import TestPipeline
 from tests.support.quiet import QUIET
 from tests.support.tasks import running
+from tests.support.topics import create_topic, unique_name
 from tests.support.waiting import wait_for
 from workers.transactional.errors import PipelineStopError
 
@@ -110,3 +112,52 @@ def test_offset_without_an_epoch_skips_what_is_there_now(own_broker: KafkaCluste
         task.wait_for_records(EACH)
         task.drain()
     assert sorted(pipeline.audit().lost) == sorted(new[:EACH])
+
+
+@pytest.mark.faults
+async def test_unclean_election_of_a_replica_that_lacks_records_stops_the_pipeline(
+    kafka_cluster3: KafkaCluster,
+) -> None:
+    """The log ends at 50 when its follower is elected, and grows to 200: the committed offset 100 lies inside of it."""
+    source = unique_name("unclean")
+    config = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
+    create_topic(kafka_cluster3.bootstrap_servers, source, replication_factor=2, config=config)
+    pipeline = TestPipeline.create(kafka_cluster3.bootstrap_servers, partitions=1, source_topics=(source,))
+    pipeline.feed(EACH)
+    leader, follower = replicas(kafka_cluster3, source)
+    try:
+        with running(pipeline.specification()) as task:
+            task.wait_for_records(EACH)
+            follower.kill()
+            pipeline.feed(EACH)
+            task.wait_for_records(2 * EACH)
+            task.drain()
+        at = committed(pipeline)
+        assert at.offset == 2 * EACH
+        leader.kill()
+        follower.restart()
+        wait_for(lambda: leads(kafka_cluster3, source) == follower.node_id, 60, "the follower is elected")
+        pipeline.feed(3 * EACH)
+        with running(pipeline.specification(attempt=1)) as task:
+            error = task.join_error()
+        assert isinstance(error, PipelineStopError)
+        assert f"the log of {source}-0 was cut before the committed offset {2 * EACH}" in str(error)
+        assert committed(pipeline).offset == 2 * EACH
+    finally:
+        for broker in (leader, follower):
+            if not broker.is_running:
+                broker.restart()
+        kafka_cluster3.wait_until_complete()
+
+
+def replicas(cluster: KafkaCluster, topic: str) -> tuple[KafkaBroker, KafkaBroker]:
+    """Of its only partition, the leader first."""
+    leader = leads(cluster, topic)
+    metadata = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, **QUIET}).list_topics(topic, timeout=20)
+    [follower] = [node for node in metadata.topics[topic].partitions[0].replicas if node != leader]
+    return cluster.broker(leader), cluster.broker(follower)
+
+
+def leads(cluster: KafkaCluster, topic: str) -> int:
+    metadata = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, **QUIET}).list_topics(topic, timeout=20)
+    return metadata.topics[topic].partitions[0].leader

@@ -13,20 +13,24 @@ import pytest
 from app.embedded.kafka import KafkaCluster
 
 
-@contextmanager
-def broker_with_clock(shift_s: int, overrides: dict[str, str]) -> Generator[KafkaCluster]:
-    """One broker, `shift_s` ahead of us; skips where the library is not installed."""
+def shifted_environment(shift_s: int) -> dict[str, str]:
+    """Under these variables a process's clock is `shift_s` ahead of ours; skips where the library is not installed."""
     found = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
     if not found:
         pytest.skip("libfaketime is not installed (apt-get install libfaketime)")
-    shifted = {
+    return {
         "LD_PRELOAD": str(found[0]),
         "FAKETIME": f"{shift_s:+d}s",
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
         # With it, a JVM's timed waits never end.
         "FAKETIME_FORCE_MONOTONIC_FIX": "0",
     }
-    with patch.dict(os.environ, shifted):
+
+
+@contextmanager
+def broker_with_clock(shift_s: int, overrides: dict[str, str]) -> Generator[KafkaCluster]:
+    """One broker, `shift_s` ahead of us; skips where the library is not installed."""
+    with patch.dict(os.environ, shifted_environment(shift_s)):
         starting = KafkaCluster.start(overrides=overrides)
     with starting as cluster:
         yield cluster

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -14,11 +14,16 @@ import typer
 from app.cli.client import settings_or_exit
 from app.cli.direct import answered, connection_of
 from app.cli.errors import CommandError, ExitCode
+from app.domain.clocks.broker_clocks import SAME_WITHIN_MS, BrokerClocks
+from app.domain.errors import UnavailableError
 from app.domain.stuck.diagnosis import Asked
+from app.domain.stuck.wording import span
 from app.kafka.connections import resolve
 from app.kafka.transactions.brokers import KafkaTransactions
+from app.kafka.transactions.journals import measure_clocks
 
 T = TypeVar("T")
+_CLOCKS_FOR_S = 60.0
 
 Within = Annotated[float, typer.Option(min=1, metavar="SECONDS", help="How long a journal may take to read.")]
 
@@ -54,3 +59,38 @@ class DirectCluster:
 def as_document(value: Any) -> Any:
     """A record of ours as JSON has it."""
     return msgspec.to_builtins(value)
+
+
+class DirectClocks:
+    """The brokers' clocks beside ours, measured anew once a minute while somebody watches."""
+
+    def __init__(self, resolved: Mapping[str, str], *, timeout_s: float) -> None:
+        self._resolved = resolved
+        self._timeout_s = timeout_s
+        self._measured = BrokerClocks()
+        self._measured_s: float | None = None
+
+    def measured(self) -> BrokerClocks:
+        """As of the last minute; without the clocks that could not be measured. Raises nothing."""
+        if self._measured_s is None or time.monotonic() - self._measured_s > _CLOCKS_FOR_S:
+            try:
+                self._measured = measure_clocks(self._resolved, timeout_s=self._timeout_s, now_ms=now_ms)
+            except UnavailableError:
+                self._measured = BrokerClocks()
+            self._measured_s = time.monotonic()
+        return self._measured
+
+    @property
+    def remark(self) -> str:
+        """By which clocks the times are, where they are not simply ours."""
+        clocks = self._measured
+        apart = [
+            f"broker {broker}'s clock is {span(abs(offset.middle_ms))} {'behind' if offset.middle_ms > 0 else 'ahead'}"
+            for broker, offset in sorted(clocks.offsets.items())
+            if abs(offset.middle_ms) >= SAME_WITHIN_MS
+        ]
+        unknown = sorted(set(clocks.leaders.values()) - set(clocks.offsets))
+        if unknown or not clocks.leaders:
+            named = f" of broker {', '.join(map(str, unknown))}" if unknown else ""
+            apart.append(f"times{named} are by its own clock, which only an open transaction lets us measure")
+        return "; ".join(apart)

@@ -14,7 +14,7 @@ from app.cli.client import connect
 from app.cli.direct import BootstrapServer, ClientConfig, answered
 from app.cli.errors import CommandError
 from app.cli.output import AsJson, Watch, number, present, state, table
-from app.cli.transactions.cluster import DirectCluster, Within, now_ms
+from app.cli.transactions.cluster import DirectClocks, DirectCluster, Within, now_ms
 from app.cli.transactions.operations import RegisteredCluster, check_named
 from app.cli.transactions.served import ServedCluster, group_detail, groups_table, members_table
 from app.domain.errors import BrokerUnreachableError, UnavailableError
@@ -37,6 +37,7 @@ class Look:
         self._timeout_s = timeout_s
         self._is_wanted = is_wanted
         self._live = LiveGroups()
+        self._clocks = DirectClocks(self._resolved, timeout_s=timeout_s)
         self.source = group_records.TOPIC
         self.remark = ""
 
@@ -48,8 +49,10 @@ class Look:
         except UnavailableError as error:
             return self._by_coordinators(error)
         unread = self._live.reading.unreadable
-        self.remark = "; ".join(f"{count(times, 'record')} not read: {reason}" for reason, times in unread.items())
-        return self._live.groups
+        clocks = self._clocks.measured()
+        unreadable = (f"{count(times, 'record')} not read: {reason}" for reason, times in unread.items())
+        self.remark = "; ".join(filter(None, [*unreadable, self._clocks.remark]))
+        return {name: clocks.group_ours(one) for name, one in self._live.groups.items()}
 
     def _by_coordinators(self, why: UnavailableError) -> dict[str, LiveGroup]:
         told = ask_group_coordinators(self._resolved, timeout_s=self._timeout_s, is_wanted=self._is_wanted)

@@ -14,10 +14,11 @@ from app.cli.client import connect
 from app.cli.direct import BootstrapServer, ClientConfig, answered
 from app.cli.errors import CommandError, ExitCode
 from app.cli.output import AsJson, Watch, ago, number, present, table
-from app.cli.transactions.cluster import DirectCluster, Within, as_document, now_ms
+from app.cli.transactions.cluster import DirectClocks, DirectCluster, Within, as_document, now_ms
 from app.cli.transactions.hanging import beside_ids
 from app.cli.transactions.operations import DirectOperations, RegisteredCluster, ServerOperations, check_named
 from app.cli.transactions.served import ServedCluster, transaction_detail, transactions_table
+from app.domain.clocks.broker_clocks import BrokerClocks
 from app.domain.errors import BrokerUnreachableError, UnavailableError
 from app.domain.journals import transaction_state
 from app.domain.journals.live_transactions import LiveTransaction, LiveTransactions
@@ -42,6 +43,7 @@ class Look:
         self._resolved = cluster.resolved()
         self._timeout_s = timeout_s
         self._live = LiveTransactions()
+        self._clocks = DirectClocks(self._resolved, timeout_s=timeout_s)
         self.source = transaction_state.TOPIC
         self.remark = ""
 
@@ -53,18 +55,20 @@ class Look:
         except UnavailableError as error:
             return self._by_coordinators(error)
         unread = self._live.reading.unreadable
-        self.remark = "; ".join(f"{count(times, 'record')} not read: {reason}" for reason, times in unread.items())
-        return self._live.ids
+        clocks = self._clocks.measured()
+        unreadable = (f"{count(times, 'record')} not read: {reason}" for reason, times in unread.items())
+        self.remark = "; ".join(filter(None, [*unreadable, self._clocks.remark]))
+        return {name: clocks.ours(one) for name, one in self._live.ids.items()}
 
     def _by_coordinators(self, why: UnavailableError) -> dict[str, LiveTransaction]:
         known, refused = ask_coordinators(self._resolved, timeout_s=self._timeout_s)
         if not known and refused:
             raise why
         self.source = "ListTransactions, DescribeTransactions"
-        self.remark = "; ".join(
-            [f"{why.message}; what ended, when, and earlier epochs are not known", *(one.sentence for one in refused)]
-        )
-        return {name: _as_live(one) for name, one in known.items()}
+        clocks = self._clocks.measured()
+        unknown = f"{why.message}; what ended, when, and earlier epochs are not known"
+        self.remark = "; ".join(filter(None, [unknown, *(one.sentence for one in refused), self._clocks.remark]))
+        return {name: _as_live(one, clocks) for name, one in known.items()}
 
 
 def transactions(
@@ -154,7 +158,8 @@ def transactions(
 
     def data() -> Any:
         if transactional_id is not None:
-            return {"source": look.source, "read_at_ms": now_ms(), **_document(ids()[transactional_id], is_whole=True)}
+            document = _document(ids()[transactional_id], is_whole=True)
+            return {"source": look.source, "remark": look.remark, "read_at_ms": now_ms(), **document}
         found, matching = chosen()
         items = [_document(one) for one in found]
         return {
@@ -168,7 +173,9 @@ def transactions(
 
     def render() -> RenderableType:
         if transactional_id is not None:
-            return _detail(ids()[transactional_id], now_ms())
+            detail = _detail(ids()[transactional_id], now_ms())
+            remark = f"; {look.remark}" if look.remark else ""
+            return Group(detail, Text(f"from {look.source}{remark}", style="dim"))
         found, matching = chosen()
         said = f"{len(found)} of {count(matching, 'id')}, from {look.source}"
         remark = f"; {look.remark}" if look.remark else ""
@@ -257,8 +264,9 @@ def _ago(at_ms: int, now: int) -> str | None:
     return ago(moment_of_ms(at_ms), now=moment_of_ms(now)) if at_ms >= 0 else None
 
 
-def _as_live(known: KnownTransaction) -> LiveTransaction:
-    """An id without a past, as admin calls tell it."""
+def _as_live(known: KnownTransaction, clocks: BrokerClocks) -> LiveTransaction:
+    """An id without a past, as admin calls tell it, with its start by our clock."""
+    clock = clocks.offsets.get(known.coordinator_id)
     by_topic: dict[str, list[int]] = {}
     for topic, partition in sorted(known.partitions):
         by_topic.setdefault(topic, []).append(partition)
@@ -268,6 +276,6 @@ def _as_live(known: KnownTransaction) -> LiveTransaction:
         known.timeout_ms,
         _BY_WORD.get(known.state, TransactionStatus.DEAD),
         tuple(TopicPartitions(topic, tuple(numbers)) for topic, numbers in by_topic.items()),
-        start_ms=known.start_ms,
+        start_ms=known.start_ms if clock is None or known.start_ms < 0 else clock.ours(known.start_ms),
     )
     return LiveTransaction(known.transactional_id, state, -1, -1)

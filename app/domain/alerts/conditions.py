@@ -15,7 +15,6 @@ import msgspec
 
 from app.domain.alerts.alert import Alert, AlertKind, AlertState, subject_of
 from app.domain.clusters.cluster import Cluster
-from app.domain.journals import transaction_state
 from app.domain.journals.live_transactions import LiveTransaction
 from app.domain.observing.snapshot import JournalStatus, Phase, Snapshot
 from app.domain.storable import moment_of_ms
@@ -153,9 +152,7 @@ def _is_current(journal: JournalStatus, bounds: Bounds, now: datetime) -> bool:
 def _of_transactions(cluster: Cluster, snapshot: Snapshot, bounds: Bounds, now: datetime) -> list[Alert]:
     now_ms = int(now.timestamp() * 1000)
     longest_ms = int(bounds.transaction_open.total_seconds() * 1000)
-    open_ones = (
-        snapshot.clocks.ours(live, transaction_state.TOPIC) for live in snapshot.transactions.values() if live.is_open
-    )
+    open_ones = (snapshot.clocks.ours(live) for live in snapshot.transactions.values() if live.is_open)
     return [
         _open_for_long(cluster, live, now_ms, start_ms=snapshot.transactions[live.transactional_id].state.start_ms)
         for live in open_ones

@@ -14,6 +14,8 @@ from typing import NamedTuple
 import msgspec
 
 from app.domain.clocks.clock_offset import Age, ClockOffset
+from app.domain.journals import group_records, transaction_state
+from app.domain.journals.live_groups import LiveGroup
 from app.domain.journals.live_transactions import LiveTransaction
 
 # What differs by less is left as it is: to measure is not exact, and lists are not to move by that.
@@ -68,17 +70,15 @@ class BrokerClocks(msgspec.Struct, frozen=True):
         numbers = [number for name, number in self.leaders if name == topic]
         return {number: shift for number in numbers if (shift := self.shift_ms(topic, number))}
 
-    def ours(self, live: LiveTransaction, topic: str) -> LiveTransaction:
+    def ours(self, live: LiveTransaction) -> LiveTransaction:
+        """The same, with its times by our clock, those of its steps included."""
+        shift_ms = self.shift_ms(transaction_state.TOPIC, live.partition)
+        return live.shifted(shift_ms) if shift_ms else live
+
+    def group_ours(self, live: LiveGroup) -> LiveGroup:
         """The same, with its times by our clock."""
-        shift_ms, state = self.shift_ms(topic, live.partition), live.state
-        if not shift_ms:
-            return live
-        shifted = msgspec.structs.replace(
-            state,
-            start_ms=state.start_ms + shift_ms if state.start_ms >= 0 else state.start_ms,
-            last_update_ms=state.last_update_ms + shift_ms if state.last_update_ms >= 0 else state.last_update_ms,
-        )
-        return msgspec.structs.replace(live, state=shifted)
+        shift_ms = self.shift_ms(group_records.TOPIC, live.partition)
+        return live.shifted(shift_ms) if shift_ms else live
 
 
 class MeasuredClocks:

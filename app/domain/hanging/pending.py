@@ -10,7 +10,7 @@ from collections.abc import Collection
 import msgspec
 
 from app.domain.hanging.hanging_transaction import HangingTransaction
-from app.domain.journals import group_records, transaction_state
+from app.domain.journals import group_records
 from app.domain.observing.snapshot import Snapshot
 
 NOT_WORTH_A_WORD_MS = 1_000
@@ -70,9 +70,7 @@ def pending_holds(
                     is_hanging=is_hanging,
                     transactional_id=None if owner is None else owner.transactional_id,
                     state=None if owner is None else owner.state.status.word,
-                    times_out_ms=None
-                    if owner is None
-                    else snapshot.clocks.ours(owner, transaction_state.TOPIC).times_out_at_ms,
+                    times_out_ms=None if owner is None else snapshot.clocks.ours(owner).times_out_at_ms,
                 )
             )
     return tuple(sorted(found, key=lambda one: (one.since_ms, one.group, one.topic, one.partition)))

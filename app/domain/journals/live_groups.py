@@ -67,6 +67,13 @@ class Committed(msgspec.Struct, frozen=True, gc=False):
     producer_id: int = -1
     producer_epoch: int = -1
 
+    def shifted(self, shift_ms: int) -> Committed:
+        """The same, committed later by `shift_ms`; as it is where its time is not known."""
+        if self.commit.commit_ms < 0:
+            return self
+        commit = msgspec.structs.replace(self.commit, commit_ms=self.commit.commit_ms + shift_ms)
+        return msgspec.structs.replace(self, commit=commit)
+
 
 class Rebalance(msgspec.Struct, frozen=True):
     """A generation or group epoch that was reached."""
@@ -145,6 +152,15 @@ class LiveGroup(msgspec.Struct):
             pending=dict(self.pending),
             rebalances=list(self.rebalances),
         )
+
+    def shifted(self, shift_ms: int) -> LiveGroup:
+        """A copy with every time later by `shift_ms`: of commits, rebalances and changes of members."""
+        made = self.copy()
+        made.offsets = {at: one.shifted(shift_ms) for at, one in made.offsets.items()}
+        made.pending = {at: one.shifted(shift_ms) for at, one in made.pending.items()}
+        made.rebalances = [msgspec.structs.replace(one, at_ms=one.at_ms + shift_ms) for one in made.rebalances]
+        made.changes = tuple(msgspec.structs.replace(one, at_ms=one.at_ms + shift_ms) for one in made.changes)
+        return made
 
     @property
     def is_from_journal(self) -> bool:

@@ -135,6 +135,14 @@ class _KeptRecord(RecordedState, frozen=True, gc=False, array_like=True):
     def unpacked(self) -> RecordedState:
         return RecordedState(*astuple(self))
 
+    def shifted(self, shift_ms: int) -> _KeptRecord:
+        return msgspec.structs.replace(
+            self,
+            timestamp_ms=_shifted(self.timestamp_ms, shift_ms),
+            start_ms=_shifted(self.start_ms, shift_ms),
+            last_update_ms=_shifted(self.last_update_ms, shift_ms),
+        )
+
 
 class _KeptStep(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A Step as it is kept: packed, in a tenth of the memory of its values, of which every number is an object."""
@@ -148,6 +156,16 @@ class _KeptStep(msgspec.Struct, frozen=True, gc=False, array_like=True):
         before = None if self.before is None else self.before.unpacked()
         then = None if self.then is None else self.then.unpacked()
         return Step(self.kind, self.record.unpacked(), before, then)
+
+    def shifted(self, shift_ms: int) -> _KeptStep:
+        before = None if self.before is None else self.before.shifted(shift_ms)
+        then = None if self.then is None else self.then.shifted(shift_ms)
+        return _KeptStep(self.kind, self.record.shifted(shift_ms), before, then)
+
+
+def _shifted(at_ms: int, shift_ms: int) -> int:
+    """Below zero: there is no such moment."""
+    return at_ms + shift_ms if at_ms >= 0 else at_ms
 
 
 _packed = msgspec.msgpack.Encoder().encode
@@ -204,6 +222,20 @@ class LiveTransaction(msgspec.Struct, frozen=True, gc=False):
         if self.state.status is not TransactionStatus.ONGOING:
             return None
         return self.state.start_ms + self.state.timeout_ms
+
+    def shifted(self, shift_ms: int) -> LiveTransaction:
+        """The same with every time later by `shift_ms`, those of its steps included."""
+        state = msgspec.structs.replace(
+            self.state,
+            start_ms=_shifted(self.state.start_ms, shift_ms),
+            last_update_ms=_shifted(self.state.last_update_ms, shift_ms),
+        )
+        return msgspec.structs.replace(
+            self,
+            state=state,
+            timestamp_ms=_shifted(self.timestamp_ms, shift_ms),
+            past=tuple(_packed(_kept(step).shifted(shift_ms)) for step in self.past),
+        )
 
 
 def fold(

@@ -215,7 +215,7 @@ def registered(
 ) -> RegisteredId:
     standing, orphan = standing_of(name, needed)
     live = transactions.get(name)
-    live = None if live is None else clocks.ours(live, transaction_state.TOPIC)
+    live = None if live is None else clocks.ours(live)
     return RegisteredId(
         transactional_id=name,
         standing=standing,

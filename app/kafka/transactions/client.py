@@ -96,8 +96,10 @@ class TransactionClient(LeaderClient, GroupClient):
                 known[one.producer_id] = one
         return Coordinators({n: known[n] for n in producer_ids if n in known}, tuple(refused), at_ms=now_ms())
 
-    def transactional_ids(self, producer_ids: Collection[int] = ()) -> tuple[dict[int, str], tuple[Refused, ...]]:
-        """By producer id, all that may be seen if none are named; and who did not answer.
+    def transactional_ids(
+        self, producer_ids: Collection[int] = (), *, states: Collection[str] = ()
+    ) -> tuple[dict[int, str], tuple[Refused, ...]]:
+        """By producer id, all that may be seen if none are named, in all states likewise; and who did not answer.
 
         A broker leaves out what the asker may not describe, without a word.
         """
@@ -106,7 +108,9 @@ class TransactionClient(LeaderClient, GroupClient):
         missing = set(self._brokers())
         while missing:
             requests = {
-                broker: _List(state_filters=[], producer_id_filters=list(producer_ids), min_version=0, max_version=0)
+                broker: _List(
+                    state_filters=list(states), producer_id_filters=list(producer_ids), min_version=0, max_version=0
+                )
                 for broker in missing
             }
             for broker, answer in self._from_each(requests).items():
@@ -165,8 +169,15 @@ class TransactionClient(LeaderClient, GroupClient):
         one that it stamped itself, its clock is told without a record to wait for.
         Source: Kafka, TransactionStateManager.listTransactionStates (3.8 to 4.3).
         """
-        found = dict(described)
-        measurable = [one for one in found.values() if isinstance(one, KnownTransaction) and one.has_timeout]
+        clocks = self.coordinators_clocks(described, now_ms=now_ms)
+        return {
+            name: with_age(one, clocks, now_ms=now_ms()) if isinstance(one, KnownTransaction) else one
+            for name, one in described.items()
+        }
+
+    def coordinators_clocks(self, described: Described, *, now_ms: Callable[[], int]) -> dict[int, ClockOffset]:
+        """By broker, the clocks of those coordinators that have one of these transactions open."""
+        measurable = [one for one in described.values() if isinstance(one, KnownTransaction) and one.has_timeout]
         oldest: dict[int, KnownTransaction] = {}
         for one in sorted(measurable, key=lambda known: -known.start_ms):
             oldest[one.coordinator_id] = one
@@ -176,10 +187,7 @@ class TransactionClient(LeaderClient, GroupClient):
             # Where its id has begun another one meanwhile, the answers were about that.
             if offset is not None and self._is_as_it_was(one):
                 clocks[broker] = offset
-        return {
-            name: with_age(one, clocks, now_ms=now_ms()) if isinstance(one, KnownTransaction) else one
-            for name, one in found.items()
-        }
+        return clocks
 
     def _is_older_than(self, known: KnownTransaction, duration_ms: int) -> bool | None:
         request = _List(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from app.domain.clocks.broker_clocks import BrokerClocks
 from app.domain.journals import group_records, transaction_state
 from app.domain.journals.group_fold import LiveGroups
 from app.domain.journals.live_transactions import LiveTransactions
 from app.domain.journals.reading import Reading
+from app.domain.journals.transaction_state import TransactionStatus
 from app.domain.stuck.facts import KnownTransaction, Refused
 from app.kafka.attempt import Attempt
 from app.kafka.connections import BOOTSTRAP
@@ -46,6 +48,26 @@ def ask_coordinators(
         raise failure(attempt, "list transactions", error) from error
     known = {name: one for name, one in described.items() if isinstance(one, KnownTransaction)}
     return known, (*refused, *(one for one in described.values() if isinstance(one, Refused)))
+
+
+def measure_clocks(resolved: Mapping[str, str], *, timeout_s: float, now_ms: Callable[[], int]) -> BrokerClocks:
+    """The clocks of those coordinators that have a transaction open: others cannot be asked (ADR 0079).
+
+    Raises what reading a journal raises, never because a clock cannot be measured.
+    """
+    attempt = Attempt(resolved[BOOTSTRAP], timeout_s)
+    try:
+        with TransactionClient(resolved, attempt) as client, reading_answers():
+            names, _ = client.transactional_ids(states=[TransactionStatus.ONGOING.word])
+            offsets = client.coordinators_clocks(client.describe_transactions(sorted(names.values())), now_ms=now_ms)
+            leaders = {
+                (topic, partition): broker
+                for topic in (transaction_state.TOPIC, group_records.TOPIC)
+                for partition, broker in client.leaders_of(topic).items()
+            }
+    except errors.KafkaError as error:
+        raise failure(attempt, "measure the brokers' clocks", error) from error
+    return BrokerClocks(offsets, leaders)
 
 
 def ask_group_coordinators(

@@ -50,6 +50,11 @@ class LeaderClient(RawFetcher, AskingClient):
         leaders = self._leaders_by_topic([topic])[topic]
         return leaders if isinstance(leaders, Refused) else tuple(sorted(leaders))
 
+    def leaders_of(self, topic: str) -> dict[int, int]:
+        """Which broker leads each partition of a topic; empty where the topic may not be seen."""
+        found = self._leaders_by_topic([topic])[topic]
+        return {} if isinstance(found, Refused) else found
+
     def leaders(self, partitions: Parts) -> dict[TopicPartition, int]:
         """Which broker leads each; without those that nobody leads or that may not be seen."""
         found = self._leaders_by_topic({at.topic for at in partitions})

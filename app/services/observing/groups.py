@@ -48,7 +48,10 @@ async def list_groups(
     snapshot = observations.of(cluster)
     found = await asyncio.to_thread(group_list.select, snapshot.groups, query, after=after, limit=limit)
     return GroupPage(
-        items=found.items, next_cursor=found.next_cursor, matching=found.matching, journal=snapshot.group_journal
+        items=tuple(snapshot.clocks.group_ours(one) for one in found.items),
+        next_cursor=found.next_cursor,
+        matching=found.matching,
+        journal=snapshot.group_journal,
     )
 
 
@@ -61,7 +64,7 @@ async def get_group(uow: UnitOfWork, observations: Observations, *, cluster: str
         why = f"; {snapshot.group_journal.problem}" if snapshot.group_journal.problem else ""
         raise NotFoundError(f"no group {group} is known on {cluster}{why}")
     found = await _transactional_ids(snapshot, live)
-    return GroupDetail(group=live, transactional_ids=found, journal=snapshot.group_journal)
+    return GroupDetail(group=snapshot.clocks.group_ours(live), transactional_ids=found, journal=snapshot.group_journal)
 
 
 async def losses_of(observations: Observations, *, cluster: str | None, group: str) -> GroupLosses:

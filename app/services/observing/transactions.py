@@ -147,7 +147,7 @@ def _counted(snapshot: Snapshot) -> transaction_list.Counted:
 
 
 def _ours(snapshot: Snapshot, live: LiveTransaction) -> LiveTransaction:
-    return snapshot.clocks.ours(live, transaction_state.TOPIC)
+    return snapshot.clocks.ours(live)
 
 
 def pending_offsets_of(snapshot: Snapshot, producer_id: int) -> tuple[PendingOffset, ...]:

@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.clocks.broker_clocks import BrokerClocks, ClockSample, MeasuredClocks
+from app.domain.journals.group_records import TOPIC as GROUPS
 from app.domain.journals.transaction_state import TOPIC
 from app.domain.observing.transaction_list import TransactionQuery, TransactionSort, counted, select
-from tests.support.observing import NOW_MS, cluster, hear, set_clock, state_of, transaction_batch
+from tests.support.observing import NOW_MS, cluster, hear, offset_batch, set_clock, state_of, transaction_batch
 
 MINUTE_MS = 60_000
 
@@ -92,5 +93,25 @@ def test_lists_are_ordered_and_narrowed_by_one_clock() -> None:
     assert names(min_open_ms=60_000) == ["old"]
     assert names(sort=TransactionSort.OLDEST) == ["old", "young"]
     assert names(sort=TransactionSort.LONG_OPEN) == ["old", "young"]
-    young = seen.clocks.ours(seen.transactions["young"], TOPIC)
+    young = seen.clocks.ours(seen.transactions["young"])
     assert young.times_out_at_ms == NOW_MS - 500 + 60_000
+
+
+def test_every_time_of_an_id_and_a_group_is_by_our_clock() -> None:
+    """Its steps and its commits, too: the controls are the same as their broker has stamped them."""
+    live = cluster()
+    set_clock(live, behind_ms=300_000)
+    stamped_ms = NOW_MS - 301_000
+    for at in range(2):
+        state = state_of(start_ms=stamped_ms, changed_ms=stamped_ms, epoch=at)
+        hear(live, transaction_batch("one", state, at=at, at_ms=stamped_ms))
+    hear(live, offset_batch("readers", 5, at=0, committed_ms=stamped_ms), topic=GROUPS)
+    seen = live.snapshot(now_ms=NOW_MS)
+    one, group = seen.transactions["one"], seen.groups["readers"]
+    assert [step.at_ms for step in one.steps] == [stamped_ms] * 2
+    ours = seen.clocks.ours(one)
+    assert [step.at_ms for step in ours.steps] == [NOW_MS - 1_000] * 2
+    assert (ours.timestamp_ms, ours.state.start_ms) == (NOW_MS - 1_000, NOW_MS - 1_000)
+    assert group.offsets["orders", 0].commit.commit_ms == stamped_ms
+    assert seen.clocks.group_ours(group).offsets["orders", 0].commit.commit_ms == NOW_MS - 1_000
+    assert seen.groups["readers"] is group

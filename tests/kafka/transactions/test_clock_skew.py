@@ -6,7 +6,10 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
+from app.cli.transactions import groups, listing
+from app.cli.transactions.cluster import DirectCluster
 from app.domain.journals.transaction_state import TOPIC as TRANSACTIONS
 from app.domain.observing.snapshot import Phase
 from app.domain.stuck.diagnosis import Verdict
@@ -18,6 +21,7 @@ from app.services.stuck.explaining import explain_topic
 from tests.kafka.transactions.conftest import Scene
 from tests.support.brokers import TEST_BROKER_SETTINGS
 from tests.support.faketime import broker_with_clock
+from tests.support.topics import unique_name
 from tests.support.watched import watching
 
 _BEHIND_MS = 300_000
@@ -62,7 +66,12 @@ def test_observer_measures_the_clock_by_the_journals(behind: Scene, slow_broker:
     with watching(slow_broker, tmp_path) as watched:
         watched.until(lambda seen: seen.transaction_journal.phase is Phase.LIVE, "the journal is followed")
         name, producer = behind.leave_open(topic)
-        seen = watched.until(lambda seen: seen.clocks.offsets and name in seen.transactions, "its clock")
+        seen = watched.until(
+            lambda seen: (
+                bool(seen.clocks.offsets) and name in seen.transactions and seen.transactions[name].state.start_ms >= 0
+            ),
+            "the broker's clock, and the begin of the transaction",
+        )
         offset = seen.clocks.offsets[1]
         # However busy the machine is: the bounds hold, and are far from what clocks in step would be.
         assert offset.least_ms - _NEAR_MS <= _BEHIND_MS <= offset.most_ms
@@ -72,6 +81,30 @@ def test_observer_measures_the_clock_by_the_journals(behind: Scene, slow_broker:
         assert age is not None
         assert age.least_ms < _BEHIND_MS // 2
         producer.abort_transaction(20)
+
+
+def test_lists_without_a_server_are_by_our_clock(
+    behind: Scene, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("FENCELINE_STATE_DIR", str(tmp_path))
+    topic, group = behind.topic(), unique_name("readers")
+    reader = Consumer({"bootstrap.servers": behind.bootstrap_servers, "group.id": group})
+    reader.commit(offsets=[TopicPartition(topic, 0, 0)], asynchronous=False)
+    reader.close()
+    began_ms = now_ms()
+    name, producer = behind.leave_open(topic, timeout_ms=60_000)
+    cluster = DirectCluster(behind.bootstrap_servers, None)
+    ids = listing.Look(cluster, timeout_s=30)
+    assert began_ms - _NEAR_MS <= ids.ids()[name].state.start_ms <= now_ms() + _NEAR_MS
+    assert "broker 1's clock is 5 min" in ids.remark, ids.remark
+    look = groups.Look(cluster, timeout_s=30, is_wanted=lambda name: name == group)
+    committed_ms = look.groups()[group].offsets[topic, 0].commit.commit_ms
+    assert began_ms - 30_000 <= committed_ms <= now_ms() + _NEAR_MS
+    producer.abort_transaction(20)
+    # Nothing that its broker has stamped is open: its clock cannot be asked, and that is said.
+    unmeasured = listing.Look(cluster, timeout_s=30)
+    assert unmeasured.ids()[name].state.last_update_ms < began_ms - _BEHIND_MS // 2
+    assert "times of broker 1 are by its own clock" in unmeasured.remark
 
 
 async def test_age_by_the_clock_of_a_broker_in_step_is_that_by_ours(scene: Scene) -> None:

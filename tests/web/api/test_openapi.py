@@ -20,6 +20,7 @@ from tests.support.live_application import LiveApplication, live_application
 from tests.support.topics import create_topic, unique_name
 
 EXAMPLES = 10
+STATEFUL_S = 600
 LONGEST_LINE = 400
 SEEDED = "seeded"
 # It does not know that a body may be refused for its size alone (413), whatever is wrong in it.
@@ -61,15 +62,25 @@ def _seed(live: LiveApplication, bootstrap_servers: str) -> None:
 
 
 def _check(
-    live: LiveApplication, seed: int, folder: Path, *arguments: str, parameters: dict[str, str] | None = None
+    live: LiveApplication,
+    seed: int,
+    folder: Path,
+    *arguments: str,
+    parameters: dict[str, str] | None = None,
+    seconds: int | None = None,
 ) -> None:
-    """Run schemathesis with all of its checks over every operation. Raises AssertionError with what it found."""
+    """Run schemathesis with all of its checks over every operation. Raises AssertionError with what it found.
+
+    `seconds`: repeat until they are spent.
+    """
     configuration = folder / "schemathesis.toml"
     lines = [f"{name} = {json.dumps(value)}" for name, value in (parameters or {}).items()]
     configuration.write_text("\n".join(["[parameters]", *lines, *REFUSALS]) + "\n")
     # As a process: its pytest plugin does not know pytest 9.2 yet.
     command = [sys.executable, "-c", "from schemathesis.cli import schemathesis; schemathesis()"]
     options = ["run", f"{live.url}/api/v1/openapi.json", "--max-examples", str(EXAMPLES), "--seed", str(seed)]
+    if seconds is not None:
+        options += ["--max-time", str(seconds)]
     ended = subprocess.run(
         [
             *(*command, "--config-file", str(configuration), "--no-color", *options, *arguments),
@@ -81,11 +92,12 @@ def _check(
         env={**os.environ, "NO_PROXY": "127.0.0.1"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=300 + (seconds or 0),
         check=False,
     )
     # Long bodies would else push out which operation it was.
     said = "\n".join(line[:LONGEST_LINE] for line in ended.stdout.splitlines())
+    print(said[-2_000:])  # noqa: T201 - shown by pytest -rP: how much was tried
     assert ended.returncode == 0, f"schemathesis with --seed {seed}:\n{said[-12_000:]}{ended.stderr[-2_000:]}"
 
 
@@ -122,7 +134,7 @@ def test_what_is_there_is_answered_as_described(live: LiveApplication, seed: int
 
 @pytest.mark.slow
 def test_requests_that_follow_from_answers_are_answered_as_described(
-    live: LiveApplication, seed: int, tmp_path: Path
+    live: LiveApplication, seed: int, tmp_path: Path, everything: bool
 ) -> None:
-    """What one answer names is what the next request is about: made, changed, ended and removed in any order."""
-    _check(live, seed, tmp_path, "--phases", "stateful")
+    """A request is about what an earlier answer named: made, changed, ended and removed in any order."""
+    _check(live, seed, tmp_path, "--phases", "stateful", seconds=STATEFUL_S if everything else None)
