@@ -11,6 +11,10 @@ from collections.abc import Callable
 AWAY_S = 180.0
 """A restart of the server, a failover of Postgres, a machine that swaps: longer than a minute, with room."""
 ASK_AGAIN_AFTER_S = 1.0
+BUSY_MACHINE_S = 600.0
+"""For a step of the demo. The machine may be busy with something else; a process that ends is noticed at once."""
+STARTING_S = 300.0
+"""For a process of ours to answer for the first time, on such a machine."""
 
 
 class Patience:

@@ -8,6 +8,7 @@ import typer
 
 from app.cli.client import as_record, connect
 from app.cli.errors import CommandError, ExitCode
+from app.cli.meanwhile import saying_that_it_waits
 from app.cli.names import ClusterName
 from app.cli.output import AsJson, Why, Yes, ago, confirm_or_exit, console, print_json, say, table
 from app.domain.clusters.cluster import Cluster
@@ -54,7 +55,8 @@ def register(
             raise CommandError(f"--config {pair}: expected KEY=VALUE", code=ExitCode.USAGE)
         client_config[key] = value
     body = {"name": name, "bootstrap_servers": bootstrap_servers, "client_config": client_config, "why": why}
-    item = connect().post("/clusters", body)
+    with saying_that_it_waits(f"the brokers at {bootstrap_servers}"):
+        item = connect().post("/clusters", body)
     if as_json:
         print_json(item)
     else:
@@ -64,7 +66,8 @@ def register(
 @app.command()
 def probe(name: ClusterName, as_json: AsJson = False) -> None:
     """Ask the cluster's brokers now."""
-    item = connect().post(f"/clusters/{name}/probe")
+    with saying_that_it_waits(f"the brokers of {name}"):
+        item = connect().post(f"/clusters/{name}/probe")
     if as_json:
         print_json(item)
         return

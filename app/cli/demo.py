@@ -3,11 +3,11 @@
 import sys
 from typing import Annotated
 
-import orjson
 import typer
 from rich.console import Console
 
 from app.cli.errors import CommandError
+from app.cli.output import print_json
 from app.embedded.errors import EmbeddedError
 
 
@@ -40,7 +40,7 @@ def _once(console: Console) -> None:
     outcome = play_once(console)
     for complaint in outcome.complaints:
         console.print(f"[bold red]FAILED[/] {complaint}", highlight=False)
-    sys.stdout.write(orjson.dumps(outcome.result.as_dict()).decode() + "\n")
+    print_json(outcome.result.as_dict(), is_indented=False)
     sys.stdout.flush()
     if outcome.complaints:
         raise typer.Exit(1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -12,6 +11,7 @@ import typer
 
 from app.cli.client import settings_or_exit
 from app.cli.errors import CommandError, ExitCode
+from app.cli.meanwhile import saying_that_it_waits
 from app.domain.clusters.cluster_entry import check_cluster
 from app.domain.errors import FencelineError
 from app.kafka.connections import BOOTSTRAP
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from app.kafka.admin import KafkaBrokers
 
 T = TypeVar("T")
-
-_SAID_EVERY_S = 3
 
 BootstrapServer = Annotated[
     str | None,
@@ -77,19 +75,8 @@ def ask(question: Callable[[KafkaBrokers], Awaitable[T]]) -> T:
 
 def answered(question: Callable[[], T]) -> T:
     """What the question comes to; every error of ours becomes a CommandError. What takes long says so meanwhile."""
-    is_done = threading.Event()
-    threading.Thread(target=_say_that_it_takes_long, args=(is_done,), daemon=True).start()
     try:
-        return question()
+        with saying_that_it_waits("the brokers"):
+            return question()
     except FencelineError as error:
         raise CommandError(error.message, code=_EXIT_CODES.get(error.status, ExitCode.FAILED)) from error
-    finally:
-        is_done.set()
-
-
-def _say_that_it_takes_long(is_done: threading.Event) -> None:
-    """To standard error, so that --json stays one document."""
-    waited_s = 0
-    while not is_done.wait(_SAID_EVERY_S):
-        waited_s += _SAID_EVERY_S
-        typer.echo(f"still waiting for the brokers, {waited_s} s", err=True)

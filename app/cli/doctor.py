@@ -15,6 +15,7 @@ from rich.text import Text
 
 from app.cli.client import settings_or_exit
 from app.cli.errors import CommandError
+from app.cli.meanwhile import saying_that_it_waits
 from app.cli.output import AsJson, console, print_json
 from app.domain.allow_lists.spark_master import DEFAULT_WEB_PORT, SparkMasterError, parse
 from app.embedded.doctor import Finding, Machine, Purpose, Verdict, examine, is_enough
@@ -48,7 +49,8 @@ def doctor(
         spark_masters=_pages_of_masters(settings.allowed_spark_masters, settings.spark_master_web_urls),
         validates_python=settings.python_transforms and not settings.unisolated_validation,
     )
-    findings = examine(machine, Purpose if purpose is None else [purpose])
+    with saying_that_it_waits("the database and the Spark masters"):
+        findings = examine(machine, Purpose if purpose is None else [purpose])
     is_ready = is_enough(findings) and not problems
     if as_json:
         print_json({"ready": is_ready, "findings": [asdict(finding) for finding in findings], "problems": problems})

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from app.cli.errors import CommandError
 from app.cli.watching import is_away
-from app.domain.printable import harmless, one_line
+from app.domain.printable import ascii_escapes, harmless, one_line
 from app.patience import Patience
 
 _UNBOUNDED = 1_000_000
@@ -83,8 +83,14 @@ def say(sentence: str) -> None:
     console.print(Text(sentence), soft_wrap=True)
 
 
-def print_json(value: Any) -> None:
-    sys.stdout.write(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode("utf-8") + "\n")
+def json_text(value: Any, *, is_indented: bool = False, default: Callable[[Any], Any] | None = None) -> str:
+    """JSON of which a terminal may be shown every character: names in it command nothing, and its value is the same."""
+    option = orjson.OPT_INDENT_2 if is_indented else None
+    return ascii_escapes(orjson.dumps(value, default=default, option=option).decode("utf-8"))
+
+
+def print_json(value: Any, *, is_indented: bool = True) -> None:
+    sys.stdout.write(json_text(value, is_indented=is_indented) + "\n")
 
 
 def state(word: str | None) -> Text:

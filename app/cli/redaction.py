@@ -10,6 +10,8 @@ from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterable
 from urllib.parse import quote, quote_plus
 
+from app.domain.printable import ascii_escapes
+
 REMOVED = "[removed]"
 _SHORTEST = 4
 """Shorter values would take ordinary words out of every text."""
@@ -52,6 +54,7 @@ def _forms(secret: str) -> set[str]:
         secret,
         secret.strip(),
         *(json.dumps(secret, ensure_ascii=is_ascii)[1:-1] for is_ascii in (True, False)),
+        ascii_escapes(json.dumps(secret, ensure_ascii=False)[1:-1]),
         json.dumps(json.dumps(secret))[3:-3],
         repr(secret)[1:-1],
         ascii(secret)[1:-1],

@@ -5,12 +5,11 @@ from __future__ import annotations
 import sys
 from typing import Annotated, Any
 
-import orjson
 import typer
 
 from app.cli.client import settings_or_exit
 from app.cli.errors import CommandError
-from app.cli.output import say
+from app.cli.output import print_json, say
 
 Port = Annotated[int | None, typer.Option(min=0, max=65_535, help="Instead of the setting; 0 takes a free one.")]
 
@@ -27,12 +26,8 @@ def serve(
 
     def announce(started: main.Started) -> None:
         if as_json:
-            sys.stdout.write(
-                orjson.dumps(
-                    {"users_url": started.users_url, "workers_url": started.workers_url, "login_url": started.login_url}
-                ).decode()
-                + "\n"
-            )
+            urls = {"users_url": started.users_url, "workers_url": started.workers_url, "login_url": started.login_url}
+            print_json(urls, is_indented=False)
             sys.stdout.flush()
             return
         say(f"Fenceline serves people at {started.users_url} and workers at {started.workers_url}")

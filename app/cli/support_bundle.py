@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import unquote, urlsplit
 
-import orjson
 import typer
 
 from app.cli.client import Client, running_server_url, settings_or_exit
 from app.cli.errors import CommandError
-from app.cli.output import say
+from app.cli.output import json_text, say
 from app.cli.redaction import REMOVED, redact
 from app.domain.clusters import cluster_entry
 from app.embedded.doctor import Machine, examine
@@ -160,4 +159,4 @@ def _password_of(url: str) -> str | None:
 
 
 def _json(value: Any) -> str:
-    return orjson.dumps(value, option=orjson.OPT_INDENT_2, default=str).decode("utf-8") + "\n"
+    return json_text(value, is_indented=True, default=str) + "\n"

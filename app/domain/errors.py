@@ -80,13 +80,23 @@ class OutcomeUnknownError(UnavailableError):
 
 
 class BrokerUnreachableError(UnavailableError):
-    """No broker of the cluster answered in time. Names the address, the client's error, and how long it was tried."""
+    """No broker of the cluster answered in time. Names the address, the client's error, and how long it was tried.
 
-    def __init__(self, address: str, error: str, tried_s: float) -> None:
-        super().__init__(
-            f"no Kafka broker answers at {address}: {error} (tried for {tried_s:.1f} s). "
-            "Check that the brokers run, that this address is what they advertise, and the cluster's security settings."
-        )
+    is_advertised: the bootstrap address answers, and `error` names the brokers that do not at their advertised ones.
+    """
+
+    def __init__(self, address: str, error: str, tried_s: float, *, is_advertised: bool = False) -> None:
+        if is_advertised:
+            message = (
+                f"{address} answers, but {error} (tried for {tried_s:.1f} s). "
+                "Check the broker's advertised.listeners, and whether this machine may connect there."
+            )
+        else:
+            message = (
+                f"no Kafka broker answers at {address}: {error} (tried for {tried_s:.1f} s). Check that the brokers "
+                "run, that this address is what they advertise, and the cluster's security settings."
+            )
+        super().__init__(message)
         self.address = address
         self.error = error
         self.tried_s = tried_s

@@ -1,4 +1,4 @@
-"""What came from outside, as a terminal or a log file may have it: text that commands nothing and ends no line.
+"""What came from outside, as a terminal, a log file, a shell or a clipboard may have it.
 
 Kafka takes every character in the name of a client, a group or a transactional id, and who named them need not be who
 looks at them.
@@ -6,20 +6,103 @@ looks at them.
 
 from __future__ import annotations
 
-# Whatever moves a terminal's cursor, changes its colours or title, or turns the direction of writing.
+import re
+import shlex
+
+_C0 = (0x00, 0x1F)
+_OTHERS = (
+    (0x7F, 0x9F),  # DEL and the control characters of C1
+    (0xAD, 0xAD),  # soft hyphen
+    (0x34F, 0x34F),
+    (0x61C, 0x61C),
+    (0x115F, 0x1160),  # fillers of Hangul, as are U+3164 and U+FFA0
+    (0x17B4, 0x17B5),
+    (0x180B, 0x180F),
+    (0x200B, 0x200F),  # zero width, and the marks of direction
+    (0x2028, 0x202E),  # separators of lines and paragraphs; overrides of direction
+    (0x2060, 0x206F),  # zero width, and isolates of direction
+    (0x3164, 0x3164),
+    (0xD800, 0xDFFF),  # halves of a pair
+    (0xFE00, 0xFE0F),
+    (0xFEFF, 0xFEFF),
+    (0xFFA0, 0xFFA0),
+    (0xFFF0, 0xFFFB),
+    (0x13430, 0x1343F),
+    (0x1BCA0, 0x1BCA3),
+    (0x1D173, 0x1D17A),
+    (0xE0000, 0xE0FFF),
+)
+"""Unicode's categories Cc, Cf, Cs, Zl and Zp without the visible signs among them, and what renders as nothing."""
+
+
+def _any_of(*ranges: tuple[int, int]) -> re.Pattern[str]:
+    return re.compile("[" + "".join(f"{chr(first)}-{chr(last)}" for first, last in ranges) + "]")
+
+
+_ODD = _any_of(_C0, *_OTHERS)
+_ODD_IN_JSON = _any_of(*_OTHERS)
+
 _COMMANDS = {
+    **{code: 0xFFFD for first, last in _OTHERS for code in range(first, last + 1)},
     **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"},
     0x7F: 0x2421,
-    **dict.fromkeys((*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD),
 }
-_AND_ENDS_OF_LINES = _COMMANDS | {0x0A: 0x240A, 0x2028: 0xFFFD, 0x2029: 0xFFFD}
+_AND_LAYOUT = _COMMANDS | {0x09: 0x2409, 0x0A: 0x240A}
 
 
 def harmless(text: str) -> str:
-    """The same text, lines and tabs kept, with a picture in the place of each character that commands."""
+    """The same text, lines and tabs kept, with a picture in the place of each character that commands or hides."""
     return text.translate(_COMMANDS)
 
 
 def one_line(text: str) -> str:
-    """As `harmless`, and a picture in the place of each end of a line, too."""
-    return text.translate(_AND_ENDS_OF_LINES)
+    """As `harmless`, and a picture in the place of each tab and end of a line, too."""
+    return text.translate(_AND_LAYOUT)
+
+
+def is_odd(text: str) -> bool:
+    """Whether it holds a character that commands a terminal, turns the direction of writing or is not seen."""
+    return _ODD.search(text) is not None
+
+
+def shell_word(text: str) -> str:
+    r"""Quote a text as one word of bash, zsh and ksh; one with odd characters as `$'…'`, where none of them is left.
+
+    Octal escapes of the UTF-8 bytes: they have three digits in every shell, and hold in every locale.
+    Raises ValueError for U+0000, which no argument of a command can hold.
+    """
+    if not is_odd(text):
+        return shlex.quote(text)
+    if "\0" in text:
+        raise ValueError("no argument of a command holds U+0000")
+    return "$'" + "".join(map(_escaped, text)) + "'"
+
+
+def _escaped(char: str) -> str:
+    # A shell that is typed into takes `!` for its history, and a quote in $'…' needs its backslash.
+    if char in "'\\!" or is_odd(char):
+        return "".join(f"\\{byte:03o}" for byte in char.encode("utf-8", "surrogatepass"))
+    return char
+
+
+def clipboard_text(text: str) -> str:
+    """What a copy button gives for a name or command: itself, or one shell word where it has odd characters.
+
+    A text with U+0000 has no shell word: it comes with a picture in the place of each odd character.
+    """
+    if not is_odd(text):
+        return text
+    return one_line(text) if "\0" in text else shell_word(text)
+
+
+def ascii_escapes(document: str) -> str:
+    r"""A JSON document of the same value, with `\uXXXX` in the place of each odd character.
+
+    Those below U+0020 are left: inside a string JSON escapes them itself, and outside they are its white space.
+    """
+    return _ODD_IN_JSON.sub(lambda found: _unit_escapes(found[0]), document)
+
+
+def _unit_escapes(char: str) -> str:
+    units = char.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))

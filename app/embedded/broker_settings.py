@@ -14,13 +14,13 @@ PLAINTEXT = "PLAINTEXT"
 class Listener(NamedTuple):
     """Where clients are heard besides the plain listener.
 
-    protocol: as in Kafka's `security.protocol`. advertised_port: the one that clients are told, where something stands
-    in front of the broker.
+    protocol: as in Kafka's `security.protocol`. advertised: the port on this machine, or `host:port`, that clients are
+    told, where something stands in front of the broker.
     """
 
     port: int
     protocol: str
-    advertised_port: int | None = None
+    advertised: int | str | None = None
 
     @property
     def bound(self) -> str:
@@ -29,7 +29,9 @@ class Listener(NamedTuple):
     @property
     def address(self) -> str:
         """host:port for clients."""
-        return f"{LOOPBACK}:{self.advertised_port or self.port}"
+        if isinstance(self.advertised, str):
+            return self.advertised
+        return f"{LOOPBACK}:{self.advertised or self.port}"
 
 
 SETTINGS_FOR_ONE_MACHINE = {

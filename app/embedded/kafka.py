@@ -26,6 +26,7 @@ from app.embedded.java import Java, find_java
 from app.embedded.maven import KAFKA_JARS, OnProgress, ensure_jars
 from app.embedded.ports import LOOPBACK, accepts_connections, with_free_ports
 from app.embedded.processes import ChildProcess
+from app.patience import STARTING_S
 
 _LOG4J2 = """\
 status = ERROR
@@ -89,7 +90,7 @@ class KafkaBroker:
     data_dir: Path
     process: ChildProcess
     listeners: Mapping[str, Listener] = field(default_factory=dict[str, Listener])
-    start_timeout_s: float = 120.0
+    start_timeout_s: float = STARTING_S
 
     @property
     def address(self) -> str:
@@ -186,7 +187,7 @@ class KafkaCluster:
         data_dir: Path | None = None,
         overrides: Mapping[str, str] | None = None,
         listeners: Mapping[str, str] | None = None,
-        advertised: Mapping[str, Sequence[int]] | None = None,
+        advertised: Mapping[str, Sequence[int | str]] | None = None,
         jvm: Jvm | None = None,
         jars: str = KAFKA_JARS,
         on_progress: OnProgress | None = None,
@@ -199,8 +200,8 @@ class KafkaCluster:
             overrides: broker settings on top of ours, the same for every node.
             listeners: more listeners for clients, their protocols by name; `overrides` say what these need. Brokers
                 themselves, and whoever starts them, use the plain one.
-            advertised: for some of these listeners the ports that clients are told instead, one for each broker: those
-                of whatever stands in front.
+            advertised: for some of these listeners the ports, or `host:port`, that clients are told instead, one for
+                each broker: those of whatever stands in front.
             jvm: heap and compilation; small and quick by default.
             jars: the manifest of the brokers' class path, for another version than ours.
             on_progress: told while jars are downloaded.
@@ -311,7 +312,7 @@ def _build(
     folder: Path,
     ports: list[int],
     protocols: Mapping[str, str],
-    advertised: Mapping[str, Sequence[int]],
+    advertised: Mapping[str, Sequence[int | str]],
     overrides: Mapping[str, str],
     jvm: Jvm,
     java: Java,

@@ -21,6 +21,7 @@ from app.embedded import unprivileged
 from app.embedded.errors import EmbeddedError
 from app.embedded.ports import LOOPBACK, with_free_ports
 from app.embedded.processes import ChildProcess, Identity
+from app.patience import STARTING_S
 
 _USER = "fenceline"
 _DATABASE = "fenceline"
@@ -123,7 +124,7 @@ class EmbeddedPostgres:
         self._stopped = False
         self.process.start()
         try:
-            self.process.wait_until(self._answers, timeout_s=60, what="answering a query")
+            self.process.wait_until(self._answers, timeout_s=STARTING_S, what="answering a query")
             self._create_database()
         except BaseException:
             self.process.kill()

@@ -23,6 +23,7 @@ from app.embedded.java import find_java
 from app.embedded.ports import LOOPBACK, with_free_ports
 from app.embedded.processes import ChildProcess
 from app.embedded.pyspark_package import spark_home
+from app.patience import STARTING_S
 
 # Quick to start and small: master and workers pass messages and start processes, nothing more.
 _DAEMON_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
@@ -210,7 +211,7 @@ class SparkCluster:
             # For a moment its web server answers before the master has put its pages there.
             raise EmbeddedError(f"the Spark master at {self.master_web_url} gives no state yet: {error}") from error
 
-    def wait_until_ready(self, *, timeout_s: float = 120.0) -> None:
+    def wait_until_ready(self, *, timeout_s: float = STARTING_S) -> None:
         """Wait until the master is ALIVE and counts as many live workers as run."""
         expected = [node for node in self.workers if node.is_running]
         wanted = len(expected)

@@ -13,17 +13,19 @@ from pathlib import Path
 from typing import TypeVar
 
 from app.domain.clusters.cluster import ClusterFacts, GroupMember, TopicFacts
-from app.domain.clusters.survey import SETTINGS, Survey, SurveyedBroker
+from app.domain.clusters.survey import ABORT_SWEEP, SETTINGS, Survey, SurveyedBroker
 from app.domain.partition_log.look import Landmark, Look
 from app.domain.runs.recorded_offset import TruncatedOffset
-from app.kafka import cluster_client, partition_log
+from app.kafka import cluster_client, first_contact, partition_log
 from app.kafka.attempt import Attempt
 from app.kafka.cluster_client import ClusterClient, Settings
-from app.kafka.connections import BOOTSTRAP, resolve
+from app.kafka.connections import ANYWHERE, BOOTSTRAP, resolve
 from app.kafka.group_client import BrokerFacts
 from app.kafka.raw_client import LEAST_EXPLAINING_S
+from app.kafka.raw_connections import address_of
 from app.ports.brokers import (
     DEFAULT_TIMEOUT_S,
+    Broker,
     ClusterDescription,
     Connection,
     GroupDescription,
@@ -42,11 +44,19 @@ class KafkaBrokers:
     """Answers what app/ports/brokers.py asks.
 
     environment, secrets_dir: where references to secrets are resolved, anew for each question.
+    allowed_addresses: where brokers may be, and may send us on to.
     """
 
-    def __init__(self, *, environment: Mapping[str, str], secrets_dir: Path | None) -> None:
-        self._environment = environment
-        self._secrets_dir = secrets_dir
+    def __init__(
+        self,
+        *,
+        environment: Mapping[str, str],
+        secrets_dir: Path | None,
+        allowed_addresses: Collection[str] = ANYWHERE,
+    ) -> None:
+        self._resolve = partial(
+            resolve, environment=environment, secrets_dir=secrets_dir, allowed_addresses=allowed_addresses
+        )
         self._threads = ThreadPoolExecutor(_QUESTIONS_AT_ONCE, thread_name_prefix="asks-brokers")
 
     async def close(self) -> None:
@@ -57,6 +67,16 @@ class KafkaBrokers:
         self, connection: Connection, *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> ClusterDescription:
         return await self._ask(connection, timeout_s, "describe the cluster", ClusterClient.cluster)
+
+    async def reach_each(
+        self, connection: Connection, brokers: Collection[Broker], *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> None:
+        resolved, attempt = await self._begin(connection, timeout_s)
+        addresses = {broker.id: address_of(broker) for broker in brokers}
+        question = partial(first_contact.why_not_advertised, resolved, addresses, within_s=timeout_s)
+        found = await self._bounded(attempt, question)
+        if found:
+            raise attempt.unreachable("; ".join(found.values()), is_advertised=True)
 
     async def survey(self, connection: Connection, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Survey:
         return await self._ask(connection, timeout_s, "tell versions and settings", _survey)
@@ -166,9 +186,7 @@ class KafkaBrokers:
         )
 
     async def _begin(self, connection: Connection, timeout_s: float) -> tuple[Settings, Attempt]:
-        resolved = await asyncio.to_thread(
-            resolve, connection, environment=self._environment, secrets_dir=self._secrets_dir
-        )
+        resolved = await asyncio.to_thread(self._resolve, connection)
         return resolved, Attempt(resolved[BOOTSTRAP], timeout_s)
 
     async def _ask(
@@ -245,6 +263,7 @@ def _facts(
         offers_consumer_protocol=abilities.offers_consumer_protocol and all(map(_allows_consumer_protocol, limits)),
         topics=topics,
         transaction_max_timeout_ms=of_all("transaction.max.timeout.ms", min),
+        abort_sweep_ms=of_all(ABORT_SWEEP, max),
         group_min_session_timeout_ms=of_all("group.min.session.timeout.ms", max),
         group_max_session_timeout_ms=of_all("group.max.session.timeout.ms", min),
         foreign_members=_foreign({name: group.members for name, group in groups.items()}, own_client_ids),

@@ -28,8 +28,9 @@ class Attempt:
         """A part of this question that has half of the time that is left."""
         return Attempt(self.address, self.left_s / 2)
 
-    def unreachable(self, error: str) -> BrokerUnreachableError:
-        return BrokerUnreachableError(self.address, error, time.monotonic() - self.started)
+    def unreachable(self, error: str, *, is_advertised: bool = False) -> BrokerUnreachableError:
+        tried_s = time.monotonic() - self.started
+        return BrokerUnreachableError(self.address, error, tried_s, is_advertised=is_advertised)
 
     def refused(self, what: str, error: str) -> UnavailableError:
         """A broker answered, and the answer was no."""

@@ -153,7 +153,8 @@ def _topic_facts(topic: Any, settings: Settings | None) -> TopicFacts:
         min_insync_replicas=number(settings, "min.insync.replicas"),
         retention_ms=number(settings, "retention.ms"),
         retention_bytes=number(settings, "retention.bytes"),
-        deletes=_deletes(settings),
+        deletes=_cleans_by("delete", settings),
+        compacts=_cleans_by("compact", settings),
         unclean_leader_election=_is_true(settings, "unclean.leader.election.enable"),
         topic_id=_topic_id(topic),
     )
@@ -171,10 +172,10 @@ def _topic_id(topic: Any) -> str | None:
     return None if said is None or not said.int else urlsafe_b64encode(said.bytes).rstrip(b"=").decode()
 
 
-def _deletes(settings: Settings | None) -> bool | None:
-    """Whether a topic loses old records; None where it is not told."""
+def _cleans_by(policy_name: str, settings: Settings | None) -> bool | None:
+    """Whether a topic's `cleanup.policy` has it; None where it is not told."""
     policy = None if settings is None else settings.get("cleanup.policy")
-    return None if policy is None else "delete" in [word.strip() for word in policy.split(",")]
+    return None if policy is None else policy_name in [word.strip() for word in policy.split(",")]
 
 
 def number(settings: Settings | None, name: str) -> int | None:

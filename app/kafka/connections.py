@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import errno
 import ssl
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from app.domain.clusters import secret_reference
-from app.domain.clusters.cluster_entry import SASL_MECHANISMS
+from app.domain.clusters.cluster_entry import SASL_MECHANISMS, is_allowed_address
 from app.domain.errors import InvalidError
 
 BOOTSTRAP = "bootstrap.servers"
+ANYWHERE = ("*",)
+"""Addresses that whoever types them may ask: without a server there is no list of allowed brokers."""
+# No client's setting: it goes where the settings go, and no client of ours is given it.
+_ALLOWED = "fenceline.allowed.broker.addresses"
 _CERTIFICATE = "CERTIFICATE"
 _PEM_FILES = {
     "ssl.ca.location": _CERTIFICATE,
@@ -22,9 +26,13 @@ _LARGEST_PEM_BYTES = 4 << 20
 
 
 def resolve(
-    connection: Mapping[str, str], *, environment: Mapping[str, str], secrets_dir: Path | None
+    connection: Mapping[str, str],
+    *,
+    environment: Mapping[str, str],
+    secrets_dir: Path | None,
+    allowed_addresses: Collection[str] = ANYWHERE,
 ) -> dict[str, str]:
-    """The client settings with their secrets.
+    """The client settings with their secrets, and what `is_allowed` is to say of each address.
 
     Raises InvalidError that names the option, and the reference or the file that cannot be used.
     """
@@ -37,8 +45,18 @@ def resolve(
     resolved = secret_reference.resolve(connection, environment=environment, read_file=read_file)
     for option, label in _PEM_FILES.items():
         if option in resolved and not _is_pem(Path(resolved[option]), label):
-            raise InvalidError(f"{option}: {resolved[option]} is not a readable PEM file with a {label.lower()}")
+            raise InvalidError(
+                f"{option}: {resolved[option]} is not a readable PEM file with a {label.lower()}", field="client_config"
+            )
+    if allowed_addresses != ANYWHERE:
+        resolved[_ALLOWED] = ",".join(allowed_addresses)
     return resolved
+
+
+def is_allowed(resolved: Mapping[str, str], address: str) -> bool:
+    """Whether the server may connect to `host:port`: brokers name addresses of their own choice."""
+    allowed = resolved.get(_ALLOWED)
+    return allowed is None or is_allowed_address(address, [one for one in allowed.split(",") if one])
 
 
 def _is_pem(path: Path, label: str) -> bool:

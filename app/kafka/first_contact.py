@@ -13,11 +13,12 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 
-from app.domain.clusters.cluster_entry import host_and_port
+from app.domain.clusters.cluster_entry import host_and_port, not_allowed
 from app.kafka import handshake
-from app.kafka.connections import BOOTSTRAP, mechanism_of
+from app.kafka.connections import BOOTSTRAP, is_allowed, mechanism_of
 
 _MOST_ADDRESSES = 8
+_MOST_BROKERS = 64
 _MOST_BYTES = 64 << 10
 _API_VERSIONS, _METADATA, _SASL_HANDSHAKE = 18, 3, 17
 _UNSUPPORTED_MECHANISM, _ILLEGAL_SASL_STATE = 33, 34
@@ -27,11 +28,28 @@ _CLIENT_ID = b"fenceline-server"
 def why_not(resolved: Mapping[str, str], *, within_s: float) -> str | None:
     """A clause for each bootstrap address; None where all of them answer now. Blocks for about `within_s` at most."""
     addresses = [address.strip() for address in resolved[BOOTSTRAP].split(",") if address.strip()]
-    found = why_not_at(resolved, addresses[:_MOST_ADDRESSES], within_s=within_s)
+    found = _why_not_at(resolved, addresses[:_MOST_ADDRESSES], within_s=within_s)
     return "; ".join(dict.fromkeys(found.values())) or None
 
 
-def why_not_at(resolved: Mapping[str, str], addresses: list[str], *, within_s: float) -> dict[str, str]:
+def why_not_advertised(resolved: Mapping[str, str], brokers: Mapping[int, str], *, within_s: float) -> dict[int, str]:
+    """A clause for each broker that does not answer at its advertised address, by broker id. Blocks as `why_not` does.
+
+    brokers: advertised addresses by broker id. More than 64 are not tried, nor is an address that is not allowed.
+    """
+    tried = {number: brokers[number] for number in sorted(brokers)[:_MOST_BROKERS]}
+    may_go_to = [address for address in dict.fromkeys(tried.values()) if is_allowed(resolved, address)]
+    found = _why_not_at(resolved, may_go_to, within_s=within_s)
+    found |= {address: not_allowed(address) for address in tried.values() if not is_allowed(resolved, address)}
+    return {number: of_broker(number, found[address]) for number, address in tried.items() if address in found}
+
+
+def of_broker(number: int, problem: str) -> str:
+    """The clause of one broker, behind "HOST:PORT answers, but"."""
+    return f"broker {number} does not at its advertised address: {problem}"
+
+
+def _why_not_at(resolved: Mapping[str, str], addresses: list[str], *, within_s: float) -> dict[str, str]:
     """By address, those at which no broker is reached. All are tried at once."""
     if not addresses:
         return {}

@@ -10,6 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
@@ -22,7 +23,7 @@ from app.domain.journals.record_batch import RecordBatch, UnreadableBatch, split
 from app.domain.transactions.transactional_id import transaction_log_partition
 from app.kafka import coordinated_groups, open_transactions
 from app.kafka.attempt import Attempt
-from app.kafka.connections import BOOTSTRAP, resolve
+from app.kafka.connections import ANYWHERE, BOOTSTRAP, resolve
 from app.kafka.raw_client import error_of, errors, failure, reading_answers
 from app.kafka.raw_fetch import EARLIEST, Isolation, RawFetcher, offset_after
 from app.ports.brokers import TopicPartition
@@ -55,13 +56,21 @@ class _Answer(NamedTuple):
 class KafkaJournals:
     """Answers what app/ports/journals.py asks. Secrets are resolved for each connection anew."""
 
-    def __init__(self, *, environment: Mapping[str, str], secrets_dir: Path | None, topics: Collection[str]) -> None:
-        self._environment = environment
-        self._secrets_dir = secrets_dir
+    def __init__(
+        self,
+        *,
+        environment: Mapping[str, str],
+        secrets_dir: Path | None,
+        topics: Collection[str],
+        allowed_addresses: Collection[str] = ANYWHERE,
+    ) -> None:
+        self._resolve = partial(
+            resolve, environment=environment, secrets_dir=secrets_dir, allowed_addresses=allowed_addresses
+        )
         self._topics = frozenset(topics)
 
     def open(self, connection: Mapping[str, str], *, timeout_s: float) -> AbstractContextManager[Tail]:
-        resolved = resolve(connection, environment=self._environment, secrets_dir=self._secrets_dir)
+        resolved = self._resolve(connection)
         attempt = Attempt(resolved[BOOTSTRAP], timeout_s)
         try:
             return JournalTail(resolved, attempt, self._topics, timeout_s=timeout_s)

@@ -8,22 +8,28 @@ from __future__ import annotations
 
 import logging
 import struct
+import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Self, cast
 
 from kafka import errors as library_errors  # pyright: ignore[reportMissingTypeStubs]
 from kafka.admin import KafkaAdminClient  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
 from kafka.future import Future  # pyright: ignore[reportMissingTypeStubs]
 
-from app.domain.errors import FencelineError, UnavailableError
+from app.domain.clusters.cluster_entry import sent_on
+from app.domain.errors import FencelineError, InvalidError, UnavailableError
 from app.kafka import first_contact
 from app.kafka.attempt import Attempt
-from app.kafka.connections import to_kafka_python
+from app.kafka.connections import is_allowed, to_kafka_python
 from app.kafka.raw_connections import (
     LARGEST_ANSWER_BYTES,
     MalformedAnswerError,
+    NotAllowedError,
+    UnreachedBrokersError,
     UnreachedError,
+    address_of,
     is_about_settings,
     open_network,
 )
@@ -40,6 +46,11 @@ _BOOTSTRAP_S = 6.0
 _EXPLAINED_WITHIN_S = 4.0
 LEAST_EXPLAINING_S = 0.8
 _SHARE_OF_BOOTSTRAP = 0.7
+# As long for all advertised addresses together: another broker of the cluster has answered already.
+_CONTACT_S = 3.0
+_ONE_BROKER_S = 1.0
+# At a question's end there is less than this: nobody asks again.
+_AGAIN_S = 0.1
 # What code stumbles over that reads an answer which is not what it should be.
 _UNREADABLE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, struct.error)
 
@@ -54,7 +65,7 @@ class RawClient:
         opened: list[Any] = []
 
         def open_and_note(**settings: Any) -> Any:
-            opened.append(open_network(**settings))
+            opened.append(open_network(may_connect=partial(is_allowed, resolved), **settings))
             return opened[0]
 
         try:
@@ -75,8 +86,9 @@ class RawClient:
             seen = opened[0]._manager.last_failure if opened else None  # noqa: SLF001 - our own
             if is_about_settings(error):
                 raise
-            explained_s = min(_EXPLAINED_WITHIN_S, max(LEAST_EXPLAINING_S, attempt.left_s))
-            why = first_contact.why_not(resolved, within_s=explained_s)
+            if isinstance(seen, NotAllowedError):
+                raise seen from error
+            why = first_contact.why_not(resolved, within_s=_explained_s(attempt))
             if why is None and seen is None:
                 raise
             raise UnreachedError(why or str(seen) or type(seen).__name__) from error
@@ -84,12 +96,76 @@ class RawClient:
         # To look for a topic must not create it, nor one anew that is deleted while it is looked at.
         self._manager.cluster.config["allow_auto_create_topics"] = False
         self._attempt = attempt
+        self._resolved = resolved
+        try:
+            self._refuse_addresses()
+            self._reach_one(min(_CONTACT_S, attempt.left_s * _SHARE_OF_BOOTSTRAP))
+        except BaseException:
+            self._client.close()
+            raise
+
+    def _refuse_addresses(self) -> None:
+        """Raise NotAllowedError where a broker sends us to an address that the administrator does not allow."""
+        for address in self._advertised().values():
+            if not is_allowed(self._resolved, address):
+                raise NotAllowedError(sent_on(address))
+
+    def _reach_one(self, within_s: float) -> None:
+        """Ask one of the brokers where it is advertised; the connection serves the next question, too.
+
+        Raises UnreachedBrokersError that says why none of them is reached.
+        """
+        if not self._manager.run(self._one_reached, within_s):
+            why = self._why_not_reached()
+            raise UnreachedBrokersError(why or "none of its brokers does at its advertised address")
+
+    async def _one_reached(self, within_s: float) -> bool:
+        until = time.monotonic() + within_s
+        while True:
+            for broker_id in self._advertised():
+                left_s = until - time.monotonic()
+                if left_s <= 0:
+                    return False
+                try:
+                    # A listener that expects SASL lets everybody connect, and ends the connection at a question.
+                    question = self._manager.cluster.metadata_request()
+                    answer = self._manager.send(question, broker_id, request_timeout_ms=left_s * 1000)
+                    await self._manager.wait_for(answer, min(left_s, _ONE_BROKER_S) * 1000)
+                except errors.KafkaError:
+                    continue
+                return True
+            await self._manager._net.sleep(_AGAIN_S)  # noqa: SLF001 - the library's own loop
+
+    def _why_not_reached(self) -> str | None:
+        """A clause for each broker that does not answer at its advertised address; None where all of them do."""
+        advertised = self._advertised()
+        found = first_contact.why_not_advertised(self._resolved, advertised, within_s=_explained_s(self._attempt))
+        # A login is refused to a client only: the first contact does not try one.
+        heard = {one: self._manager.failures[one] for one in advertised if one in self._manager.failures}
+        for broker_id, failed in heard.items():
+            if is_about_settings(failed):
+                reason = f"{advertised[broker_id]}: {_without_class(failed)}"
+                found.setdefault(broker_id, first_contact.of_broker(broker_id, reason))
+        return "; ".join(found.values()) or None
+
+    def _advertised(self) -> dict[int, str]:
+        """`host:port` by broker id, of the newest metadata."""
+        return {broker.node_id: address_of(broker) for broker in self._manager.cluster.brokers()}
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *exc: object) -> None:
-        self._client.close()
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        """Raises UnreachedBrokersError instead of an error that says no more than that a broker did not answer."""
+        try:
+            if not isinstance(error, Exception) or not _names_no_broker(error):
+                return
+            # Until the time is up, a broker that is not ready is asked again.
+            why = None if is_transient(error) and self._attempt.left_s > _AGAIN_S else self._why_not_reached()
+            if why is not None:
+                raise UnreachedBrokersError(why) from error
+        finally:
+            self._client.close()
 
     def send(self, request: Any, broker_id: int) -> Any:
         """The answer of this broker. Raises a KafkaError of the library's."""
@@ -153,10 +229,30 @@ def reading_answers() -> Generator[None]:
         raise MalformedAnswerError(f"an answer cannot be read: {type(error).__name__}: {error}") from error
 
 
+def _explained_s(attempt: Attempt) -> float:
+    return min(_EXPLAINED_WITHIN_S, max(LEAST_EXPLAINING_S, attempt.left_s))
+
+
+def _names_no_broker(error: Exception) -> bool:
+    """Whether it says no more than that a broker did not answer, or did not let us in, and not which one."""
+    if isinstance(error, UnreachedError | NotAllowedError) or not isinstance(error, errors.KafkaError):
+        return False
+    is_refusal = isinstance(error, errors.BrokerResponseError) and not isinstance(error, errors.RequestTimedOutError)
+    return is_about_settings(error) or not is_refusal
+
+
+def _without_class(error: Exception) -> str:
+    """Without the names of the library's classes."""
+    return str(error).rpartition("Error: ")[2]
+
+
 def failure(attempt: Attempt, what: str, error: Exception) -> FencelineError:
+    if isinstance(error, NotAllowedError):
+        return InvalidError(str(error), field="bootstrap_servers")
+    if isinstance(error, UnreachedBrokersError):
+        return attempt.unreachable(str(error), is_advertised=True)
     if is_about_settings(error):
-        # Without the names of the library's classes.
-        return attempt.unreachable(str(error).rpartition("Error: ")[2])
+        return attempt.unreachable(_without_class(error))
     if isinstance(error, errors.BrokerResponseError):
         return attempt.refused(what, str(error))
     if isinstance(error, errors.KafkaProtocolError):

@@ -22,9 +22,12 @@ from kafka.net.manager import KafkaConnectionManager  # pyright: ignore[reportMi
 from kafka.net.selector import NetworkSelector  # pyright: ignore[reportMissingTypeStubs]
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport  # pyright: ignore[reportMissingTypeStubs]
 
+from app.domain.clusters.cluster_entry import not_allowed
 from app.kafka.handshake import refusal_of_broker
+from app.kafka.tagged_fields import read_without_copies
 
 errors: Any = library_errors
+read_without_copies()
 
 _Manager: Any = KafkaConnectionManager
 # How the library words an end of the connection by the other side.
@@ -53,6 +56,17 @@ class UnreachedError(library_errors.KafkaError):
 
     def __str__(self) -> str:
         return str(self.args[0])  # the library's puts the name of the class before it
+
+
+class UnreachedBrokersError(UnreachedError):
+    """The bootstrap address answers, but not these brokers at their advertised ones; the message names them."""
+
+
+class NotAllowedError(library_errors.KafkaError):
+    """A broker is advertised at an address that the administrator does not allow; the message says which."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class MalformedAnswerError(library_errors.KafkaProtocolError):
@@ -87,7 +101,12 @@ class _TlsTransport(_PlainTransport, cast(Any, KafkaSSLTransport)):
 
 
 class Connections(_Manager):
-    """last_failure: why a connection could not be made the last time, as far as it was heard; None until then."""
+    """last_failure: why a connection could not be made the last time, as far as it was heard; None until then.
+
+    failures: the same by node. may_connect: whether an address may be connected to; brokers name what they like.
+    """
+
+    may_connect: Callable[[str], bool]
 
     def __init__(self, net: Any, **settings: Any) -> None:
         super().__init__(net, **settings)
@@ -95,6 +114,7 @@ class Connections(_Manager):
         self.config["socket_connection_setup_timeout_ms"] = connect_ms
         self.config["socket_connection_setup_timeout_max_ms"] = connect_ms
         self.last_failure: Exception | None = None
+        self.failures: dict[Any, Exception] = {}
         self._logs_in = str(settings.get("security_protocol", "")).startswith("SASL")
         self._refusals: dict[Any, Exception] = {}
 
@@ -108,6 +128,9 @@ class Connections(_Manager):
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
         """As the library's own, with the same bound for the handshake as for the connection."""
+        address = address_of(node)
+        if not self.may_connect(address):
+            raise NotAllowedError(not_allowed(address))
         options = self.config["socket_options"]
         sock = await create_connection(self._net, node.host, node.port, options, timeout_at=timeout_at)
         try:
@@ -148,6 +171,7 @@ class Connections(_Manager):
             error = ClosedAtLoginError(
                 "the broker closed the connection while we logged in: it may not take this user, password or mechanism"
             )
+        self.failures[node_id] = error
         if self.last_failure is None or not isinstance(error, errors.RequestTimedOutError):
             self.last_failure = error
         if self.cluster.is_bootstrap(node_id):
@@ -171,10 +195,17 @@ def _guarded(received: Callable[[bytes], None]) -> Callable[[bytes], None]:
     return guarded
 
 
-def open_network(**settings: Any) -> Any:
+def address_of(node: Any) -> str:
+    """`host:port`, or `[v6]:port`, of what metadata says of a broker."""
+    return f"[{node.host}]:{node.port}" if ":" in node.host else f"{node.host}:{node.port}"
+
+
+def open_network(*, may_connect: Callable[[str], bool], **settings: Any) -> Any:
     """What kafka-python's clients take as their `kafka_client`."""
     net: Any = cast(Any, NetworkSelector)(**settings)
-    return cast(Any, KafkaNetClient)(net=net, manager=Connections(net, **settings), **settings)
+    manager = Connections(net, **settings)
+    manager.may_connect = may_connect
+    return cast(Any, KafkaNetClient)(net=net, manager=manager, **settings)
 
 
 def is_about_settings(error: Exception) -> bool:

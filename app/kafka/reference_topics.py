@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
@@ -17,7 +18,7 @@ from kafka.protocol.metadata.metadata import MetadataRequest  # pyright: ignore[
 from app.domain.files.committed import committed_messages
 from app.domain.files.reading import Portion
 from app.kafka.attempt import Attempt
-from app.kafka.connections import BOOTSTRAP, resolve
+from app.kafka.connections import ANYWHERE, BOOTSTRAP, resolve
 from app.kafka.raw_client import error_of, errors, failure, reading_answers
 from app.kafka.raw_fetch import FetchedLog, Isolation, RawFetcher
 from app.kafka.transactions.asking import AskingClient
@@ -37,14 +38,21 @@ _Metadata: Any = MetadataRequest
 class KafkaReferenceTopics:
     """Answers what app/ports/reference_topics.py asks. Secrets are resolved for each connection anew."""
 
-    def __init__(self, *, environment: Mapping[str, str], secrets_dir: Path | None) -> None:
-        self._environment = environment
-        self._secrets_dir = secrets_dir
+    def __init__(
+        self,
+        *,
+        environment: Mapping[str, str],
+        secrets_dir: Path | None,
+        allowed_addresses: Collection[str] = ANYWHERE,
+    ) -> None:
+        self._resolve = partial(
+            resolve, environment=environment, secrets_dir=secrets_dir, allowed_addresses=allowed_addresses
+        )
 
     def open_topics(
         self, connection: Mapping[str, str], *, timeout_s: float
     ) -> AbstractContextManager[ReferenceConnection]:
-        resolved = resolve(connection, environment=self._environment, secrets_dir=self._secrets_dir)
+        resolved = self._resolve(connection)
         attempt = Attempt(resolved[BOOTSTRAP], timeout_s)
         try:
             return ReferenceClient(resolved, attempt, timeout_s=timeout_s)

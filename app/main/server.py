@@ -109,12 +109,17 @@ class Server:
             clock=self._clock,
             where=self._where,
             groups=lambda cluster: self._observations.of(cluster).groups,
+            clocks=lambda cluster: self._observations.of(cluster).clocks,
         )
         self._observer = self._make_observer() if settings.observe else None
         self._hanging = self._make_search() if settings.observe else None
         self._files = FileWatch(
             unit_of_work=database.unit_of_work,
-            topics=KafkaReferenceTopics(environment=os.environ, secrets_dir=settings.secrets_dir),
+            topics=KafkaReferenceTopics(
+                environment=os.environ,
+                secrets_dir=settings.secrets_dir,
+                allowed_addresses=settings.allowed_broker_addresses,
+            ),
             clock=self._clock,
         )
         self._orphans = OrphanWatch(
@@ -282,7 +287,12 @@ class Server:
         settings = self._settings
         return Observer(
             unit_of_work=self._database.unit_of_work,
-            journals=KafkaJournals(environment=os.environ, secrets_dir=settings.secrets_dir, topics=JOURNALS),
+            journals=KafkaJournals(
+                environment=os.environ,
+                secrets_dir=settings.secrets_dir,
+                topics=JOURNALS,
+                allowed_addresses=settings.allowed_broker_addresses,
+            ),
             store=FoldFiles(settings.state_dir / "journals", groups=settings.observed_groups),
             observations=self._observations,
             clock=self._clock,
@@ -296,7 +306,11 @@ class Server:
         settings = self._settings
         return HangingSearch(
             unit_of_work=self._database.unit_of_work,
-            brokers=KafkaSearch(environment=os.environ, secrets_dir=settings.secrets_dir),
+            brokers=KafkaSearch(
+                environment=os.environ,
+                secrets_dir=settings.secrets_dir,
+                allowed_addresses=settings.allowed_broker_addresses,
+            ),
             observations=self._observations,
             clock=self._clock,
             where=self._where,

@@ -62,13 +62,16 @@ async def _serve(settings: Settings, announce: Callable[[Started], None]) -> Non
             database_url = postgres.url
         database = Database(database_url)
         stack.push_async_callback(database.close)
-        brokers = KafkaBrokers(environment=os.environ, secrets_dir=settings.secrets_dir)
+        allowed = settings.allowed_broker_addresses
+        brokers = KafkaBrokers(environment=os.environ, secrets_dir=settings.secrets_dir, allowed_addresses=allowed)
         stack.push_async_callback(brokers.close)
         server = Server(
             settings,
             database=database,
             brokers=brokers,
-            transactions=KafkaTransactions(environment=os.environ, secrets_dir=settings.secrets_dir),
+            transactions=KafkaTransactions(
+                environment=os.environ, secrets_dir=settings.secrets_dir, allowed_addresses=allowed
+            ),
             users_url=settings.public_url or _url_of(users, settings),
             workers_url=settings.workers_url or _url_of(workers, settings),
         )

@@ -81,6 +81,12 @@ class Brokers(Protocol):
         self, connection: Connection, *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> ClusterDescription: ...
 
+    async def reach_each(
+        self, connection: Connection, brokers: Collection[Broker], *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> None:
+        """Raises BrokerUnreachableError that names each one that does not answer where it is advertised, and why."""
+        ...
+
     async def survey(self, connection: Connection, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Survey:
         """Each broker with its version and settings, and the cluster's features; what nobody tells is left open."""
         ...

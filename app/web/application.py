@@ -8,6 +8,7 @@ from app.web import api, errors, health, pages
 from app.web.api.documented import document
 from app.web.base_path import BasePath
 from app.web.bugs import BugBarrier
+from app.web.connection_limit import limits_of_process
 from app.web.dependencies import Wiring, principals_of
 from app.web.pages.frame.admission import Admission
 from app.web.pages.frame.assets import Static
@@ -33,7 +34,8 @@ def create_users_app(wiring: Wiring) -> FastAPI:
     )
     app.state.wiring = wiring
     app.state.looks = SharedLooks()
-    app.state.stream_limit = StreamLimit()
+    users, _ = limits_of_process()
+    app.state.stream_limit = StreamLimit(connections=users.most_of_a_peer)
     app.state.admission = Admission(lambda secrets: principals_of(wiring, secrets))
     app.include_router(health.router)
     app.include_router(api.router)

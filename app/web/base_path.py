@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from contextvars import ContextVar
 
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import URL, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _BASE: ContextVar[str] = ContextVar("base_path", default="")
@@ -34,11 +34,15 @@ class BasePath:
             raw: bytes = scope.get("raw_path") or path.encode()
             scope = {**scope, "path": rest, "raw_path": raw[len(self._base.encode()) :] or b"/"}
 
+        origin = str(URL(scope=scope).replace(path="", query="", fragment=""))
+
         async def send_redirects_below(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 if (location := headers.get("location")) is not None:
-                    headers["location"] = below(location)
+                    # Starlette's own, from an address with a slash too many, name the whole address.
+                    ours = location.removeprefix(origin) if location.startswith(f"{origin}/") else location
+                    headers["location"] = below(ours)
             await send(message)
 
         was = _BASE.set(self._base)

@@ -6,39 +6,102 @@ a flood of one listener takes nothing from the other.
 
 from __future__ import annotations
 
+import ipaddress
 import resource
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from typing import Protocol
 
 _MOST_DESCRIPTORS = 65_536
 _MOST_CONNECTIONS = 4_096
+_IPV6_HOST_BITS = 64
+
+
+class HeldConnection(Protocol):
+    """A connection that takes a place."""
+
+    @property
+    def is_authenticated(self) -> bool:
+        """Whether a request of it came with a good credential."""
+        ...
+
+    def evict(self) -> None:
+        """Close it at once, whatever is still to be sent."""
+        ...
 
 
 @dataclass(eq=False)
 class ConnectionLimit:
-    """most: connections at once. most_of_a_peer: of one address, which is every user's behind a proxy."""
+    """Where no place is left, the oldest connection without a credential gives its own to a new one.
+
+    So nobody keeps a worker or a user out by connections alone. Those that have authenticated keep their places.
+
+    most: connections at once. most_of_a_peer: of one address, which is every user's behind a proxy; of IPv6, of one
+        network of 64 bits, since a host may have all of its addresses.
+    """
 
     most: int
     most_of_a_peer: int
+    _peers: dict[HeldConnection, str] = field(default_factory=dict[HeldConnection, str])
     _held: Counter[str] = field(default_factory=Counter[str])
-    _total: int = 0
+    # Those that had no credential when they were looked at last, oldest first: in all, and of each peer.
+    _unproven: dict[HeldConnection, None] = field(default_factory=dict[HeldConnection, None])
+    _unproven_of: defaultdict[str, dict[HeldConnection, None]] = field(
+        default_factory=lambda: defaultdict[str, dict[HeldConnection, None]](dict)
+    )
 
-    def admit(self, peer: str) -> str | None:
+    @property
+    def held(self) -> int:
+        """How many there are now."""
+        return len(self._peers)
+
+    def admit(self, connection: HeldConnection, address: str) -> str | None:
         """Count one more; or say in a sentence why not, without counting it."""
-        if self._total >= self.most:
-            return f"This listener has {self.most} connections already."
-        if self._held[peer] >= self.most_of_a_peer:
-            return f"Your address has {self.most_of_a_peer} connections to this listener already."
+        peer = _peer_of(address)
+        if len(self._peers) >= self.most and not self._make_room(self._unproven):
+            return f"All {self.most} connections of this listener are in use. Try again in some seconds."
+        if self._held[peer] >= self.most_of_a_peer and not self._make_room(self._unproven_of[peer]):
+            return f"{peer} has {self.most_of_a_peer} connections already, the most of one address. Close some of them."
+        self._peers[connection] = peer
         self._held[peer] += 1
-        self._total += 1
+        self._unproven[connection] = self._unproven_of[peer][connection] = None
         return None
 
-    def leave(self, peer: str) -> None:
-        """Of one that was admitted."""
-        self._total -= 1
+    def leave(self, connection: HeldConnection) -> None:
+        """Give back its place, if it has one."""
+        peer = self._peers.pop(connection, None)
+        if peer is None:
+            return
+        self._prove(connection, peer)
         self._held[peer] -= 1
         if not self._held[peer]:
             del self._held[peer]
+            self._unproven_of.pop(peer, None)
+
+    def _make_room(self, candidates: dict[HeldConnection, None]) -> bool:
+        while candidates:
+            oldest = next(iter(candidates))
+            if oldest.is_authenticated:
+                self._prove(oldest, self._peers[oldest])
+                continue
+            self.leave(oldest)
+            oldest.evict()
+            return True
+        return False
+
+    def _prove(self, connection: HeldConnection, peer: str) -> None:
+        self._unproven.pop(connection, None)
+        self._unproven_of[peer].pop(connection, None)
+
+
+def _peer_of(address: str) -> str:
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(found, ipaddress.IPv4Address):
+        return address
+    return str(found.ipv4_mapped or ipaddress.ip_network((int(found), _IPV6_HOST_BITS), strict=False))
 
 
 def limits_of_process() -> tuple[ConnectionLimit, ConnectionLimit]:

@@ -32,6 +32,7 @@ from app.services.observing.partition_counts import PartitionCounts
 from app.services.observing.surveys import Surveys
 from app.services.running.worker_words import DroppedFields
 from app.settings import Settings
+from app.web.http_protocol import authenticated
 from app.web.security.cookies import session_secret
 from app.web.security.login_limit import LoginLimit
 from app.wire.heartbeat import DriverHeartbeat
@@ -176,6 +177,7 @@ async def _current_principal(request: Request, wiring: WiringDep) -> Principal:
     if principal is None:
         known = "" if credential is None else "this credential is unknown, expired or revoked: "
         raise UnauthenticatedError(f"{known}log in, or send a token as `Authorization: Bearer …`")
+    authenticated(request)
     return principal
 
 

@@ -12,6 +12,7 @@ from app.domain import access
 from app.domain.access import Verb
 from app.domain.errors import UnauthenticatedError
 from app.web.dependencies import WiringDep, credential_of, principal_of
+from app.web.http_protocol import authenticated
 from app.web.metrics import exposition
 from app.web.problems import ProblemResponse
 
@@ -51,6 +52,7 @@ async def _may_see_metrics(request: Request, wiring: WiringDep) -> None:
     principal = None if credential is None else await principal_of(wiring, credential)
     if principal is None:
         raise UnauthenticatedError("metrics need a viewer's token, or the setting metrics_public")
+    authenticated(request)
     access.require(principal, Verb.VIEW)
 
 

@@ -1,6 +1,6 @@
 """HTTP/1.1 of which also what cannot be read is answered with a problem document: no application hears of it.
 
-A connection is bounded in time, too: whoever sends no whole request in a while gives its place to others.
+A connection is bounded in time, too. One that sends no whole request, or does not read its answer, is closed.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import h11
+from starlette.requests import HTTPConnection
 from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
@@ -23,7 +24,15 @@ HEAD_WITHIN_S = 10.0
 """From the connection, or from the last answer, to the end of the headers."""
 BODY_WITHIN_S = 60.0
 """From there to the end of the body."""
+READ_WITHIN_S = 60.0
+"""How long a client may take to read the 64 KiB that wait for it, and after the end of its connection the rest."""
 _RETRY_AFTER_S = "5"
+_AUTHENTICATED = "authenticated"
+
+
+def authenticated(request: HTTPConnection) -> None:
+    """Let the request's connection keep its place where places are few: it came with a good credential."""
+    setattr(request.state, _AUTHENTICATED, True)
 
 
 class ProblemProtocol(H11Protocol):
@@ -39,26 +48,46 @@ class ProblemProtocol(H11Protocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._limit = limit
-        self._peer: str | None = None
+        self._was_authenticated = False
         self._awaited: object = None
         self._timer: asyncio.TimerHandle | None = None
+        self._reading_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride] - as uvicorn has it
         super().connection_made(transport)
-        peer = self.client[0] if self.client else ""
-        refused = self._limit.admit(peer)
+        refused = self._limit.admit(self, self.client[0] if self.client else "")
         if refused is not None:
             self._end_with(503, refused, retry_after=_RETRY_AFTER_S)
-            return
-        self._peer = peer
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
-        if self._peer is not None:
-            self._limit.leave(self._peer)
-            self._peer = None
+        self._is_read()
+        self._limit.leave(self)
         super().connection_lost(exc)
+
+    @property
+    def is_authenticated(self) -> bool:
+        """Whether a request of this connection had a good credential: `authenticated` says so."""
+        if not self._was_authenticated and self.scope is not None:  # pyright: ignore[reportUnnecessaryComparison] - before the first request
+            self._was_authenticated = bool(self.scope.get("state", {}).get(_AUTHENTICATED))
+        return self._was_authenticated
+
+    def evict(self) -> None:
+        self.transport.abort()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._expect_to_be_read()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if not self.transport.is_closing():
+            self._is_read()
+
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        self._watch()
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
@@ -67,6 +96,8 @@ class ProblemProtocol(H11Protocol):
         self._watch()
 
     def on_response_complete(self) -> None:
+        # The next request of the connection has a scope of its own.
+        self._was_authenticated = self.is_authenticated
         super().on_response_complete()
         self._watch()
 
@@ -75,6 +106,9 @@ class ProblemProtocol(H11Protocol):
 
     def _watch(self) -> None:
         """Begin to count when something else is waited for than before: bytes that trickle in win no time."""
+        if self.transport.is_closing():
+            # It is only closed when all that was written is read.
+            self._expect_to_be_read()
         awaited = self.conn.their_state if not self.transport.is_closing() else None
         if awaited is self._awaited:
             return
@@ -89,6 +123,15 @@ class ProblemProtocol(H11Protocol):
             self._timer.cancel()
             self._timer = None
 
+    def _expect_to_be_read(self) -> None:
+        if self._reading_timer is None:
+            self._reading_timer = self.loop.call_later(READ_WITHIN_S, self.transport.abort)
+
+    def _is_read(self) -> None:
+        if self._reading_timer is not None:
+            self._reading_timer.cancel()
+            self._reading_timer = None
+
     def _give_up(self) -> None:
         if self.transport.is_closing():
             return
@@ -96,11 +139,13 @@ class ProblemProtocol(H11Protocol):
         if is_head and not self.conn.trailing_data[0]:
             # Nothing was begun: a browser that keeps a connection at hand expects no answer.
             self.transport.close()
+            self._watch()
         elif not is_head and self.cycle.response_started:
             self.transport.abort()
         else:
             what = "the headers" if is_head else "the body"
-            self._end_with(408, f"The rest of {what} did not come in time.")
+            within_s = HEAD_WITHIN_S if is_head else BODY_WITHIN_S
+            self._end_with(408, f"The rest of {what} did not arrive within {within_s:g} s. Send the request again.")
 
     def _end_with(self, status: int, detail: str, *, retry_after: str | None = None) -> None:
         """Answer by ourselves, and close."""
@@ -110,6 +155,7 @@ class ProblemProtocol(H11Protocol):
         lines = [status_line, *(b"%b: %b" % header for header in headers), b"", b""]
         self.transport.write(b"\r\n".join(lines) + bytes(problem.body))
         self.transport.close()
+        self._watch()
 
 
 def limited_by(limit: ConnectionLimit) -> Callable[..., ProblemProtocol]:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
 _GRACE_S = 3
+HANDSHAKE_WITHIN_S = 5.0
+"""Of TLS. Until it has ended, a connection takes a descriptor and is not counted."""
 
 
 class ListenError(Exception):
@@ -64,7 +66,30 @@ def address_of(bound: socket.socket) -> tuple[str, int]:
 
 
 class _Server(uvicorn.Server):
-    """Signals belong to the process, not to one of its two servers."""
+    """Signals belong to the process, not to one of its two servers; and a TLS handshake has less than a minute."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn's own for given sockets without a lifespan, which has no setting for the handshake."""
+        loop = asyncio.get_running_loop()
+
+        def connection(_loop: asyncio.AbstractEventLoop | None = None) -> asyncio.Protocol:
+            return cast(Any, self.config.http_protocol_class)(
+                config=self.config, server_state=self.server_state, app_state=self.lifespan.state, _loop=_loop
+            )
+
+        within_s = None if self.config.ssl is None else HANDSHAKE_WITHIN_S
+        self.servers = [
+            await loop.create_server(
+                connection,
+                sock=one,
+                ssl=self.config.ssl,
+                backlog=self.config.backlog,
+                ssl_handshake_timeout=within_s,
+                ssl_shutdown_timeout=within_s,
+            )
+            for one in sockets or ()
+        ]
+        self.started = True
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:

@@ -32,6 +32,7 @@ from app.web import errors
 from app.web.base_path import BasePath
 from app.web.bugs import BugBarrier
 from app.web.dependencies import Wiring, WiringDep
+from app.web.http_protocol import authenticated
 from app.web.problems import ProblemResponse
 from app.web.security.body_limit import BodyLimit
 from app.web.security.perimeter import Perimeter, hosts_of
@@ -110,6 +111,7 @@ async def _scope(request: Request, wiring: WiringDep) -> RunTokenScope:
         async with _bounded_unit(wiring) as uow:
             scope = await tokens.authenticate_run_token(uow, secret)
         if scope is not None:
+            authenticated(request)
             return scope
     raise UnauthenticatedError("this listener takes run tokens only, and this is none that it knows")
 
@@ -129,6 +131,7 @@ async def _audit_id(request: Request, wiring: WiringDep) -> str:
         async with _bounded_unit(wiring) as uow:
             audit_id = await carrying_out.audit_of_token(uow, secret)
         if audit_id is not None:
+            authenticated(request)
             return audit_id
     raise UnauthenticatedError("this listener takes tokens of runs and audits only, and this is none that it knows")
 

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from app.cli.output import json_text
 from app.cli.redaction import REMOVED, redact
 from app.embedded.kafka import KafkaCluster
 from tests.cli.conftest import Fenceline
@@ -103,6 +104,7 @@ def test_it_is_made_without_a_server_too(fenceline: Fenceline, tmp_path: Path) -
 FORMS: list[Callable[[str], str]] = [
     json.dumps,
     lambda secret: json.dumps(secret, ensure_ascii=False),
+    json_text,
     lambda secret: json.dumps(json.dumps(secret)),
     repr,
     ascii,

@@ -13,7 +13,7 @@ def test_clients_are_told_the_port_of_what_stands_in_front_of_a_listener() -> No
         voters="1@127.0.0.1:15002",
         brokers=1,
         data=Path("data"),
-        listeners={"PROXIED": Listener(15_003, "PLAINTEXT", advertised_port=15_999)},
+        listeners={"PROXIED": Listener(15_003, "PLAINTEXT", advertised=15_999)},
     )
     assert settings["listeners"] == (
         "PLAINTEXT://127.0.0.1:15001,PROXIED://127.0.0.1:15003,CONTROLLER://127.0.0.1:15002"

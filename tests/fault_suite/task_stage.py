@@ -163,8 +163,8 @@ class TaskStage(PipelineStage):
                 self.pipeline.partitions = add_partition(self.cluster.bootstrap_servers, self.pipeline.source)
                 did(f"{self.pipeline.partitions} partitions")
             case Kind.OFFSETS_DELETED:
-                self.workers.send_away()
                 try:
+                    self.workers.send_away()
                     self._delete_offsets(fault, did)
                 finally:
                     self.workers.bring_back()

@@ -64,6 +64,16 @@ def workers(launched: Launched) -> Generator[Workers]:
     workers.close()
 
 
+def test_who_was_sent_away_is_started_again_only_when_brought_back(workers: Workers, launched: Launched) -> None:
+    workers.send_away()
+    assert not any(one.is_running for one in launched.sleepers)
+    workers.replace(0)
+    assert launched.attempts == [(0, 0), (1, 0), (0, 1)]
+    workers.bring_back()
+    wait_for(lambda: len(launched.attempts) == 4, _WITHIN_S, lambda: f"a start of the other; {launched.attempts}")
+    assert launched.attempts[-1] == (1, 1)
+
+
 def test_a_task_that_has_ended_is_started_again_with_the_next_attempt(workers: Workers, launched: Launched) -> None:
     first = workers.current(1).pid
     os.kill(first, signal.SIGKILL)

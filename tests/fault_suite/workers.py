@@ -9,9 +9,11 @@ from collections.abc import Callable
 from typing import Protocol
 
 from tests.fault_suite.plan import NotDoneError
+from tests.support.waiting import wait_for
 
 _LOOK_S = 0.1
 _DEADLINE_S = 30.0
+_AWAY_WITHIN_S = 90.0
 
 
 class Worker(Protocol):
@@ -128,8 +130,12 @@ class Workers:
             living = [one for attempts in self._attempts for one in attempts if one.is_running]
             for worker in living:
                 os.kill(worker.pid, signal.SIGTERM)
-        for worker in living:
-            worker.wait_for_exit()
+        # Behind a fault that was not awaited a drain takes as long as the brokers need for it.
+        wait_for(
+            lambda: not any(one.is_running for one in living),
+            _AWAY_WITHIN_S,
+            lambda: f"every drain; {[one.pid for one in living if one.is_running]} still run",
+        )
 
     def bring_back(self) -> None:
         """Whoever is to run is started again."""

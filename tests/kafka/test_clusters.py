@@ -87,6 +87,7 @@ async def test_facts_say_for_how_long_a_topic_keeps_its_records(
     facts = await brokers.facts(connection, topics=[plain, kept, compacted])
     # A week, Kafka's own default.
     found = {name: (topic.retention_ms, topic.retention_bytes, topic.deletes) for name, topic in facts.topics.items()}
+    assert [facts.topics[name].compacts for name in (plain, kept, compacted)] == [False, True, True]
     assert found[plain] == (604_800_000, -1, True)
     assert found[kept] == (-1, 1_000, True)
     assert found[compacted][2] is False

@@ -9,6 +9,8 @@ import pytest
 
 from app.db.database import Database
 from app.domain.alerts.conditions import Bounds
+from app.domain.clocks.broker_clocks import BrokerClocks
+from app.domain.clocks.clock_offset import ClockOffset
 from app.domain.hanging.hanging_transaction import Ended, Ending
 from app.domain.journals.live_transactions import LiveTransaction
 from app.domain.observing.live_cluster import JOURNALS
@@ -59,6 +61,10 @@ def publish(plane: ControlPlane, observations: Observations, *transactions: Live
             transaction_journal=first,
             group_journal=second,
             transactions={one.transactional_id: one for one in transactions},
+            clocks=BrokerClocks(
+                {1: ClockOffset(least_ms=0, most_ms=0, measured_ms=now_ms)},
+                {(JOURNALS[0], one.partition): 1 for one in transactions},
+            ),
         )
     )
 

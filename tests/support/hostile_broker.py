@@ -6,14 +6,15 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import Any, NamedTuple
 
-API_VERSIONS, METADATA = 18, 3
+API_VERSIONS, METADATA, SASL_HANDSHAKE, SASL_AUTHENTICATE = 18, 3, 17, 36
 Answer = Callable[[int, int, bytes], bytes | None]
 """Number and version of a request, and the answer's frame behind its length as it would be; None to hang up."""
 
@@ -97,6 +98,27 @@ def recording(host: str, port: int) -> Generator[tuple[str, Callable[[], Recorde
         connection.close()
 
 
+@contextmanager
+def answering(said: bytes, context: ssl.SSLContext | None = None) -> Generator[str]:
+    """The address of a listener that says this to whatever it is asked, and hangs up."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            while True:
+                try:
+                    plain, _ = listener.accept()
+                except OSError:
+                    return  # closed: the test is over
+                with plain, suppress(OSError):
+                    connection = plain if context is None else context.wrap_socket(plain, server_side=True)
+                    connection.recv(4096)
+                    connection.sendall(said)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+        listener.shutdown(2)
+
+
 def moved(answer: bytes, port: int, to: int) -> bytes:
     """The answer with every advertised 127.0.0.1:port moved to another port."""
     host = b"127.0.0.1"
@@ -128,11 +150,29 @@ def versions(supported: Mapping[int, tuple[int, int]], asked_in: int) -> bytes:
     return struct.pack(">ihi", 0, 35 if asked_in > 0 else 0, len(supported)) + ranges
 
 
-def metadata(port: int, version: int, *, cluster_id: str | None) -> bytes:
-    """Metadata in versions 1 and 2, of a cluster of one broker without topics; version 1 has no cluster id."""
-    broker = struct.pack(">i", 7) + string("127.0.0.1") + struct.pack(">i", port) + string(None)
+def metadata(port: int, version: int, *, cluster_id: str | None, others: Mapping[int, int] | None = None) -> bytes:
+    """Metadata in versions 1 and 2, of a cluster without topics; version 1 has no cluster id.
+
+    Its broker is number 7; `others` has the ports of more of them by number.
+    """
+    brokers = {7: port, **(others or {})}
+    listed = b"".join(
+        struct.pack(">i", number) + string("127.0.0.1") + struct.pack(">i", at) + string(None)
+        for number, at in brokers.items()
+    )
     named = b"" if version < 2 else string(cluster_id)
-    return struct.pack(">ii", 0, 1) + broker + named + struct.pack(">ii", 7, 0)
+    return struct.pack(">ii", 0, len(brokers)) + listed + named + struct.pack(">ii", 7, 0)
+
+
+def sasl_handshake(code: int, mechanism: str) -> bytes:
+    """SaslHandshake, of a listener that offers one mechanism."""
+    return struct.pack(">ihi", 0, code, 1) + string(mechanism)
+
+
+def expecting_sasl(number: int, version: int, request: bytes) -> bytes | None:
+    """A listener that tells its versions to everybody, and nothing else to whoever has not logged in."""
+    del request
+    return versions({API_VERSIONS: (0, 0), METADATA: (0, 2)}, version) if number == API_VERSIONS else None
 
 
 def damaged(answer: bytes, draw: Any) -> bytes:

@@ -51,6 +51,25 @@ async def test_links_and_redirects_get_the_path_whether_the_proxy_takes_it_off_o
             assert response.headers["location"] == location
 
 
+@pytest.mark.parametrize("prefix", ["", "/ops"])
+@pytest.mark.parametrize(
+    ("asked", "location"),
+    [
+        ("/pipelines/", "/ops/pipelines"),
+        ("/pipelines/?a=/b", "/ops/pipelines?a=/b"),
+        ("/api/v1/pipelines/", "/ops/api/v1/pipelines"),
+    ],
+)
+async def test_slash_too_many_does_not_lead_out_of_the_path(prefix: str, asked: str, location: str) -> None:
+    app = FastAPI()
+    for path in ("/pipelines", "/api/v1/pipelines"):
+        app.get(path)(lambda: "here")
+    app.add_middleware(BasePath, base_path="/ops")
+    async with client_of(app) as client:
+        response = await client.get(f"{prefix}{asked}")
+        assert (response.status_code, response.headers["location"]) == (307, location)
+
+
 @pytest.mark.parametrize(
     ("asked", "path"),
     [

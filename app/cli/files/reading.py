@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
-import orjson
 import typer
 
 from app.cli.direct import answered
@@ -28,6 +27,7 @@ from app.cli.files.options import (
 )
 from app.cli.files.pipeline_topics import opened
 from app.cli.names import PipelineName
+from app.cli.output import json_text
 from app.files.reading import Stores, all_records
 from app.files.references import Located
 
@@ -71,7 +71,7 @@ def read(
             written.write(b"[" if as_json else b"")
             for _, record in all_records(finding.references(topics, progress), stores, heard=heard):
                 before = b"" if not as_json else b",\n" if count else b"\n"
-                written.write(before + orjson.dumps(record, default=_plain) + (b"" if as_json else b"\n"))
+                written.write(before + json_text(record, default=_plain).encode() + (b"" if as_json else b"\n"))
                 count += 1
             written.write(b"\n]\n" if as_json else b"")
 

@@ -29,7 +29,7 @@ class TopicFacts(msgspec.Struct, frozen=True, kw_only=True):
     """One topic as the brokers describe it. None always means: its configuration may not be read, or was not asked for.
 
     retention_ms, retention_bytes: after which it loses its oldest records, if it `deletes` at all; -1: never.
-    deletes: whether its `cleanup.policy` has `delete`.
+    deletes, compacts: whether its `cleanup.policy` has `delete`, and `compact`.
     unclean_leader_election: whether a replica that lacks acknowledged records may lead.
     topic_id: as the brokers say it; None before Kafka 2.8.
     """
@@ -40,6 +40,7 @@ class TopicFacts(msgspec.Struct, frozen=True, kw_only=True):
     retention_ms: int | None = None
     retention_bytes: int | None = None
     deletes: bool | None = None
+    compacts: bool | None = None
     unclean_leader_election: bool | None = None
     topic_id: str | None = None
 
@@ -60,6 +61,7 @@ class ClusterFacts(msgspec.Struct, frozen=True, kw_only=True):
     offers_consumer_protocol: whether groups of KIP-848 (`group.protocol=consumer`) can be used.
     topics: those of the asked ones that exist; a topic that is not here does not exist (or may not be seen).
     transaction_max_timeout_ms: the broker setting `transaction.max.timeout.ms`.
+    abort_sweep_ms: the longest `transaction.abort.timed.out.transaction.cleanup.interval.ms` of its brokers.
     group_min_session_timeout_ms, group_max_session_timeout_ms: bounds of a classic member's session timeout.
     foreign_members: for each asked group its members that Fenceline did not start.
     assignors: of the asked groups that are classic, the assignor that their members have agreed on.
@@ -70,6 +72,7 @@ class ClusterFacts(msgspec.Struct, frozen=True, kw_only=True):
     offers_consumer_protocol: bool | None = None
     topics: dict[str, TopicFacts] = {}
     transaction_max_timeout_ms: int | None = None
+    abort_sweep_ms: int | None = None
     group_min_session_timeout_ms: int | None = None
     group_max_session_timeout_ms: int | None = None
     foreign_members: dict[str, tuple[GroupMember, ...]] = {}

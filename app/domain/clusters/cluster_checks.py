@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from app.domain.clusters.cluster import ClusterFacts, TopicFacts
+from app.domain.clusters.survey import ABORT_SWEEP
 from app.domain.pipelines.pipeline import (
     GroupProtocol,
     PipelineDefinition,
     Problem,
     ProcessingGuarantee,
+    PythonFunction,
     Route,
     Steps,
 )
@@ -27,6 +29,7 @@ def check(definition: PipelineDefinition, facts: ClusterFacts, *, outputs: Mappi
     yield from _check_sources(definition, facts)
     for field, topic in outputs.items():
         yield from _check_output(field, topic, facts)
+        yield from _check_keys(field, topic, definition, facts)
     yield from _check_tombstones(definition, facts)
     yield from _check_timeouts(definition, facts)
     yield from _check_members(definition, facts)
@@ -99,6 +102,28 @@ def _check_tombstones(definition: PipelineDefinition, facts: ClusterFacts) -> It
         yield Problem(field=f"transform.steps.{routes[0]}.topic", message=message, is_warning=True)
 
 
+def _check_keys(field: str, topic: str, definition: PipelineDefinition, facts: ClusterFacts) -> Iterator[Problem]:
+    """A broker refuses a record without a key where its topic is compacted; what can be known beforehand is a warning.
+
+    References to files have keys, and so has every record of a compacted source as long as it is only passed on.
+    """
+    found = facts.topics.get(topic)
+    if found is None or not found.compacts or (definition.files is not None and topic == definition.sink_topic):
+        return
+    sources = [one for one in definition.source_topics if (known := facts.topics.get(one)) and not known.compacts]
+    if isinstance(definition.transform, PythonFunction) and topic != definition.errors.dead_letter_topic:
+        who = f"`{definition.transform.function}` may return records without one"
+    elif sources:
+        who = f"records of `{sources[0]}` may have none, and keys pass unchanged"
+    else:
+        return
+    message = (
+        f"`{topic}` is compacted (cleanup.policy): records without a key are refused by the broker. Here {who}. "
+        "Give every record a key, or set cleanup.policy=delete"
+    )
+    yield Problem(field=field, message=message, is_warning=True)
+
+
 def _check_election(field: str, topic: str, found: TopicFacts | None) -> Iterator[Problem]:
     """Where a replica without all acknowledged records may lead, records go, and others come under their offsets."""
     if found is not None and found.unclean_leader_election:
@@ -140,6 +165,14 @@ def _check_timeouts(definition: PipelineDefinition, facts: ClusterFacts) -> Iter
             f"not {definition.transaction_timeout_ms}"
         )
         yield Problem(field="transaction_timeout_ms", message=message)
+    sweep_ms = facts.abort_sweep_ms
+    if is_transactional and sweep_ms is not None and sweep_ms > definition.transaction_timeout_ms:
+        message = (
+            f"The brokers look for abandoned transactions every {sweep_ms} ms ({ABORT_SWEEP}). A dead task may block "
+            f"readers for {definition.transaction_timeout_ms + sweep_ms} ms. Lower the brokers' setting to "
+            f"{definition.transaction_timeout_ms} or less"
+        )
+        yield Problem(field="transaction_timeout_ms", message=message, is_warning=True)
     if definition.group_protocol is GroupProtocol.CONSUMER:
         return
     session_ms = definition.session_timeout_ms

@@ -87,7 +87,7 @@ def check_cluster(
         if not host_and_port(address)[1].isdigit():
             problems.append(Problem(field="bootstrap_servers", message=f"{address} is not of the form host:port"))
         elif not is_allowed_address(address, allowed_addresses):
-            problems.append(Problem(field="bootstrap_servers", message=_not_allowed(address)))
+            problems.append(Problem(field="bootstrap_servers", message=not_allowed(address)))
     for option, value in client_config.items():
         field = f"client_config.{option}"
         if option not in SECURITY_OPTIONS:
@@ -126,17 +126,22 @@ def _login_problems(client_config: Mapping[str, str]) -> Iterator[Problem]:
         yield Problem(field=field, message=f"{mechanism} is not supported: use {known}")
 
 
-def _not_allowed(address: str) -> str:
+def not_allowed(address: str) -> str:
     return (
         f"{address} is not on this machine and not on the list of allowed brokers; an administrator allows it "
         f"by the setting FENCELINE_ALLOWED_BROKER_ADDRESSES, for instance {address}"
     )
 
 
+def sent_on(address: str) -> str:
+    """That an advertised address is not allowed."""
+    return f"the cluster sends its clients on: {not_allowed(address)}"
+
+
 def check_advertised(addresses: Iterable[str], *, allowed_addresses: Collection[str]) -> list[Problem]:
     """A cluster's brokers tell clients where to go next: those addresses must be allowed as well."""
     return [
-        Problem(field="bootstrap_servers", message="the cluster sends its clients on: " + _not_allowed(address))
+        Problem(field="bootstrap_servers", message=sent_on(address))
         for address in addresses
         if not is_allowed_address(address, allowed_addresses)
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from app.domain.printable import one_line
 from app.domain.stuck.diagnosis import Diagnosis, Link
 from app.domain.stuck.wording import clock
 
@@ -12,6 +13,7 @@ def clause(link: Link) -> str:
 
 
 def as_text(found: Diagnosis) -> str:
-    """All of it, to be pasted where nobody sees our page."""
+    """All of it, to be pasted where nobody sees our page: no name in it begins a line or commands a terminal."""
     links = [f"  {clause(link)} ({link.source}, {clock(link.seen_ms)})" for link in found.links]
-    return "\n".join([found.headline, *links, f"{found.verdict}: {found.advice}", *found.commands])
+    lines = [found.headline, *links, f"{found.verdict}: {found.advice}", *found.commands]
+    return "\n".join(map(one_line, lines))

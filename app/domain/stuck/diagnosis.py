@@ -232,15 +232,15 @@ def judge_holder(
         links=links,
         advice=advice,
         until_ms=known.times_out_at_ms(asked.now_ms),
-        commands=(describe_line(known, asked.bootstrap_servers), *_fence_lines(known, verdict, asked)),
+        commands=_lines(known, verdict, asked),
         holder=held_by,
     )
 
 
-def _fence_lines(known: KnownTransaction, verdict: Verdict, asked: Asked) -> tuple[str, ...]:
-    if verdict is not Verdict.FENCE:
-        return ()
-    return (fence_line(known, asked.bootstrap_servers),)
+def _lines(known: KnownTransaction, verdict: Verdict, asked: Asked) -> tuple[str, ...]:
+    """To paste; none for an id that no line can name."""
+    fence = fence_line(known, asked.bootstrap_servers) if verdict is Verdict.FENCE else ""
+    return tuple(filter(None, (describe_line(known, asked.bootstrap_servers), fence)))
 
 
 def _waiting(facts: PartitionFacts, ends: LogEnds) -> tuple[str, tuple[Link, ...]]:

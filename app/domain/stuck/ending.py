@@ -8,15 +8,13 @@ committed elsewhere when its producer commits, which nobody refuses.
 
 from __future__ import annotations
 
-import shlex
-
 import msgspec
 
 from app.domain.stuck.advice import Asked, is_alive
 from app.domain.stuck.diagnosis import UNSEEN, first_open, is_hanging
 from app.domain.stuck.facts import ONGOING, KnownTransaction, OpenTransaction, PartitionFacts, Refused, with_age
 from app.domain.stuck.left_out import ADVICE, may_be_committed
-from app.domain.stuck.wording import abort_line, clock, count, describe_line, span
+from app.domain.stuck.wording import abort_line, clock, count, describe_line, span, terminate_line
 
 _JUST_BEGUN_MS = 10_000
 """A foreign producer sends no heartbeats to us: a transaction as young as this is taken as one of a living one."""
@@ -60,10 +58,7 @@ def plan_fence(transactional_id: str, known: KnownTransaction | Refused | None, 
     if known is None:
         return Plan(what=what, impossible=f"there is no transactional id {transactional_id} on this cluster")
     known = with_age(known, asked.clocks, now_ms=asked.now_ms)
-    command = (
-        f"kafka-transactions.sh --bootstrap-server {asked.bootstrap_servers} forceTerminateTransaction "
-        f"--transactionalId {shlex.quote(transactional_id)}"
-    )
+    command = terminate_line(transactional_id, asked.bootstrap_servers)
     who = f"producer {known.producer_id} epoch {known.producer_epoch}"
     if known.is_open and known.state != ONGOING:
         return Plan(

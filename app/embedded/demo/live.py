@@ -19,13 +19,12 @@ from app.embedded.demo.server import Run
 from app.embedded.demo.stage import Stage, open_stage
 from app.embedded.demo.starting import CORES, TOPICS, create_file_pipeline, start_pipeline, wait_for_partitions
 from app.embedded.errors import EmbeddedError
+from app.patience import BUSY_MACHINE_S
 
 FULL_SPEED_FLIGHTS = 250_000
 STEADY_PER_S = 400.0
 PROOF_EVERY_S = 60.0
-_FULL_SPEED_WITHIN_S = 300.0
 _READ_WITHIN_S = 30.0
-_DRAINED_WITHIN_S = 60.0
 _LOOK_EVERY_S = 0.25
 
 
@@ -105,7 +104,7 @@ def _end(console: Console, stage: Stage, run: Run, feed: Feed, proof: Proof, fil
         _wait_until_read(stage, files_run, feed, files.count_read)
     runs = [run] if files_run is None else [run, files_run]
     before = [stage.server.get_run(one.id) for one in runs]
-    after = stage.server.end_runs([one.id for one in runs], "drain", timeout_s=_DRAINED_WITHIN_S)
+    after = stage.server.end_runs([one.id for one in runs], "drain", timeout_s=BUSY_MACHINE_S)
     verdict = _prove(console, "After the drain", proof)
     console.print(f"{verdict.fed:,} fed, {verdict.records_in:,} read", highlight=False, soft_wrap=True)
     found = [*complaints(verdict, before=before[0], after=after[0])]
@@ -160,9 +159,9 @@ def _catch_up(console: Console, stage: Stage, run: Run, proof: Proof) -> None:
         while (done := sum(proof.committed())) < FULL_SPEED_FLIGHTS:
             progress.update(bar, completed=done)
             _refuse_ended(stage, run)
-            if time.monotonic() - started > _FULL_SPEED_WITHIN_S:
+            if time.monotonic() - started > BUSY_MACHINE_S:
                 raise EmbeddedError(
-                    f"only {done:,} of {FULL_SPEED_FLIGHTS:,} flights were processed in {_FULL_SPEED_WITHIN_S:.0f} s"
+                    f"only {done:,} of {FULL_SPEED_FLIGHTS:,} flights were processed in {BUSY_MACHINE_S:.0f} s"
                 )
             time.sleep(_LOOK_EVERY_S)
 

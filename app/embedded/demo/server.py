@@ -17,10 +17,9 @@ from app.domain.runs.run import RunState
 from app.domain.runs.task import TaskStatus
 from app.embedded.errors import EmbeddedError
 from app.embedded.processes import ChildProcess
-from app.patience import ASK_AGAIN_AFTER_S, Patience
+from app.patience import ASK_AGAIN_AFTER_S, STARTING_S, Patience
 
 _START = "import sys; from app.cli import main; sys.argv[0] = 'fenceline'; main()"
-_UP_WITHIN_S = 60.0
 _AWAY = (429, 502, 503, 504)
 _ENDED = (RunState.STOPPED, RunState.FAILED)
 
@@ -84,7 +83,7 @@ class DemoServer:
             return bool(found)
 
         try:
-            process.wait_until(has_announced, timeout_s=_UP_WITHIN_S, what="saying where it listens")
+            process.wait_until(has_announced, timeout_s=STARTING_S, what="saying where it listens")
             token = (state / "token").read_text(encoding="utf-8").strip()
         except BaseException:
             process.kill()

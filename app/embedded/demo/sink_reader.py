@@ -11,8 +11,7 @@ from confluent_kafka.admin import AdminClient
 from app.embedded.demo.offsets import ANSWER_S, answered, stable_offsets
 from app.embedded.demo.outputs import Outputs, WrongOutputError
 from app.embedded.errors import EmbeddedError
-
-_READ_S = 60.0
+from app.patience import BUSY_MACHINE_S
 
 
 @dataclass(slots=True)
@@ -35,10 +34,12 @@ class SinkReader:
         """Read on up to the last stable offsets of this moment."""
         consumer = self._open(admin)
         ends = stable_offsets(admin, self.topic, self._partitions, is_end=True)
-        deadline = time.monotonic() + _READ_S
+        deadline = time.monotonic() + BUSY_MACHINE_S
         while behind := {p: end for p, end in ends.items() if self._next.get(p, 0) < end}:
             if time.monotonic() > deadline:
-                raise EmbeddedError(f"reading {self.topic} to {ends} took more than {_READ_S:.0f} s; behind: {behind}")
+                raise EmbeddedError(
+                    f"reading {self.topic} to {ends} took more than {BUSY_MACHINE_S:.0f} s; behind: {behind}"
+                )
             for message in consumer.consume(2_000, timeout=0.2):
                 error = message.error()
                 if error is None:

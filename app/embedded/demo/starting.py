@@ -10,10 +10,10 @@ from app.embedded.demo import file_pipeline, pipeline
 from app.embedded.demo.server import Run
 from app.embedded.demo.stage import CLUSTER, Stage
 from app.embedded.errors import EmbeddedError
+from app.patience import BUSY_MACHINE_S
 
 TOPICS = (pipeline.SOURCE_TOPIC, pipeline.SINK_TOPIC, file_pipeline.SINK_TOPIC)
 CORES = pipeline.CORES + file_pipeline.CORES
-_UP_WITHIN_S = 180.0
 
 
 def start_pipeline(stage: Stage) -> Run:
@@ -44,7 +44,7 @@ def wait_for_partitions(stage: Stage, run: Run, console: Console) -> None:
             ordinals = {report.ordinal for report in working}
             return len(held) == pipeline.PARTITIONS and len(ordinals) == pipeline.INSTANCES
 
-        wait_for_tasks(stage, run, is_up, timeout_s=_UP_WITHIN_S, what="both instances holding partitions")
+        wait_for_tasks(stage, run, is_up, timeout_s=BUSY_MACHINE_S, what="both instances holding partitions")
     console.print(
         f"Both instances hold partitions ({time.monotonic() - started:.1f} s)", highlight=False, soft_wrap=True
     )
@@ -60,7 +60,7 @@ def wait_for_file_partitions(stage: Stage, run: Run, console: Console) -> None:
                 for report in reports
             )
 
-        wait_for_tasks(stage, run, is_up, timeout_s=_UP_WITHIN_S, what="the second pipeline holding its partitions")
+        wait_for_tasks(stage, run, is_up, timeout_s=BUSY_MACHINE_S, what="the second pipeline holding its partitions")
 
 
 def wait_for_tasks(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,7 +14,7 @@ from app.domain.hanging.search import StableEnd
 from app.domain.stuck.ending import marker_epoch
 from app.domain.stuck.facts import GroupFacts, KnownTransaction, OpenTransaction, Partition, PartitionFacts, Refused
 from app.kafka.attempt import Attempt
-from app.kafka.connections import BOOTSTRAP, resolve
+from app.kafka.connections import ANYWHERE, BOOTSTRAP, resolve
 from app.kafka.raw_client import errors, failure, is_transient, reading_answers
 from app.kafka.transactions.client import TransactionClient
 from app.kafka.transactions.looking import look_at_group, look_at_partitions, now_ms
@@ -31,11 +32,22 @@ class KafkaTransactions:
     """Answers what app/ports/transactions.py asks, each time by a connection of its own.
 
     environment, secrets_dir: where references to secrets are resolved, anew for each question.
+    allowed_addresses: where brokers may be, and may send us on to.
     """
 
-    def __init__(self, *, environment: Mapping[str, str], secrets_dir: Path | None) -> None:
-        self._environment = environment
-        self._secrets_dir = secrets_dir
+    def __init__(
+        self,
+        *,
+        environment: Mapping[str, str],
+        secrets_dir: Path | None,
+        allowed_addresses: Collection[str] = ANYWHERE,
+    ) -> None:
+        self._resolve = partial(
+            resolve, environment=environment, secrets_dir=secrets_dir, allowed_addresses=allowed_addresses
+        )
+        self._search = KafkaSearch(
+            environment=environment, secrets_dir=secrets_dir, allowed_addresses=allowed_addresses
+        )
 
     async def partitions_of(
         self, connection: Connection, topic: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
@@ -51,8 +63,7 @@ class KafkaTransactions:
         return await self._ask(connection, timeout_s, f"tell the partitions of {topic}", ask)
 
     async def held_back(self, connection: Connection, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> HeldBackPartitions:
-        search = KafkaSearch(environment=self._environment, secrets_dir=self._secrets_dir)
-        return await asyncio.to_thread(_held_back, search, connection, timeout_s)
+        return await asyncio.to_thread(_held_back, self._search, connection, timeout_s)
 
     async def look_at_partitions(
         self,
@@ -174,9 +185,7 @@ class KafkaTransactions:
         what: str,
         question: Callable[[TransactionClient, Mapping[str, str], Attempt], T],
     ) -> T:
-        resolved = await asyncio.to_thread(
-            resolve, connection, environment=self._environment, secrets_dir=self._secrets_dir
-        )
+        resolved = await asyncio.to_thread(self._resolve, connection)
         attempt = Attempt(resolved[BOOTSTRAP], timeout_s)
         return await asyncio.to_thread(_answered, resolved, attempt, what, question)
 

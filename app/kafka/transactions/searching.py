@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,7 +16,7 @@ from app.domain.hanging.search import StableEnd
 from app.domain.journals.record_batch import Marker, RecordBatch, UnreadableBatch, read_marker
 from app.domain.stuck.facts import Partition, PartitionFacts
 from app.kafka.attempt import Attempt
-from app.kafka.connections import BOOTSTRAP, resolve
+from app.kafka.connections import ANYWHERE, BOOTSTRAP, resolve
 from app.kafka.raw_client import error_of, errors, failure, is_transient, reading_answers
 from app.kafka.raw_fetch import LATEST, Isolation
 from app.kafka.transactions.client import TransactionClient
@@ -37,14 +38,21 @@ _Metadata: Any = MetadataRequest
 class KafkaSearch:
     """Answers what app/ports/hanging.py asks. Secrets are resolved for each connection anew."""
 
-    def __init__(self, *, environment: Mapping[str, str], secrets_dir: Path | None) -> None:
-        self._environment = environment
-        self._secrets_dir = secrets_dir
+    def __init__(
+        self,
+        *,
+        environment: Mapping[str, str],
+        secrets_dir: Path | None,
+        allowed_addresses: Collection[str] = ANYWHERE,
+    ) -> None:
+        self._resolve = partial(
+            resolve, environment=environment, secrets_dir=secrets_dir, allowed_addresses=allowed_addresses
+        )
 
     def open_search(
         self, connection: Mapping[str, str], *, timeout_s: float
     ) -> AbstractContextManager[SearchConnection]:
-        resolved = resolve(connection, environment=self._environment, secrets_dir=self._secrets_dir)
+        resolved = self._resolve(connection)
         attempt = Attempt(resolved[BOOTSTRAP], timeout_s)
         try:
             return SearchClient(resolved, attempt, timeout_s=timeout_s)

@@ -30,7 +30,7 @@ async def register_cluster(
     """Keep a cluster that answers now; its Kafka cluster id is what the brokers report.
 
     Raises InvalidError with all problems, ConflictError when the name is taken, BrokerUnreachableError when no broker
-    answers.
+    answers, or one of them not at its advertised address.
     """
     require(by, Verb.REGISTER_CLUSTER)
     problems = check_cluster(
@@ -48,6 +48,7 @@ async def register_cluster(
     )
     if problems:
         raise InvalidError(f"cluster {name} cannot be registered: {problems[0].message}", problems=problems)
+    await brokers.reach_each(connection, description.brokers, timeout_s=timeout_s)
     cluster = Cluster(
         name=name,
         kafka_cluster_id=description.cluster_id,
@@ -87,6 +88,7 @@ async def probe_cluster(
     cluster = await uow.clusters.get(name)
     description = await brokers.describe_cluster(cluster.connection(), timeout_s=timeout_s)
     refuse_other_cluster(cluster, description.cluster_id)
+    await brokers.reach_each(cluster.connection(), description.brokers, timeout_s=timeout_s)
     return description
 
 

@@ -12,7 +12,7 @@ from app.domain.access import Principal, Verb
 from app.domain.clocks.broker_clocks import SAME_WITHIN_MS
 from app.domain.clocks.clock_offset import ClockOffset
 from app.domain.clusters.survey import feature_lines, setting_lines
-from app.domain.errors import FencelineError
+from app.domain.errors import FencelineError, NotFoundError
 from app.domain.fencing_events.record import FencingFilter
 from app.domain.observing.snapshot import JournalStatus
 from app.domain.pipelines.pipeline import Problem
@@ -172,8 +172,11 @@ async def remove(
     name: str,
     why: Annotated[str, Form()] = "",
 ) -> Response:
-    await clusters.remove_cluster(uow, name, by=by, why=why or None, now=wiring.clock.now())
-    await uow.commit()
+    try:
+        await clusters.remove_cluster(uow, name, by=by, why=why or None, now=wiring.clock.now())
+        await uow.commit()
+    except NotFoundError:
+        return screen.see("clusters", said="already-gone")
     return screen.see("clusters", said="cluster-removed")
 
 

@@ -15,6 +15,7 @@ from app.domain.fencing_events.record import KEPT_FOR, FencingFilter
 from app.domain.fencing_events.runbook import runbook
 from app.domain.fencing_events.story import story_of
 from app.domain.observing.snapshot import Phase
+from app.domain.printable import one_line
 from app.domain.storable import moment_of_ms
 from app.ports.unit_of_work import UnitOfWork
 from app.services import fencing_feed
@@ -186,7 +187,7 @@ def _partition(name: str) -> Mapping[str, str]:
 
 
 def as_text(line: FencingLine) -> str:
-    """The event for an incident channel: what, how sure, what proves it, what to do."""
+    """The event for an incident channel: what, how sure, what proves it, what to do. Each row is one line."""
     event = line.record.event
     verdict = event.verdict
     others = ", ".join(words(one) for one in verdict.alternatives)
@@ -198,7 +199,7 @@ def as_text(line: FencingLine) -> str:
         *(f"  {_moment(one.at_ms)} {one.side}: {one.what} ({one.source})" for one in story_of(event).moments),
         *(f"{number}. {step}" for number, step in enumerate(runbook(verdict.cause), 1)),
     ]
-    return "\n".join(rows)
+    return "\n".join(map(one_line, rows))
 
 
 def _moment(at_ms: int) -> str:

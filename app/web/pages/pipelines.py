@@ -10,7 +10,7 @@ import msgspec
 from fastapi import APIRouter, Form, Query, Request, Response
 
 from app.domain.access import Principal, Verb
-from app.domain.errors import FencelineError
+from app.domain.errors import FencelineError, NotFoundError
 from app.domain.observing.snapshot import Phase, Snapshot
 from app.domain.pipelines.file_text import describe_columns
 from app.domain.pipelines.pipeline import Steps
@@ -203,6 +203,8 @@ async def delete(
     try:
         await pipelines.delete_pipeline(uow, name, by=by, why=why or None, now=wiring.clock.now())
         await uow.commit()
+    except NotFoundError:
+        return screen.see("pipelines", said="already-gone")
     except FencelineError as error:
         return await screen.page(request, wiring, by, looking_at(wiring, name), refused=error, at=("pipelines", name))
     return screen.see("pipelines", said="deleted")

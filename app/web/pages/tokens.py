@@ -12,7 +12,7 @@ from typing import Annotated
 from fastapi import APIRouter, Form, Request, Response
 
 from app.domain.access import Principal, Role, Verb
-from app.domain.errors import FencelineError
+from app.domain.errors import FencelineError, NotFoundError
 from app.domain.pipelines.pipeline import Problem
 from app.ports.unit_of_work import UnitOfWork
 from app.services.access import tokens
@@ -86,8 +86,11 @@ async def revoke(
     name: str,
     why: Annotated[str, Form()] = "",
 ) -> Response:
-    await tokens.revoke_token(uow, name=name, by=by, why=why or None, now=wiring.clock.now())
-    await uow.commit()
+    try:
+        await tokens.revoke_token(uow, name=name, by=by, why=why or None, now=wiring.clock.now())
+        await uow.commit()
+    except NotFoundError:
+        return screen.see("tokens", said="already-gone")
     return screen.see("tokens", said="token-revoked")
 
 
@@ -99,6 +102,9 @@ async def end_session(
     id: str,  # noqa: A002 - the path's name
     why: Annotated[str, Form()] = "",
 ) -> Response:
-    await tokens.end_session(uow, id, by=by, why=why or None, now=wiring.clock.now())
-    await uow.commit()
+    try:
+        await tokens.end_session(uow, id, by=by, why=why or None, now=wiring.clock.now())
+        await uow.commit()
+    except NotFoundError:
+        return screen.see("tokens", said="already-gone")
     return screen.see("tokens", said="session-ended")

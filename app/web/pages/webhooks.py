@@ -10,7 +10,7 @@ from fastapi import APIRouter, Form, Query, Request, Response
 
 from app.domain.access import Principal, Verb
 from app.domain.alerts.alert import AlertKind
-from app.domain.errors import FencelineError
+from app.domain.errors import FencelineError, NotFoundError
 from app.domain.pipelines.pipeline import Problem
 from app.domain.webhooks.webhook import Webhook
 from app.ports.unit_of_work import UnitOfWork
@@ -186,6 +186,9 @@ async def remove(
     name: str,
     why: Annotated[str, Form()] = "",
 ) -> Response:
-    await webhooks.remove_webhook(uow, name, by=by, why=why or None, now=wiring.clock.now())
-    await uow.commit()
+    try:
+        await webhooks.remove_webhook(uow, name, by=by, why=why or None, now=wiring.clock.now())
+        await uow.commit()
+    except NotFoundError:
+        return screen.see("webhooks", said="already-gone")
     return screen.see("webhooks", said="webhook-removed")

@@ -17,9 +17,18 @@
       range.selectNodeContents(button.previousElementSibling ?? button);
       getSelection().removeAllRanges();
       getSelection().addRange(range);
+      selected = { text, shown: String(getSelection()) };
       return say("Selected: press Ctrl+C to copy");
     }
     say(`Copied ${text}`);
+  });
+
+  // Ctrl+C then gives what the button would have given: what is shown may hold control characters, or be shortened.
+  let selected = null;
+  document.addEventListener("copy", (event) => {
+    if (selected === null || String(getSelection()) !== selected.shown) return;
+    event.clipboardData.setData("text/plain", selected.text);
+    event.preventDefault();
   });
 
   function say(sentence) {
@@ -213,6 +222,28 @@
   const placesRow = document.querySelector(".top nav ul");
   const here = placesRow?.querySelector("[aria-current]");
   if (here) placesRow.scrollLeft = here.offsetLeft - (placesRow.clientWidth - here.offsetWidth) / 2;
+
+  // Forms whose answer takes seconds say so until it comes.
+  document.addEventListener("submit", (event) => {
+    const form = event.target;
+    if (!form.dataset.meanwhile || form.dataset.since) return;
+    form.dataset.since = Date.now();
+    const note = document.createElement("p");
+    note.className = "notice";
+    note.setAttribute("role", "status");
+    const tell = () => {
+      note.textContent = `${form.dataset.meanwhile}, ${Math.round((Date.now() - form.dataset.since) / 1000)} s …`;
+      form.append(note);  // A frame of the page's stream takes away what the server did not send.
+    };
+    tell();
+    const ticking = setInterval(tell, 1000);
+    // Back on a page that the browser has kept: nothing is waited for.
+    addEventListener("pageshow", () => {
+      clearInterval(ticking);
+      note.remove();
+      delete form.dataset.since;
+    }, { once: true });
+  });
 
   // Keys. Never while somebody types.
   const typing = (element) => element.closest("input, select, textarea, [contenteditable]") !== null;

@@ -12,9 +12,11 @@ from app.domain.clusters.cluster import ClusterFacts, GroupMember, TopicFacts
 from app.domain.pipelines.pipeline import (
     ErrorHandling,
     FailurePolicy,
+    FileSink,
     GroupProtocol,
     Problem,
     ProcessingGuarantee,
+    PythonFunction,
     Route,
     StepOperator,
     Steps,
@@ -140,6 +142,57 @@ def test_a_topic_whose_records_an_unclean_election_may_lose_is_a_warning(topic: 
     assert f"`{topic}` has unclean.leader.election.enable=true" in problem.message
 
 
+COMPACTED = structs.replace(SOUND, compacts=True, deletes=False)
+KEPT = structs.replace(SOUND, compacts=False, deletes=True)
+FUNCTION = PythonFunction(function="flights", file_name="flights.py", sha256="0" * 64)
+DEAD_LETTERS = ErrorHandling(policy=FailurePolicy.DEAD_LETTER, dead_letter_topic="dead")
+LATE = Route(field="delay", operator=StepOperator.GE, value=15, topic="late")
+
+
+def about_keys(**changes: Any) -> list[Problem]:
+    topics = {"flights": KEPT, "delayed": KEPT, "late": KEPT, "dead": KEPT, **changes.pop("topics")}
+    return [one for one in problems(facts(topics=topics), **changes) if "without a key" in one.message]
+
+
+@pytest.mark.parametrize("policy", ["compact", "compact,delete"])
+@pytest.mark.parametrize(
+    ("topic", "field", "changes"),
+    [
+        ("delayed", "sink_topic", {}),
+        ("late", "transform.steps.0.topic", {"transform": Steps(steps=(LATE,))}),
+        ("dead", "errors.dead_letter_topic", {"errors": DEAD_LETTERS}),
+        ("dead", "errors.dead_letter_topic", {"errors": DEAD_LETTERS, "transform": FUNCTION}),
+    ],
+)
+def test_a_compacted_output_that_may_get_records_without_keys_is_a_warning(
+    topic: str, field: str, changes: dict[str, Any], policy: str
+) -> None:
+    (problem,) = about_keys(topics={topic: structs.replace(COMPACTED, deletes="delete" in policy)}, **changes)
+    assert (problem.field, problem.is_warning) == (field, True)
+    assert f"`{topic}` is compacted" in problem.message
+    assert "records of `flights` may have none" in problem.message
+
+
+def test_records_of_a_compacted_source_have_keys_as_long_as_they_are_only_passed_on() -> None:
+    topics = {"flights": COMPACTED, "delayed": COMPACTED, "dead": COMPACTED}
+    assert about_keys(topics=topics, errors=DEAD_LETTERS) == []
+    assert about_keys(topics=topics, transform=Steps(steps=())) == []
+    (problem,) = about_keys(topics=topics, transform=FUNCTION, errors=DEAD_LETTERS)
+    assert (problem.field, problem.is_warning) == ("sink_topic", True)
+    assert "`flights` may return records without one" in problem.message
+
+
+def test_one_source_that_is_not_compacted_is_enough_and_one_that_does_not_say_is_named() -> None:
+    topics = {"flights": COMPACTED, "more": SOUND, "delayed": COMPACTED}
+    (problem,) = about_keys(topics=topics, source_topics=("flights", "more"))
+    assert "records of `more` may have none" in problem.message
+
+
+def test_references_to_files_have_keys_and_a_sink_that_does_not_say_is_not_judged() -> None:
+    assert about_keys(topics={"delayed": COMPACTED}, files=FileSink(root="file:///tmp/files")) == []
+    assert about_keys(topics={"delayed": SOUND}) == []
+
+
 def test_a_sink_that_can_take_no_write_is_refused() -> None:
     topic = TopicFacts(partitions=1, replication_factor=2, min_insync_replicas=3)
     problem = only(facts(topics={"flights": SOUND, "delayed": topic}))
@@ -158,6 +211,15 @@ def test_a_transaction_timeout_past_the_brokers_is_refused() -> None:
     assert "at most 9999 ms (transaction.max.timeout.ms), not 10000" in problem.message
     at_least_once = ProcessingGuarantee.AT_LEAST_ONCE
     assert problems(facts(transaction_max_timeout_ms=9_999), processing_guarantee=at_least_once) == []
+
+
+def test_brokers_that_look_for_abandoned_transactions_less_often_than_their_timeout_are_a_warning() -> None:
+    problem = only(facts(abort_sweep_ms=10_001))
+    assert (problem.field, problem.is_warning) == ("transaction_timeout_ms", True)
+    assert "every 10001 ms (transaction.abort.timed.out.transaction.cleanup.interval.ms)" in problem.message
+    assert "may block readers for 20001 ms" in problem.message
+    assert problems(facts(abort_sweep_ms=10_000)) == []
+    assert problems(facts(abort_sweep_ms=60_000), processing_guarantee=ProcessingGuarantee.AT_LEAST_ONCE) == []
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from app.embedded.kafka import KafkaCluster
 from app.kafka.admin import KafkaBrokers
 from app.services.defining import clusters
 from tests.support.control_plane import ANNA, ControlPlane
+from tests.support.hostile_broker import API_VERSIONS, METADATA, hang_up, metadata, serving, versions
 
 BROKERS = KafkaBrokers(environment={}, secrets_dir=None)
 
@@ -89,3 +90,30 @@ async def test_a_cluster_without_pipelines_is_removed(plane: ControlPlane) -> No
             await clusters.get_cluster(uow, "unused")
         with pytest.raises(ConflictError, match="named by a pipeline"):
             await clusters.remove_cluster(uow, "test", by=ANNA, why=None, now=plane.now)
+
+
+async def test_cluster_with_one_broker_at_a_wrong_address_is_neither_registered_nor_probed(plane: ControlPlane) -> None:
+    """Whoever asks any broker of it is answered by the other one."""
+    others = {8: 1}
+
+    def answer(number: int, version: int, _: bytes) -> bytes | None:
+        if number == API_VERSIONS:
+            return versions({API_VERSIONS: (0, 0), METADATA: (0, 2)}, version)
+        return metadata(broker.port, version, cluster_id="c", others=others) if number == METADATA else None
+
+    async def probe() -> None:
+        async with plane.uow() as uow:
+            await clusters.probe_cluster(uow, BROKERS, "partly")
+
+    says = r"broker 8 does not at its advertised address: 127\.0\.0\.1:1: Connection refused"
+    with serving(hang_up) as broker:
+        broker.answer = answer
+        with pytest.raises(BrokerUnreachableError, match=says) as refused:
+            await register(plane, broker.address, name="partly")
+        assert "broker 7" not in refused.value.message
+        others.clear()
+        await register(plane, broker.address, name="partly")
+        await probe()
+        others[8] = 1
+        with pytest.raises(BrokerUnreachableError, match=says):
+            await probe()

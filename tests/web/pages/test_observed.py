@@ -25,6 +25,7 @@ from app.domain.journals.live_groups import Committed, GroupState, LiveGroup
 from app.domain.journals.transaction_state import TransactionStatus
 from app.domain.observing.live_cluster import LiveCluster
 from app.domain.observing.snapshot import Phase
+from app.domain.printable import is_odd
 from app.services.hanging import record_found
 from app.web.application import create_users_app
 from app.web.dependencies import Wiring
@@ -45,6 +46,7 @@ from tests.support.observing import (
     state_of,
     transaction_batch,
 )
+from tests.support.odd_names import EVIL, in_bash
 from tests.support.wiring import client_of, token_of
 
 
@@ -240,6 +242,19 @@ async def test_ids_of_odd_characters_have_their_page(
     assert "<img" not in html
     assert len(rows(html, "transactions")) == 3
     assert "Ongoing" in await shown(viewer, "/transactions/id", cluster="c", id=name)
+
+
+async def test_a_name_with_control_characters_is_copied_as_one_shell_word(
+    wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient
+) -> None:
+    hear(live, transaction_batch(EVIL, state_of(), at=2))
+    publish(wiring, live)
+    listed = rows(await shown(viewer, "/transactions", cluster="c"), "transactions")
+    own = re.findall(r'data-copy="([^"]*)"', await shown(viewer, "/transactions/id", cluster="c", id=EVIL))
+    copied = next(unescape(one) for one in listed if "[2J" in one)
+    assert copied == unescape(own[0])
+    assert not is_odd(copied)
+    assert in_bash([copied], "C.UTF-8") == [EVIL.encode()]
 
 
 async def test_groups_are_listed_and_chosen(live: LiveCluster, viewer: httpx.AsyncClient) -> None:

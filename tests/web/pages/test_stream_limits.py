@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from typing import Any
 
 import pytest
@@ -88,10 +88,24 @@ async def test_streams_beyond_a_limit_are_refused_until_others_end(
 def test_streams_that_have_ended_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream_limit, "STREAMS_OF_ONE", 3)
     monkeypatch.setattr(stream_limit, "LOOKS_OF_ONE", 2)
-    limit = StreamLimit()
+    limit = StreamLimit(connections=1_000)
     for _ in range(3):
         with limit.held("ada", "a") as first, limit.held("ada", "a") as same, limit.held("ada", "b") as last:
             assert (first, same, last) == (None, None, None)
             with limit.held("ada", "b") as refused, limit.held("eve", "b") as of_another:
                 assert refused is not None
                 assert of_another is None
+
+
+@pytest.mark.parametrize("connections", [8, 128, 2_048])
+def test_streams_leave_connections_to_requests(connections: int) -> None:
+    """An address may be a proxy, before which all users are: streams alone must not take all of its connections."""
+    limit = StreamLimit(connections=connections)
+    with ExitStack() as stack:
+        taken = 0
+        for number in range(connections):
+            one = f"user {number // 4}"
+            taken += stack.enter_context(limit.held(one, number // 100)) is None
+        assert 0 < taken <= connections // 2
+    with limit.held("ada", "a") as refused:
+        assert refused is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from html import unescape
 from typing import Any
 
 import msgspec
@@ -9,11 +11,13 @@ import pytest
 
 from app.domain import access
 from app.domain.access import Role, Verb
+from app.domain.printable import is_odd
 from app.domain.stuck.diagnosis import Explanation, Verdict, explain_topic
 from app.domain.stuck.ending import Plan, plan_end, plan_fence
 from app.web.pages import stuck
 from app.web.pages.frame import display, screen
 from tests.domain.stuck.answers import ID, asked, held, known, read_through
+from tests.support.odd_names import EVIL, in_bash
 from tests.web.pages.samples import NOW
 from tests.web.pages.test_rendering import may_as
 
@@ -50,6 +54,28 @@ def test_the_chain_stands_with_its_evidence_and_what_to_do() -> None:
     assert "Fence it…" in html
     assert "End it…" not in html
     assert 'data-copy="Readers of orders-0' in html
+
+
+def test_what_is_copied_commands_no_terminal_and_names_the_same_id() -> None:
+    owner = msgspec.structs.replace(known(timeout_ms=900_000), transactional_id=EVIL)
+    found = explain_topic("orders", [held(owner)], asked())
+    plan = plan_fence(EVIL, owner, asked())
+    copied = [unescape(text) for text in re.findall(r'data-copy="([^"]*)"', page(found) + planned(plan))]
+    describe, fence, terminate = (text for text in copied if text.startswith(("kafka-", "fenceline ")))
+    for line in (describe, fence, terminate):
+        assert not is_odd(line)
+        words = re.fullmatch(r"[\w .:-]+ (\$'.*')(?: --bootstrap-server b1:9092)?", line)
+        assert words is not None, line
+        assert in_bash([words[1]], "C.UTF-8") == [EVIL.encode()]
+    as_text = next(text for text in copied if text.startswith("Readers of"))
+    assert not is_odd(as_text.replace("\n", ""))
+    assert "id␊␛[2J" in as_text
+
+
+def test_no_line_is_offered_for_an_id_that_no_argument_can_hold() -> None:
+    owner = msgspec.structs.replace(known(timeout_ms=900_000), transactional_id="orders\0-1")
+    assert explain_topic("orders", [held(owner)], asked()).partitions[0].commands == ()
+    assert plan_fence("orders\0-1", owner, asked()).command == ""
 
 
 def test_a_hanging_transaction_is_ended_where_it_lies() -> None:

@@ -57,6 +57,7 @@ class Group(Membership):
         self.calls: list[tuple[str, Partition, int | None]] = []
         self.refuses_to_seek = False
         self.is_answered = True
+        self.generation_now: int | None = 1
         self.stopped_now: frozenset[Partition] = frozenset()
         self.polled: Callable[[], None] = lambda: None
 
@@ -96,7 +97,7 @@ class Group(Membership):
         """It is assigned what the test says."""
 
     def generation(self) -> int | None:
-        return 1
+        return self.generation_now
 
 
 class NoTopics:

@@ -9,6 +9,7 @@ _SENTENCES = {
     "changed-rolling": "Saved as a new revision. The run takes it over one instance at a time.",
     "unchanged": "Nothing was changed, so there is no new revision.",
     "deleted": "Deleted.",
+    "already-gone": "It was already gone, so nothing was changed.",
     "offsets-set": "The offsets are set. Start the pipeline now.",
     "started": "Starting. Instances appear below as Spark brings them up.",
     "draining": "Draining: each task finishes and commits what it has open, then leaves the group.",

@@ -25,6 +25,7 @@ from sse_starlette import EventSourceResponse
 from app.domain import access
 from app.domain.access import Principal, Verb
 from app.domain.errors import FencelineError, NotFoundError, UnavailableError
+from app.domain.printable import clipboard_text
 from app.ports.unit_of_work import UnitOfWork
 from app.web.base_path import links_below
 from app.web.dependencies import Credential, Wiring, credential_of, principal_of
@@ -92,6 +93,7 @@ def _environment() -> Environment:
         prose=display.prose,
         words=display.words,
         tone=display.tone,
+        clipboard=clipboard_text,
     )
     return environment
 

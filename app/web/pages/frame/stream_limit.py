@@ -14,8 +14,8 @@ from starlette.types import Receive, Scope, Send
 
 from app.web.problems import ProblemResponse
 
-STREAMS = 2_000
-STREAMS_OF_ONE = 500
+STREAMS = 1_000
+STREAMS_OF_ONE = 250
 LOOKS = 400
 LOOKS_OF_ONE = 40
 _TOO_MANY, _UNAVAILABLE = 429, 503
@@ -23,9 +23,14 @@ _RETRY_AFTER = {"Retry-After": "10"}
 
 
 class StreamLimit:
-    """Of one application; used on its event loop only. `one` is a principal's name."""
+    """Of one application; used on its event loop only. `one` is a principal's name.
 
-    def __init__(self) -> None:
+    connections: how many one address may have. Streams leave half of them to requests.
+    """
+
+    def __init__(self, *, connections: int) -> None:
+        self._most = connections // 2
+        self._most_of_one = max(1, connections // 8)
         self._streams: Counter[str] = Counter()
         self._looks: Counter[tuple[str, Hashable]] = Counter()
         self._looks_of: Counter[str] = Counter()
@@ -53,12 +58,13 @@ class StreamLimit:
 
     def _refusal(self, one: str, look: Hashable) -> ProblemResponse | None:
         is_new = (one, look) not in self._looks
-        if self._streams[one] >= STREAMS_OF_ONE:
-            return _refused(_TOO_MANY, f"You have {STREAMS_OF_ONE} event streams open already: close some.")
+        most, most_of_one = min(STREAMS, self._most), min(STREAMS_OF_ONE, self._most_of_one)
+        if self._streams[one] >= most_of_one:
+            return _refused(_TOO_MANY, f"You have {most_of_one} event streams open already: close some.")
         if is_new and self._looks_of[one] >= LOOKS_OF_ONE:
             return _refused(_TOO_MANY, f"You watch {LOOKS_OF_ONE} different pages already: close some.")
-        if self._streams.total() >= STREAMS:
-            return _refused(_UNAVAILABLE, f"{STREAMS} event streams are open already. Reload the page later.")
+        if self._streams.total() >= most:
+            return _refused(_UNAVAILABLE, f"{most} event streams are open already. Reload the page later.")
         if is_new and len(self._looks) >= LOOKS:
             return _refused(_UNAVAILABLE, f"{LOOKS} different pages are watched already. Reload the page later.")
         return None
