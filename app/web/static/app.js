@@ -207,7 +207,11 @@
     streamIs(event.detail.message.event === "away" ? "away" : "up");
   });
   document.addEventListener("session-ended", () => location.reload());
-  document.addEventListener("gone", () => location.reload());
+  // A form on its way brings its own page: a reload would cancel it, and ask for what it has just removed.
+  let isLeaving = false;
+  document.addEventListener("submit", (event) => (isLeaving ||= !event.defaultPrevented));
+  addEventListener("pageshow", () => (isLeaving = false));
+  document.addEventListener("gone", () => isLeaving || location.reload());
 
   // What was said after a form is news for a while only, and not again after a reload.
   const said = document.querySelector("[data-said]");
