@@ -48,6 +48,7 @@ class Remembered:
         self._by_others = {(one.topic, one.partition): one for one in recorded}
         self._here: dict[Partition, RecordedOffset] = {}
         self._topics: dict[str, _Known] = {}
+        self._settled: frozenset[Partition] = frozenset()
 
     def note(self, committed: Mapping[Partition, int | None]) -> None:
         """The brokers have said that these are committed."""
@@ -69,15 +70,22 @@ class Remembered:
             for partition in [one for one in offsets if one[0] == topic]:
                 del offsets[partition]
 
+    def settle(self, owned: frozenset[Partition]) -> None:
+        """Nothing is committed any more, these were owned until the end. Later owners may commit more of others."""
+        self._settled = owned
+
     def seen(self, *, is_final: bool) -> tuple[RecordedOffset, ...]:
-        """What this attempt knows to be committed, partitions that it has given up included: for the server."""
+        """What this attempt knows to be committed, partitions that it has given up included: for the server.
+
+        is_final: the attempt has drained; what it had until then (see `settle`) is final.
+        """
         return tuple(
             RecordedOffset(
                 topic=one.topic,
                 partition=one.partition,
                 offset=one.offset,
                 topic_id=one.topic_id,
-                is_final=is_final,
+                is_final=is_final and (one.topic, one.partition) in self._settled,
             )
             for one in self._here.values()
         )
@@ -101,6 +109,7 @@ class Remembered:
                 partition=one.partition,
                 recorded=one.offset,
                 begins=begins[one.topic, one.partition],
+                is_final=one.is_final,
             )
             for one in found
             if (topic := known[one.topic]) is not None and is_same_topic(one, topic.topic_id)
