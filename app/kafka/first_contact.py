@@ -99,7 +99,8 @@ class _Address:
         """What the listener is: something accepts connections there."""
         if self._uses_tls and not self._speaks_tls():
             if self._is_kafka(tls=False):
-                return f"{self.address} speaks no TLS, but Kafka: set security.protocol to {self._other(tls=False)}"
+                protocol = self._other(tls=False)
+                return f"{self.address} is a Kafka listener without TLS: set security.protocol to {protocol}"
             return self._no_kafka()
         if not self._is_kafka(tls=self._uses_tls):
             if not self._uses_tls and self._speaks_tls():

@@ -67,7 +67,7 @@ def test_tls_where_plain_was_meant_and_the_reverse(tmp_path: Path) -> None:
 
         broker.answer = answer
         found = _why(broker.address, security_protocol="SSL", ssl_ca_location=str(tmp_path / "ca.pem"))
-    assert "speaks no TLS, but Kafka: set security.protocol to PLAINTEXT" in found
+    assert "is a Kafka listener without TLS: set security.protocol to PLAINTEXT" in found
 
 
 def test_listener_that_expects_sasl_and_one_that_takes_none_or_another() -> None:
