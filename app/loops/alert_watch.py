@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from app.domain.alerts.alert import AlertKind
-from app.domain.alerts.conditions import Bounds, Seen, changes, seen
+from app.domain.alerts.alert import Alert, AlertKind
+from app.domain.alerts.conditions import Bounds, FirstSeen, Seen, changes, seen
 from app.domain.alerts.told import crash_loop_alert, not_progressing_alert
 from app.domain.clusters.cluster import Cluster
 from app.domain.runs.task import TaskStatus
@@ -46,6 +47,7 @@ class AlertWatch:
         self._observations = observations
         self._clock = clock
         self._bounds = bounds
+        self._first_seen = FirstSeen()
         self.period_s = period_s
 
     async def turn(self) -> None:
@@ -53,10 +55,10 @@ class AlertWatch:
         async with self._unit_of_work() as uow:
             clusters = await uow.clusters.list_all()
             runs = await uow.runs.list_live()
-            tasks = await uow.tasks.list_statuses([run.id for run in runs])
+            tasks = await uow.tasks.list_not_progressing([run.id for run in runs])
             raised = await uow.raised_alerts.list(WATCHED)
         # Off the event loop: a look at 50,000 ids takes tens of milliseconds.
-        now_seen = await asyncio.to_thread(self._look, clusters)
+        now_seen = await asyncio.to_thread(self._look, clusters, raised)
         loops = [alert for run in runs if (alert := crash_loop_alert(run, now=now)) is not None]
         of_run: defaultdict[str, list[TaskStatus]] = defaultdict(list)
         for status in tasks:
@@ -75,8 +77,10 @@ class AlertWatch:
             await uow.commit()
 
     def interrupted(self) -> None:
-        """Nothing is remembered between turns: what was told is in Postgres."""
+        """What was told is in Postgres."""
 
-    def _look(self, clusters: list[Cluster]) -> Seen:
+    def _look(self, clusters: list[Cluster], raised: Sequence[Alert]) -> Seen:
         snapshots = {one.name: self._observations.of(one.name) for one in clusters}
-        return seen(clusters, snapshots, self._bounds, now=self._clock.now())
+        return seen(
+            clusters, snapshots, self._bounds, now=self._clock.now(), first_seen=self._first_seen, raised=raised
+        )

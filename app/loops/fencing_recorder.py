@@ -7,10 +7,12 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from app.domain.clocks.broker_clocks import BrokerClocks
 from app.domain.clusters.cluster import Cluster
 from app.domain.fencing_events.comeback import groups_by_producer, with_members
 from app.domain.fencing_events.fencing_event import Case
 from app.domain.fencing_events.steps import cases_of
+from app.domain.journals import group_records
 from app.domain.journals.live_groups import LiveGroup
 from app.domain.journals.live_transactions import LiveTransaction
 from app.ports.clock import Clock
@@ -29,6 +31,7 @@ class FencingRecorder:
     Only the newest state of an id waits, so what waits is bounded by the number of ids, however long Postgres is away.
 
     groups: those of a cluster, by its name, as this server has read of them: who of an id's group left and came back.
+    clocks: of that cluster's brokers. All that a case is judged by is told by our clock, as far as they are measured.
     """
 
     def __init__(
@@ -38,6 +41,7 @@ class FencingRecorder:
         clock: Clock,
         where: str,
         groups: Callable[[str], Mapping[str, LiveGroup]] = lambda _: {},
+        clocks: Callable[[str], BrokerClocks] = lambda _: BrokerClocks(),
         period_s: float = 0.5,
     ) -> None:
         self.name = f"fencing recorder of {where}"
@@ -45,6 +49,7 @@ class FencingRecorder:
         self._unit_of_work = unit_of_work
         self._clock = clock
         self._groups = groups
+        self._clocks = clocks
         self._waiting: dict[tuple[str, str], LiveTransaction] = {}
         self._names: dict[str, str] = {}
 
@@ -63,7 +68,10 @@ class FencingRecorder:
         return len(self._waiting)
 
     async def turn(self) -> None:
-        members = _Members({cluster_id: self._groups(name) for cluster_id, name in self._names.items()})
+        members = _Members(
+            {cluster_id: self._groups(name) for cluster_id, name in self._names.items()},
+            {cluster_id: self._clocks(name) for cluster_id, name in self._names.items()},
+        )
         while self._waiting:
             taken = dict(list(self._waiting.items())[:IDS_A_TURN])
             # A cluster may have thousands of groups, whose offsets are gone through once.
@@ -85,15 +93,21 @@ class FencingRecorder:
 class _Members:
     """The groups of one turn, by cluster id, and which of them a producer id's offsets lie in."""
 
-    def __init__(self, groups: Mapping[str, Mapping[str, LiveGroup]]) -> None:
+    def __init__(self, groups: Mapping[str, Mapping[str, LiveGroup]], clocks: Mapping[str, BrokerClocks]) -> None:
         self._groups = groups
+        self._clocks = clocks
         self._by_producer: dict[str, dict[int, list[str]]] = {}
 
     def cases_of_all(self, taken: Mapping[tuple[str, str], LiveTransaction]) -> list[Case]:
         return [
-            with_members(case, self._groups[cluster_id], partial(self._names, cluster_id))
+            with_members(
+                case,
+                self._groups[cluster_id],
+                partial(self._names, cluster_id),
+                shift_ms=partial(self._clocks[cluster_id].shift_ms, group_records.TOPIC),
+            )
             for (cluster_id, _), live in taken.items()
-            for case in cases_of(live, kafka_cluster_id=cluster_id)
+            for case in cases_of(self._clocks[cluster_id].ours(live), kafka_cluster_id=cluster_id)
         ]
 
     def _names(self, cluster_id: str, producer_id: int) -> list[str]:

@@ -109,6 +109,7 @@ class Server:
             clock=self._clock,
             where=self._where,
             groups=lambda cluster: self._observations.of(cluster).groups,
+            clocks=lambda cluster: self._observations.of(cluster).clocks,
         )
         self._observer = self._make_observer() if settings.observe else None
         self._hanging = self._make_search() if settings.observe else None

@@ -112,7 +112,9 @@ def test_the_example_of_steps_does_what_its_topics_say() -> None:
         {"origin": "EWR", "arr_delay": None},
         {"origin": "SFO", "arr_delay": 99},
     ]
-    processed = build(definition.transform, source=None).process(json_messages(*flights))
+    processed = build(definition.transform, source=None, sink_topic=definition.sink_topic).process(
+        json_messages(*flights)
+    )
     assert processed.failures == []
     assert [output.topic for output in processed.outputs] == ["flights-very-late", "flights-late", None]
     assert processed.outputs[0].value == b'{"origin":"JFK","delay":{"arrival":75,"unit":"minutes"}}'

@@ -10,7 +10,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from app.domain.pipelines.pipeline import ProcessingGuarantee
@@ -24,8 +24,16 @@ from tests.support.tasks import running
 from tests.support.topics import create_topic, unique_name
 from tests.support.waiting import wait_for
 from workers.transactional.errors import PipelineStopError
+from workers.transforms import Failure, Processed, RecordError
 
 EACH = 50
+
+
+class Unprocessable:
+    is_identity = False
+
+    def process(self, messages: list[Message]) -> Processed:
+        return Processed([], [Failure(index, RecordError("bad")) for index in range(len(messages))], [])
 
 
 @pytest.fixture(scope="module")
@@ -43,18 +51,30 @@ def member(pipeline: TestPipeline) -> Generator[Consumer]:
     consumer.close()
 
 
-def committed(pipeline: TestPipeline) -> TopicPartition:
+def committed(pipeline: TestPipeline, *, partition: int = 0) -> TopicPartition:
     with member(pipeline) as consumer:
-        [found] = consumer.committed([TopicPartition(pipeline.source, 0)], 20)
+        [found] = consumer.committed([TopicPartition(pipeline.source, partition)], 20)
     return found
 
 
-def commit(pipeline: TestPipeline, offset: int, epoch: int) -> None:
+def append_aborted(pipeline: TestPipeline, count: int, *, partition: int = 0) -> None:
+    """Of another application, in one transaction."""
+    config = {"bootstrap.servers": pipeline.bootstrap_servers, "transactional.id": f"{pipeline.source}.other"}
+    producer = Producer({**config, **QUIET})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for _ in range(count):
+        producer.produce(pipeline.source, b"x", partition=partition)
+    producer.flush(20)
+    producer.abort_transaction(30)
+
+
+def commit(pipeline: TestPipeline, offset: int, epoch: int, *, partition: int = 0) -> None:
     def is_committed(consumer: Consumer) -> bool:
         """Not at once after a restart: the coordinator is elected and loads first."""
         try:
             consumer.commit(
-                offsets=[TopicPartition(pipeline.source, 0, offset, leader_epoch=epoch)], asynchronous=False
+                offsets=[TopicPartition(pipeline.source, partition, offset, leader_epoch=epoch)], asynchronous=False
             )
         except KafkaException:
             return False
@@ -112,6 +132,70 @@ def test_offset_without_an_epoch_skips_what_is_there_now(own_broker: KafkaCluste
         task.wait_for_records(EACH)
         task.drain()
     assert sorted(pipeline.audit().lost) == sorted(new[:EACH])
+
+
+@pytest.fixture(scope="module")
+def drained(own_broker: KafkaCluster) -> dict[str, TestPipeline]:
+    """Each partition is committed at 50 under the epoch before the restart; one pipeline for each test below."""
+    pipelines = {
+        name: TestPipeline.create(own_broker.bootstrap_servers, partitions=1) for name in ("fed", "idle", "cut")
+    }
+    pipelines["cut, two"] = TestPipeline.create(own_broker.bootstrap_servers, partitions=2)
+    for pipeline in pipelines.values():
+        pipeline.feed(EACH)
+        with running(pipeline.specification()) as task:
+            task.wait_for_records(EACH * pipeline.partitions)
+            task.drain()
+    own_broker.broker(1).restart()
+    own_broker.wait_until_complete()
+    return pipelines
+
+
+def test_markers_of_a_later_epoch_before_the_first_record_are_not_taken_for_a_cut(
+    drained: dict[str, TestPipeline],
+) -> None:
+    """The attempt that meets them dies before its first checkpoint, and leaves its mark."""
+    pipeline = drained["fed"]
+    append_aborted(pipeline, 10)
+    pipeline.feed(20)
+    with running(pipeline.specification(attempt=1), transform=Unprocessable()) as task:
+        error = task.join_error()
+    assert "cannot be processed" in str(error)
+    assert (committed(pipeline).offset, committed(pipeline).leader_epoch) == (EACH, 0)
+    with running(pipeline.specification(attempt=2)) as task:
+        task.wait_for_records(20)
+        task.drain()
+
+
+def test_markers_of_a_later_epoch_alone_are_committed_under_it(drained: dict[str, TestPipeline]) -> None:
+    pipeline = drained["idle"]
+    append_aborted(pipeline, 10)
+    with running(pipeline.specification(attempt=1)) as task:
+        task.wait_until(
+            lambda seen: [at.committed for at in seen.partitions] == [EACH + 11], "a commit behind the markers"
+        )
+        task.drain()
+    pipeline.feed(20)
+    with running(pipeline.specification(attempt=2)) as task:
+        task.wait_for_records(20)
+        task.drain()
+
+
+@pytest.mark.parametrize(("name", "partition"), [("cut", 0), ("cut, two", 1)])
+def test_cut_log_in_which_only_markers_follow_stops_the_pipeline(
+    drained: dict[str, TestPipeline], name: str, partition: int
+) -> None:
+    """Their offset is not committed over the one that tells of the cut; also beside a partition that has records."""
+    pipeline = drained[name]
+    commit(pipeline, 2 * EACH, 0, partition=partition)
+    append_aborted(pipeline, 2 * EACH, partition=partition)
+    if pipeline.partitions > 1:
+        pipeline.feed(20, partitions=[0])
+    with running(pipeline.specification(attempt=1)) as task:
+        error = task.join_error()
+    assert isinstance(error, PipelineStopError)
+    assert f"the log of {pipeline.source}-{partition} was cut before the committed offset {2 * EACH}" in str(error)
+    assert committed(pipeline, partition=partition).offset == 2 * EACH
 
 
 @pytest.mark.faults

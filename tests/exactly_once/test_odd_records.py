@@ -134,7 +134,9 @@ class Case:
     def stop(self) -> None:
         """With the policy `fail` it stops at a bad record, and names it; what comes before is there."""
         specification = self.pipeline.specification(transform=self.transform)
-        with running(specification, transform=build(self.transform, source=SOURCE_CODE)) as task:
+        with running(
+            specification, transform=build(self.transform, source=SOURCE_CODE, sink_topic=self.pipeline.sink)
+        ) as task:
             error = str(task.join_error())
         named = re.search(rf"the record at {re.escape(self.pipeline.source)}-0 offset (\d+) cannot be processed", error)
         assert named is not None, error
@@ -150,7 +152,9 @@ class Case:
         end = {(self.pipeline.source, 0): len(self.written)}
         servers, group = self.pipeline.bootstrap_servers, self.pipeline.definition.group_id
         before = verifier.committed_offsets(servers, group).get((self.pipeline.source, 0), 0)
-        with running(specification, transform=build(self.transform, source=SOURCE_CODE)) as task:
+        with running(
+            specification, transform=build(self.transform, source=SOURCE_CODE, sink_topic=self.pipeline.sink)
+        ) as task:
             left = len(self.written) - before
             task.wait_until(lambda last: last.counters.records_in >= left, f"{left} records", deadline_s=120)
             task.drain()

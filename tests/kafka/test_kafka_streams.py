@@ -35,11 +35,12 @@ from tests.support.streams_recording import (
     feeding,
     frozen_past_session,
     frozen_past_session_streams,
-    is_initialised_again,
+    is_used_again,
     killed_with_its_folder,
 )
 from tests.support.tasks import running
 from tests.support.topics import delete_topics, unique_name
+from tests.support.transactions import producer
 from tests.support.waiting import wait_for
 from tests.support.watched import watching
 
@@ -178,13 +179,13 @@ def test_streams_instance_that_was_away_comes_back(
     """Frozen until its group went on without it, or killed and started again; nobody else ever had its id."""
     class_path = compile_streams_program(source_of(PROGRAM), tmp_path / "classes")
     stage = Stage(kafka.bootstrap_servers, class_path, tmp_path, unique_name("source"), unique_name("sink"))
+    # It makes the journal of a broker on which nothing has been done.
+    producer({"bootstrap.servers": kafka.bootstrap_servers}, unique_name("first"))
     with watching(kafka, tmp_path / "folds") as watched:
         with feeding(stage):
             transactional_id = scene(stage)
         seen = watched.until(
-            lambda seen: (
-                transactional_id in seen.transactions and is_initialised_again(seen.transactions[transactional_id])
-            ),
+            lambda seen: transactional_id in seen.transactions and is_used_again(seen.transactions[transactional_id]),
             "the return",
         )
     delete_topics(kafka.bootstrap_servers, [stage.source, stage.sink])

@@ -8,11 +8,14 @@ from datetime import UTC, datetime
 import pytest
 
 from app.db.database import Database
+from app.domain.clocks.broker_clocks import BrokerClocks
+from app.domain.clocks.clock_offset import ClockOffset
 from app.domain.clusters.cluster import Cluster
 from app.domain.errors import UnavailableError
 from app.domain.fencing_events.evidence import MemberRecord
 from app.domain.fencing_events.fencing_event import Cause
 from app.domain.fencing_events.record import FencingFilter, FencingRecord
+from app.domain.journals import group_records
 from app.domain.journals.group_values.offsets import OffsetCommit
 from app.domain.journals.live_groups import Committed, LiveGroup, MemberChange
 from app.loops.fencing_recorder import FencingRecorder
@@ -97,6 +100,35 @@ async def test_what_the_group_tells_of_its_members_is_written_down_with_it(
     other.take(cluster, [coordinator.live])
     await other.turn()
     assert await kept(database) == [record]
+
+
+@pytest.mark.parametrize(("is_measured", "cause"), [(True, Cause.APPLICATION_RETURNED), (False, Cause.TAKEOVER)])
+async def test_two_brokers_whose_clocks_are_apart_tell_one_story(
+    database: Database, cluster: Cluster, is_measured: bool, cause: Cause
+) -> None:
+    """The group's coordinator is five minutes behind. The control: its times as they are make another story."""
+    coordinator = taken_over()
+    coordinator.begin()
+    ended_ms = coordinator.live.steps[1].at_ms
+    left, back = (
+        MemberChange(f"m-{at}", "", "orders", "/10.0.0.1", ended_ms - 300_000, at, has_left=at == 1, members=at - 1)
+        for at in (1, 2)
+    )
+    offsets = {("orders", 0): Committed(OffsetCommit(3), 1, coordinator.producer_id, 0)}
+    group = LiveGroup("g", offsets=offsets, changes=(left, back), partition=3)
+    behind = ClockOffset(least_ms=299_990, most_ms=300_020, measured_ms=0)
+    clocks = BrokerClocks({2: behind} if is_measured else {}, {(group_records.TOPIC, 3): 2})
+    recorder = FencingRecorder(
+        unit_of_work=database.unit_of_work,
+        clock=StandingClock(),
+        where="w1",
+        groups=lambda _: {"g": group},
+        clocks=lambda _: clocks,
+    )
+    recorder.take(cluster, [coordinator.live])
+    await recorder.turn()
+    (record,) = await kept(database)
+    assert record.event.verdict.cause is cause
 
 
 async def test_id_whose_past_tells_nothing_does_not_wait(database: Database, cluster: Cluster) -> None:

@@ -141,12 +141,15 @@ class Instance:
         self.wait_until(lambda live: live.commits >= wanted, "more commits")
 
 
-def is_initialised_again(live: LiveTransaction, *, times: int = 1) -> bool:
-    """A producer of the id began after another, and has committed."""
+def is_used_again(live: LiveTransaction, *, times: int = 1) -> bool:
+    """A producer of the id began after another, and has done something; it stays so, whatever it does next."""
     begun = [step for step in live.steps if step.kind is StepKind.INITIALISED]
-    return (
-        len(begun) > times and live.offset > begun[-1].offset and live.state.status is TransactionStatus.COMPLETE_COMMIT
-    )
+    return len(begun) > times and live.offset > begun[-1].offset
+
+
+def is_initialised_again(live: LiveTransaction, *, times: int = 1) -> bool:
+    """The same, and what it did last was to commit."""
+    return is_used_again(live, times=times) and live.state.status is TransactionStatus.COMPLETE_COMMIT
 
 
 def frozen_short(stage: Stage) -> None:

@@ -48,7 +48,9 @@ class Expectations:
 
     def __init__(self, specification: AuditSpecification) -> None:
         """Raises TransformError when the transform cannot run, FieldPathError for an id that cannot be found."""
-        self._transform: Transform = build(specification.transform, source=specification.transform_source)
+        self._transform: Transform = build(
+            specification.transform, source=specification.transform_source, sink_topic=specification.sink_topic
+        )
         self._numbers = {topic: number for number, topic in enumerate(specification.sink_topics)}
         self._sink_topic = specification.sink_topic
         self._policy = specification.errors.policy

@@ -8,6 +8,7 @@ from app.domain.errors import InvalidError
 from app.wire.protocol import UnsupportedProtocolError
 from workers.transactional.errors import PipelineStopError
 from workers.transforms import TransformError
+from workers.transforms.user_code import UserCodeError
 from workers.versions import VersionMismatchError
 
 HOPELESS: tuple[type[Exception], ...] = (
@@ -25,8 +26,12 @@ def is_hopeless(error: Exception) -> bool:
     """True when the next attempt would meet the same error: a wrong version, a missing secret, a record refused by the
     policy `fail`.
 
-    A shared library that cannot be loaded is none: memory, a mount or the host may be the reason.
+    A shared library that cannot be loaded is none: memory, a mount or the host may be the reason. So may they for what
+    an uploaded file raises while it is imported: it was imported once, when it was uploaded.
     """
+    if isinstance(error, UserCodeError) and error.field == "file_name":
+        cause = error.__cause__
+        return isinstance(cause, SyntaxError) or (isinstance(cause, ImportError) and is_hopeless(cause))
     if isinstance(error, ImportError) and _is_shared_library(error):
         return False
     return isinstance(error, HOPELESS)

@@ -160,7 +160,11 @@ def run_attempt(data: bytes, *, task: int, attempt: int) -> TaskResult:
             result = _back_off(reporter, admission.wait_s, admission.reason) or run_task(
                 _task_specification(specification, task=task, attempt=attempt),
                 reporter,
-                transform=build(specification.definition.transform, source=specification.transform_source),
+                transform=build(
+                    specification.definition.transform,
+                    source=specification.transform_source,
+                    sink_topic=specification.definition.sink_topic,
+                ),
             )
             result = _judge(result, reporter, leaving)
             end, message = AttemptEnd(result.end), result.message

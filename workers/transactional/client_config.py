@@ -49,6 +49,8 @@ LARGEST_REQUEST_BYTES = 104_857_600
 """What brokers take by default (`socket.request.max.bytes`)."""
 _BESIDE_RECORDS_BYTES = 16_384
 """What a request may have around its one batch."""
+_RECORD_BYTES = range(1_000, 1_000_000_001)
+"""What librdkafka takes as `message.max.bytes`; with any other value no producer is made."""
 _HEARTBEATS_PER_SESSION = 4
 STATISTICS_INTERVAL_MS = 500
 """Statistics are the only place where librdkafka tells a producer's id and epoch (rule 5 needs them), and what holds
@@ -149,7 +151,7 @@ def _producer_config(specification: TaskSpecification, batches: Batches) -> Conf
         **_PRODUCER_DEFAULTS,
         **(_OF_EACH_DEFAULTS if of_each else {}),
         "client.id": _client_id(specification),
-        "message.max.bytes": batches.largest_request_bytes - _BESIDE_RECORDS_BYTES,
+        "message.max.bytes": _largest_record_bytes(batches.largest_request_bytes),
         "message.timeout.ms": definition.transaction_timeout_ms,
         **specification.client_config,
         **definition.producer_overrides,
@@ -165,6 +167,11 @@ def _producer_config(specification: TaskSpecification, batches: Batches) -> Conf
     if batches.compression is not None:
         chosen["compression.type"] = batches.compression
     return chosen
+
+
+def _largest_record_bytes(largest_request_bytes: int) -> int:
+    """Brokers may take any request up to 2 GB, or down to a few bytes."""
+    return max(_RECORD_BYTES[0], min(largest_request_bytes - _BESIDE_RECORDS_BYTES, _RECORD_BYTES[-1]))
 
 
 def reader_config(specification: TaskSpecification) -> Config:

@@ -87,7 +87,7 @@ class TaskLoop:
         self._positions: dict[Partition, tuple[int, int]] = {}
         self._numbers: dict[Partition, int] = {}
         self._changes_seen = 0
-        self._idle_look = IdleLook(membership, progress=progress, clock=clock)
+        self._idle_look = IdleLook(membership, lanes=lanes, progress=progress, clock=clock)
         self._vetting = Vetting(
             membership,
             lanes=lanes,
@@ -308,7 +308,7 @@ class TaskLoop:
     def _look_idly(self) -> None:
         """Offsets that moved without a record, past transaction markers and aborted ones, are committed too."""
         for lane, moved in self._lanes.divide_positions(self._moved()):
-            committable = self._idle_look.committable(lane.suspicion, moved)
+            committable = self._idle_look.committable(lane, moved)
             if committable:
                 lane.recovery.guarded(partial(self._add, lane, committable, records=0))
         self._idle_look.learn()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from confluent_kafka import Message
 
@@ -54,43 +54,35 @@ class Vetting:
         Those that may not be processed yet are left out, and polled again.
         """
         first = [batch for batch in batches if batch.lane.suspicion.unvetted(batch.moved)]
+        learned: dict[Lane, dict[Partition, Committed]] = {}
+        if first:
+            error = error_of(lambda: learned.update(self._learn_notes(first, batches)), LoopError)
+            if error is not None:
+                if not self._lanes.are_many:
+                    raise error
+                # The others have been vetted, and go on.
+                for batch in first:
+                    batch.lane.recovery.recover(error)
+                asking = {batch.lane for batch in first}
+                batches = [batch for batch in batches if batch.lane not in asking]
+        batches = [batch for batch in batches if not self._goes_back(batch)]
         if not first and not any(batch.lane.suspicion.is_active for batch in batches):
             return batches
-        learned: dict[Lane, dict[Partition, Committed]] = {}
-        error = error_of(lambda: learned.update(self._learn_notes(first, batches)), LoopError)
-        if error is not None:
-            if not self._lanes.are_many:
-                raise error
-            # The others have been vetted, and go on.
-            for batch in first:
-                batch.lane.recovery.recover(error)
-            asking = {batch.lane for batch in first}
-            batches = [batch for batch in batches if batch.lane not in asking]
         marks: list[Marks] = []
-        passed: list[Batch] = []
-        for batch in batches:
-            lane, messages, moved = batch
-            if self._may_be_cut(batch, learned.get(lane, {})):
-                self._lanes.commit([lane])
-                lane.settling.require_rewind()
-                continue
-            if lane.suspicion.is_active and len(messages) > lane.suspicion.limit:
-                self._lanes.commit([lane])
-                lane.settling.require_rewind()
-                continue
+        for lane, messages, moved in batches:
             due = lane.suspicion.marks(moved)
             starts = {
-                **{name: found.offset or 0 for name, found in learned.get(lane, {}).items()},
-                **{name: offset for name, (offset, _) in _first_records(messages).items()},
+                **_first_records(messages),
+                # Not the first record's: under which epoch the markers were written that may lie between is not known.
+                **{name: at.offset for name, at in learned.get(lane, {}).items() if at.offset is not None},
             }
             marked = {name: starts[name] for name in due if name in starts}
             if marked:
                 marks.append(Marks(lane, marked, due))
-            passed.append(batch)
         if marks:
             self._lanes.commit_marks(marks)
         ready: list[Batch] = []
-        for batch in passed:
+        for batch in batches:
             if batch.lane.settling.is_needed:
                 batch.lane.settling.require_rewind()
             else:
@@ -139,21 +131,19 @@ class Vetting:
                 if found.offset is not None or name in starts:
                     unvetted[name].suspicion.vet(name, found)
                     if found.offset is not None:
-                        self._membership.recorder.begins(name, found.offset)
+                        self._membership.begins(name, found.offset)
                     learned.setdefault(unvetted[name], {})[name] = found
         return learned
 
-    def _may_be_cut(self, batch: Batch, learned: Mapping[Partition, Committed]) -> bool:
-        """Whether its records were written under a later leader than what is committed: those may be others."""
-        membership = self._membership
-        asks = [
-            membership.epochs.must_ask(
-                name, committed=found.offset, first=first, number=membership.ownership.number(name)
-            )
-            for name, first in (_first_records(batch.messages) if learned else {}).items()
-            if (found := learned.get(name)) is not None and found.offset is not None
-        ]
-        return any(asks)
+    def _goes_back(self, batch: Batch) -> bool:
+        """Whether its lane reads it again: its log may have been cut, or it is more than a checkpoint may hold now."""
+        lane = batch.lane
+        is_too_large = lane.suspicion.is_active and len(batch.messages) > lane.suspicion.limit
+        if not self._membership.epochs.must_ask(batch.moved) and not is_too_large:
+            return False
+        self._lanes.commit([lane])
+        lane.settling.require_rewind()
+        return True
 
     def _partitions(self, lane: Lane) -> Collection[Partition]:
         return self._membership.ownership.owned if lane.partition is None else (lane.partition,)
@@ -164,11 +154,9 @@ def _needs_another(batch: Batch) -> bool:
     return message is not None and batch.lane.suspicion.needs_another((message.topic() or "", message.partition() or 0))
 
 
-def _first_records(messages: Sequence[Message]) -> dict[Partition, tuple[int, int | None]]:
-    """Offset and leader epoch of the first record of each partition."""
-    starts: dict[Partition, tuple[int, int | None]] = {}
+def _first_records(messages: Sequence[Message]) -> dict[Partition, int]:
+    """The offset of the first record of each partition."""
+    starts: dict[Partition, int] = {}
     for message in messages:
-        name = message.topic() or "", message.partition() or 0
-        if name not in starts:
-            starts[name] = message.offset() or 0, message.leader_epoch()
+        starts.setdefault((message.topic() or "", message.partition() or 0), message.offset() or 0)
     return starts

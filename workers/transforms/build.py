@@ -10,8 +10,12 @@ from workers.transforms.python_function import PythonTransform
 from workers.transforms.steps import StepsTransform
 
 
-def build(transform: Transform, *, source: str | None) -> transforms.Transform:
-    """The transform, ready for its first batch. `source` is the text of the uploaded file, for a Python function only.
+def build(transform: Transform, *, source: str | None, sink_topic: str) -> transforms.Transform:
+    """The transform, ready for its first batch.
+
+    Args:
+        source: the text of the uploaded file, for a Python function only.
+        sink_topic: of outputs for which the transform names no topic.
 
     Raises TransformError when it cannot run: steps that do not compile, a file that is missing or changed or
     does not import.
@@ -20,7 +24,7 @@ def build(transform: Transform, *, source: str | None) -> transforms.Transform:
         case Identity():
             return IdentityTransform()
         case Steps():
-            return StepsTransform(transform.steps)
+            return StepsTransform(transform.steps, sink_topic=sink_topic)
         case PythonFunction():
             if source is None:
                 raise TransformError(

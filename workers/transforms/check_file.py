@@ -16,6 +16,8 @@ import msgspec
 
 from workers.transforms.user_code import UserCodeError, load_function
 
+LONGEST_MESSAGE = 2_000
+"""Characters. The server takes no longer answer."""
 STARTED = b"\n"
 """The first line of the answer: what ends after it has ended by the file, not by what stands around it."""
 
@@ -24,6 +26,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """cpu_s: seconds of processor time; memory_mb: of address space, the interpreter's own included.
 
     uid: the user and group to become, for a child of root; None: stay who you are.
+    is_isolated: the kernel counts this check's processes apart, by user or by user namespace.
     """
 
     source: str
@@ -32,6 +35,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     cpu_s: int
     memory_mb: int
     uid: int | None = None
+    is_isolated: bool = False
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -47,12 +51,15 @@ def judge(request: Request) -> Verdict:
     try:
         load_function(request.source, function=request.function, file_name=request.file_name)
     except UserCodeError as error:
-        return Verdict(field=error.field, message=str(error), missing_module=error.missing_module)
+        message = str(error)[:LONGEST_MESSAGE]
+        return Verdict(field=error.field, message=message, missing_module=error.missing_module)
     return Verdict()
 
 
-_PROCESSES = 64
-"""Threads count too. Enough for a library's pool, too few to keep the machine busy."""
+_PROCESSES = 4
+"""Each may fill its memory: this bounds the sum. Threads count, and one process of bubblewrap as an ordinary user."""
+_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+"""Numeric libraries start a thread for each core of the machine when they are imported."""
 
 
 def become(uid: int) -> None:
@@ -64,9 +71,10 @@ def become(uid: int) -> None:
 
 def limit(request: Request) -> None:
     """No return from these: the hard limits go down too. A file size of 0 means that no file can grow."""
-    # The limit of processes counts those of the user everywhere; only a user of the check's own has none besides.
-    if request.uid is not None:
+    # Counted by user, and since Linux 5.14 by user namespace. Without isolation the server's own processes would count.
+    if request.is_isolated:
         resource.setrlimit(resource.RLIMIT_NPROC, (_PROCESSES, _PROCESSES))
+        os.environ.update(_ONE_THREAD)
     size_bytes = request.memory_mb * 1024 * 1024
     for kind, value in (
         (resource.RLIMIT_AS, size_bytes),

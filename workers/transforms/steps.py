@@ -27,18 +27,18 @@ class StepsTransform:
     """Runs the compiled steps on each record; keys, headers and timestamps pass unchanged.
 
     A record without a value (a tombstone) has nothing that the steps could look at. It goes as it is to the sink topic
-    and to every topic of a route step: any of them may have the key, and a deletion must reach it.
+    and to every topic of a route step, once to each: any of them may have the key, and a deletion must reach it.
     """
 
     is_identity = False
 
-    def __init__(self, steps: Sequence[Step]) -> None:
-        """Raises TransformError when the steps do not compile."""
+    def __init__(self, steps: Sequence[Step], *, sink_topic: str | None = None) -> None:
+        """Raises TransformError when the steps do not compile. sink_topic: None: no route names it."""
         compiled = compile_steps(steps)
         if isinstance(compiled, list):
             raise TransformError("; ".join(f"{problem.field}: {problem.message}" for problem in compiled))
         self._apply = compiled.apply
-        routed = dict.fromkeys(step.topic for step in steps if isinstance(step, Route))
+        routed = dict.fromkeys(step.topic for step in steps if isinstance(step, Route) and step.topic != sink_topic)
         self._tombstone_topics: tuple[str | None, ...] = (None, *routed)
 
     def process(self, messages: list[Message]) -> Processed:

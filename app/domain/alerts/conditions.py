@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
+from typing import NamedTuple
 from urllib.parse import quote, urlencode
 
 import msgspec
 
 from app.domain.alerts.alert import Alert, AlertKind, AlertState, subject_of
+from app.domain.clocks.broker_clocks import BrokerClocks
 from app.domain.clusters.cluster import Cluster
 from app.domain.journals.live_transactions import LiveTransaction
+from app.domain.journals.transaction_state import TOPIC as TRANSACTIONS
 from app.domain.observing.snapshot import JournalStatus, Phase, Snapshot
 from app.domain.storable import moment_of_ms
 
@@ -54,8 +57,33 @@ def key_of(alert: Alert) -> Key:
     return alert.kind, alert.subject
 
 
-def seen(clusters: Iterable[Cluster], snapshots: Mapping[str, Snapshot], bounds: Bounds, *, now: datetime) -> Seen:
-    """What the snapshots, by the names of their clusters, show now."""
+class FirstSeen:
+    """When open transactions were seen first, by our clock: they are at least so old, whatever brokers' clocks say."""
+
+    def __init__(self) -> None:
+        self._since_ms: dict[str, int] = {}
+
+    def ages_ms(self, subjects: Iterable[str], *, now_ms: int) -> dict[str, int]:
+        """By subject; those that are not named have ended and are forgotten."""
+        self._since_ms = {subject: self._since_ms.get(subject, now_ms) for subject in subjects}
+        return {subject: max(0, now_ms - since_ms) for subject, since_ms in self._since_ms.items()}
+
+
+def seen(
+    clusters: Iterable[Cluster],
+    snapshots: Mapping[str, Snapshot],
+    bounds: Bounds,
+    *,
+    now: datetime,
+    first_seen: FirstSeen | None = None,
+    raised: Collection[Alert] = (),
+) -> Seen:
+    """What the snapshots, by the names of their clusters, show now.
+
+    first_seen: of the looks before this one. raised: what was told and not resolved; a transaction that is still open
+        has only grown older.
+    """
+    open_ones: dict[str, _Open] = {}
     conditions: list[Alert] = []
     known: set[str] = set()
     undecided: set[str] = set()
@@ -70,7 +98,11 @@ def seen(clusters: Iterable[Cluster], snapshots: Mapping[str, Snapshot], bounds:
                 undecided.add(_subject(cluster, journal))
         if _is_current(snapshot.transaction_journal, bounds, now):
             known.add(cluster.kafka_cluster_id)
-            conditions += _of_transactions(cluster, snapshot, bounds, now)
+            open_ones |= _open_transactions(cluster, snapshot)
+    told = {alert.subject for alert in raised if alert.kind is AlertKind.TRANSACTION_OPEN}
+    conditions += _open_for_too_long(
+        open_ones, bounds, first_seen or FirstSeen(), told, now_ms=int(now.timestamp() * 1000)
+    )
     return Seen(conditions=tuple(conditions), transactions_of=frozenset(known), undecided=frozenset(undecided))
 
 
@@ -149,31 +181,51 @@ def _is_current(journal: JournalStatus, bounds: Bounds, now: datetime) -> bool:
     return is_asked and journal.as_of_ms >= 0 and now - moment_of_ms(journal.as_of_ms) < bounds.observer
 
 
-def _of_transactions(cluster: Cluster, snapshot: Snapshot, bounds: Bounds, now: datetime) -> list[Alert]:
-    now_ms = int(now.timestamp() * 1000)
+class _Open(NamedTuple):
+    """A transaction that is open, and its age by its coordinator's clock as far as that is measured."""
+
+    cluster: Cluster
+    live: LiveTransaction
+    clocks: BrokerClocks
+
+
+def _open_transactions(cluster: Cluster, snapshot: Snapshot) -> dict[str, _Open]:
+    """By subject: without the epoch, which moves on when the end is decided, and the transaction is the same."""
+    return {
+        subject_of("transaction", cluster.kafka_cluster_id, live.state.producer_id, live.state.start_ms): _Open(
+            cluster, live, snapshot.clocks
+        )
+        for live in snapshot.transactions.values()
+        if live.is_open and live.state.start_ms > 0
+    }
+
+
+def _open_for_too_long(
+    open_ones: Mapping[str, _Open], bounds: Bounds, first_seen: FirstSeen, told: Collection[str], *, now_ms: int
+) -> list[Alert]:
     longest_ms = int(bounds.transaction_open.total_seconds() * 1000)
-    open_ones = (snapshot.clocks.ours(live) for live in snapshot.transactions.values() if live.is_open)
-    return [
-        _open_for_long(cluster, live, now_ms, start_ms=snapshot.transactions[live.transactional_id].state.start_ms)
-        for live in open_ones
-        if live.state.start_ms > 0
-        and now_ms - live.state.start_ms > min(longest_ms, live.state.timeout_ms + ABORTED_WITHIN_MS)
-    ]
+    known_for_ms = first_seen.ages_ms(open_ones, now_ms=now_ms)
+    found: list[Alert] = []
+    for subject, one in open_ones.items():
+        state = one.live.state
+        age = one.clocks.age_at(TRANSACTIONS, one.live.partition, state.start_ms, now_ms=now_ms)
+        least_ms = max(known_for_ms[subject], age.least_ms if age is not None else 0)
+        if subject in told or least_ms > min(longest_ms, state.timeout_ms + ABORTED_WITHIN_MS):
+            found.append(_open_for_long(subject, one, least_ms, is_exact=age is not None, now_ms=now_ms))
+    return found
 
 
-def _open_for_long(cluster: Cluster, live: LiveTransaction, now_ms: int, *, start_ms: int) -> Alert:
-    """live: with its times by our clock. start_ms: as its coordinator has it, the same whatever is measured."""
-    state = live.state
-    age_s = (now_ms - state.start_ms) / 1000
-    is_overdue = age_s * 1000 > state.timeout_ms + ABORTED_WITHIN_MS
+def _open_for_long(subject: str, one: _Open, least_ms: int, *, is_exact: bool, now_ms: int) -> Alert:
+    cluster, live, state = one.cluster, one.live, one.live.state
+    is_overdue = least_ms > state.timeout_ms + ABORTED_WITHIN_MS
     bound = "over, and its coordinator has not ended it" if is_overdue else "not over yet"
+    age = f"{least_ms / 1000:.0f} s" if is_exact else f"at least {least_ms / 1000:.0f} s"
     return Alert(
         kind=AlertKind.TRANSACTION_OPEN,
         state=AlertState.RAISED,
-        # Without the epoch: it moves on when the end is decided, and the transaction is the same.
-        subject=subject_of("transaction", cluster.kafka_cluster_id, state.producer_id, start_ms),
-        at=moment_of_ms(state.start_ms),
-        sentence=f"{live.transactional_id} on {cluster.name} has had a transaction open for {age_s:.0f} s "
+        subject=subject,
+        at=moment_of_ms(now_ms - least_ms),
+        sentence=f"{live.transactional_id} on {cluster.name} has had a transaction open for {age} "
         f"({state.status.word}); its timeout of {state.timeout_ms / 1000:g} s is {bound}. "
         "Readers of committed data wait for it in its partitions.",
         page="/stuck?" + urlencode({"cluster": cluster.name}),

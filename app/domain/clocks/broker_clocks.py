@@ -20,6 +20,7 @@ from app.domain.journals.live_transactions import LiveTransaction
 
 # What differs by less is left as it is: to measure is not exact, and lists are not to move by that.
 SAME_WITHIN_MS = 1_000
+_SECOND_MS = 1_000
 _WINDOW_MS = 60_000
 _TRUSTED_FOR_MS = 3_600_000
 
@@ -61,9 +62,13 @@ class BrokerClocks(msgspec.Struct, frozen=True):
         return stamped_ms if stamped_ms < 0 else stamped_ms + self.shift_ms(topic, partition)
 
     def shift_ms(self, topic: str, partition: int) -> int:
-        """What makes a stamp of there one of our clock."""
+        """What makes a stamp of there one of our clock: in whole seconds, so that one stamp gives one moment."""
         offset = self.offset_at(topic, partition)
-        return 0 if offset is None or abs(offset.middle_ms) < SAME_WITHIN_MS else offset.middle_ms
+        return (
+            0
+            if offset is None or abs(offset.middle_ms) < SAME_WITHIN_MS
+            else _SECOND_MS * round(offset.middle_ms / _SECOND_MS)
+        )
 
     def shifts(self, topic: str) -> dict[int, int]:
         """By partition of the journal, those that are not nothing."""

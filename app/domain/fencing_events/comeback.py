@@ -66,10 +66,17 @@ def groups_by_producer(groups: Iterable[LiveGroup]) -> dict[int, list[str]]:
     return found
 
 
-def with_members(case: Case, groups: Mapping[str, LiveGroup], by_producer: Callable[[int], Sequence[str]]) -> Case:
+def with_members(
+    case: Case,
+    groups: Mapping[str, LiveGroup],
+    by_producer: Callable[[int], Sequence[str]],
+    *,
+    shift_ms: Callable[[int], int] = lambda _: 0,
+) -> Case:
     """The case with what the group's journal says of its members until then; the same where nothing is known.
 
     by_producer: asked only for an id whose shape does not name its group.
+    shift_ms: by partition of the group's journal, what makes its times those of the clock that the case is told by.
     """
     records = [one.record for one in case.evidence if isinstance(one, CoordinatorRecord)]
     if case.key.kind is not FencingKind.EPOCH or not any(record.status in ABORTS for record in records):
@@ -88,12 +95,13 @@ def with_members(case: Case, groups: Mapping[str, LiveGroup], by_producer: Calla
             members=change.members,
             partition=groups[name].partition,
             offset=change.journal_offset,
-            at_ms=change.at_ms,
+            at_ms=change.at_ms + shift_ms(groups[name].partition),
         )
         for name in names
         if name in groups
         for change in groups[name].changes
-        if change.at_ms <= until_ms and (streams is None or streams.is_client(change.client_id))
+        if change.at_ms + shift_ms(groups[name].partition) <= until_ms
+        and (streams is None or streams.is_client(change.client_id))
     ]
     return Case(case.key, merged(case.evidence, found)) if found else case
 
@@ -141,8 +149,8 @@ def _in_group(since: Sequence[MemberRecord]) -> str:
     left, joined = _left_and_joined(since)
     if left is not None and joined is not None:
         who = f"{joined.client_id} on {joined.host}"
-        again = " under the same member id, so its process went on" if left.member_id == joined.member_id else ""
-        return f" Its member {who} was out of group {joined.group} and joined it again{again}."
+        again = " with the same member id, so its process went on" if left.member_id == joined.member_id else ""
+        return f" Member {who} left group {joined.group} and rejoined it{again}."
     joined = next((one for one in since if not one.has_left), None)
     if joined is None:
         return ""

@@ -10,13 +10,15 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 EMPTY_FOLDER = "/tmp"  # noqa: S108 - inside the sandbox: its own, empty, and gone with it
-_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/localtime")
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/localtime")
 _OURS = ("app", "workers")
 _FIRST_UID, _UIDS = 61_184, 4_336
 """User ids that no account has: the range that systemd keeps for users that exist for one process."""
@@ -51,23 +53,34 @@ def isolation(*, secret_paths: Iterable[str] = (), environ: Mapping[str, str] | 
     # One uid for each check, so that its limit of processes counts no other's.
     uid = _FIRST_UID + int.from_bytes(os.urandom(4)) % _UIDS if is_root else None
     shown = _shown()
-    return Isolation((found, *_namespaces(is_root=is_root), *_view(shown), *_hidden(shown, secret_paths), "--"), uid)
+    namespaces = _namespaces(None if is_root else found)
+    return Isolation((found, *namespaces, *_view(shown), *_hidden(shown, secret_paths), "--"), uid)
 
 
-def _namespaces(*, is_root: bool) -> tuple[str, ...]:
+def _namespaces(bubblewrap: str | None) -> tuple[str, ...]:
+    """bubblewrap: its path, for an ordinary user; None: the server is root."""
     always = ("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try")
     # Root is not mapped into a user namespace: its files would stay its own there. It drops to another user instead.
-    who = (
-        ("--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID") if is_root else ("--unshare-user",)
-    )
+    if bubblewrap is None:
+        who = ("--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID")
+    else:
+        who = ("--unshare-user", *(("--disable-userns",) if can_disable_userns(bubblewrap) else ()))
     return (*always, *who, "--die-with-parent", "--new-session", "--clearenv")
+
+
+@lru_cache
+def can_disable_userns(bubblewrap: str) -> bool:
+    """Whether it can forbid user namespaces inside of its own, where a file would have every capability: since 0.8."""
+    asked = subprocess.run([bubblewrap, "--version"], capture_output=True, check=False, timeout=10)
+    numbers = asked.stdout.decode("ascii", "replace").rpartition(" ")[2].strip().split(".")
+    return all(number.isdecimal() for number in numbers) and tuple(map(int, numbers)) >= (0, 8)
 
 
 def _shown() -> list[Path]:
     """What the interpreter and our packages need, outermost first."""
     packages = [importlib.util.find_spec(name) for name in _OURS]
     places = [
-        *map(Path, _SYSTEM),
+        *map(Path, SYSTEM),
         *(Path(prefix) for prefix in (sys.base_prefix, sys.prefix)),
         *(Path(spec.submodule_search_locations[0]) for spec in packages if spec and spec.submodule_search_locations),
     ]
@@ -86,9 +99,16 @@ def _view(shown: Iterable[Path]) -> list[str]:
 
 
 def _hidden(shown: Iterable[Path], secret_paths: Iterable[str]) -> list[str]:
+    """Each secret by every name that it has inside: a place may be a link, or lie inside another one."""
+    secrets = [path for secret in secret_paths if (path := Path(secret).resolve()).exists()]
+    names = {
+        place / path.relative_to(real)
+        for place in shown
+        if (real := place.resolve())
+        for path in secrets
+        if path.is_relative_to(real)
+    }
     arguments: list[str] = []
-    for path in sorted({Path(secret).resolve() for secret in secret_paths}):
-        if not path.exists() or not any(path.is_relative_to(place.resolve()) for place in shown):
-            continue
-        arguments += ["--tmpfs", str(path)] if path.is_dir() else ["--ro-bind", os.devnull, str(path)]
+    for name in sorted(names):
+        arguments += ["--tmpfs", str(name)] if name.is_dir() else ["--ro-bind", os.devnull, str(name)]
     return arguments

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import os
 import signal
 import sys
 import tempfile
-from collections.abc import Iterable
-from typing import cast
+from collections.abc import AsyncGenerator, Iterable
+from typing import Annotated, Literal
+from weakref import WeakKeyDictionary
 
 import msgspec
 
 from app.domain.pipelines.pipeline import Problem, PythonFunction
+from app.domain.printable import one_line
+from app.services.defining.asked_process import Ended, ask
 from app.services.defining.isolation import Isolation, isolation
 
 TIME_LIMIT_S = 10.0
@@ -26,11 +28,17 @@ _NOT_ISOLATED = (
     "{file} was not validated: no isolation for it here ({reason}). Install bubblewrap, or accept validation without "
     "isolation in the settings (docs/security.md)"
 )
+_TOO_MANY = "{file} was not validated: other files are being validated; try again in a minute"
 _START_LIMIT_S = 30.0
 """For the interpreter and our own packages, before the file's time begins."""
 _BY_SIGNAL = 128
-"""Of bubblewrap's exit codes: what lies above is the number of the signal that ended the command."""
-_COMPLAINT_BYTES = 4_096
+"""Of bubblewrap's exit codes: a signal's number above it is that of the signal that ended the command."""
+_LONGEST_MESSAGE = 2_000
+"""Characters; the child cuts what is longer, so that a longer one is the file's own."""
+_AT_ONCE = 2
+_MOST_WAITING = 6
+"""Each of them holds a connection to the database."""
+_WAIT_LIMIT_S = 30.0
 
 
 class _Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,21 +48,44 @@ class _Request(msgspec.Struct, frozen=True, kw_only=True):
     cpu_s: int
     memory_mb: int
     uid: int | None = None
-
-
-class _Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """started: the child was ready to run the file. exit_code: None when its time was up."""
-
-    started: bool
-    answer: bytes = b""
-    exit_code: int | None = None
-    reason: str = ""
+    is_isolated: bool = False
 
 
 class _Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    field: str | None = None
-    message: str | None = None
-    missing_module: str | None = None
+    """The file can write its own: it holds nothing but what `workers.transforms.check_file` may say."""
+
+    field: Literal["file_name", "function"] = "file_name"
+    message: Annotated[str, msgspec.Meta(max_length=_LONGEST_MESSAGE)] | None = None
+    missing_module: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.]{0,99}\Z")] | None = None
+
+
+class _Checks:
+    """Checks of one event loop: `_AT_ONCE` run, `_MOST_WAITING` wait."""
+
+    def __init__(self) -> None:
+        self._places = asyncio.Semaphore(_AT_ONCE)
+        self._waiting = 0
+
+    @contextlib.asynccontextmanager
+    async def place(self) -> AsyncGenerator[bool]:
+        """False: too many others are in front."""
+        is_in = False
+        if not self._places.locked() or self._waiting < _MOST_WAITING:
+            self._waiting += 1
+            try:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_WAIT_LIMIT_S):
+                        is_in = await self._places.acquire()
+            finally:
+                self._waiting -= 1
+        try:
+            yield is_in
+        finally:
+            if is_in:
+                self._places.release()
+
+
+_checks: WeakKeyDictionary[asyncio.AbstractEventLoop, _Checks] = WeakKeyDictionary()
 
 
 async def check_python_transform(
@@ -89,17 +120,22 @@ async def check_python_transform(
         memory_mb=memory_limit_mb,
     )
     isolated = isolation(secret_paths=secret_paths)
-    ended = _Ended(started=False, reason="bubblewrap (`bwrap`) is not installed")
-    if isolated is not None:
-        ended = await _run(request, isolated=isolated, time_limit_s=time_limit_s)
-    if not ended.started and accepts_no_isolation:
-        ended = await _run(request, isolated=None, time_limit_s=time_limit_s)
+    ended = Ended(started=False, reason="bubblewrap (`bwrap`) is not installed")
+    async with _checks.setdefault(asyncio.get_running_loop(), _Checks()).place() as is_in:
+        if not is_in:
+            return [_file_problem(_TOO_MANY.format(file=transform.file_name))]
+        if isolated is not None:
+            ended = await _run(request, isolated=isolated, time_limit_s=time_limit_s)
+        if not ended.started and accepts_no_isolation:
+            ended = await _run(request, isolated=None, time_limit_s=time_limit_s)
     if not ended.started:
         return [_file_problem(_NOT_ISOLATED.format(file=transform.file_name, reason=ended.reason))]
+    if ended.exit_code is None:
+        return [_file_problem(f"{transform.file_name} {_end(ended, time_limit_s)}")]
     try:
         verdict = msgspec.json.decode(ended.answer, type=_Verdict)
     except msgspec.DecodeError:
-        return [_file_problem(f"{transform.file_name} {_end(ended.exit_code, time_limit_s)}")]
+        return [_file_problem(f"{transform.file_name} {_end(ended, time_limit_s)}")]
     if verdict.message is None:
         return []
     if verdict.missing_module is not None:
@@ -108,72 +144,38 @@ async def check_python_transform(
             "so that the file could not be checked; it must be installed on the executors"
         )
         return [msgspec.structs.replace(_file_problem(message), is_warning=True)]
-    return [Problem(field=f"transform.{verdict.field}", message=verdict.message)]
+    return [Problem(field=f"transform.{verdict.field}", message=one_line(verdict.message))]
 
 
-async def _run(request: _Request, *, isolated: Isolation | None, time_limit_s: float) -> _Ended:
+async def _run(request: _Request, *, isolated: Isolation | None, time_limit_s: float) -> Ended:
     """Start the child, ask it, and see it end. Nothing of it is left running."""
-    prefix = () if isolated is None else isolated.prefix
-    asked = msgspec.json.encode(msgspec.structs.replace(request, uid=None if isolated is None else isolated.uid))
+    prefix, uid = ((), None) if isolated is None else (isolated.prefix, isolated.uid)
+    asked = msgspec.structs.replace(request, uid=uid, is_isolated=isolated is not None)
     with tempfile.TemporaryDirectory(prefix="fenceline-check-") as folder:
-        # -I: neither the working folder nor PYTHON* variables nor the user's site-packages have a say.
-        process = await asyncio.create_subprocess_exec(
-            *(*prefix, sys.executable, "-I", "-B", "-X", "utf8", "-m", _CHECKER),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env={},
-            cwd=folder,
-            start_new_session=True,
+        ended = await ask(
+            # -I: neither the working folder nor PYTHON* variables nor the user's site-packages have a say.
+            (*prefix, sys.executable, "-I", "-B", "-X", "utf8", "-m", _CHECKER),
+            msgspec.json.encode(asked),
+            folder=folder,
+            start_limit_s=_START_LIMIT_S,
+            limit_s=time_limit_s,
         )
-        first, answer, exit_code = b"", b"", None
-        try:
-            async with asyncio.timeout(_START_LIMIT_S):
-                first = await _ask(process, asked)
-            async with asyncio.timeout(time_limit_s):
-                answer = await cast(asyncio.StreamReader, process.stdout).readline()
-                exit_code = await process.wait()
-        except TimeoutError:
-            exit_code = None
-        finally:
-            # Its whole session, while the child itself is not yet reaped and the number is surely ours. In isolation
-            # the first process of its namespace ends with it, and everything in there with that.
-            if process.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                await process.wait()
-    if isolated is not None and exit_code is not None and exit_code > _BY_SIGNAL:
-        exit_code = _BY_SIGNAL - exit_code
-    return _Ended(started=bool(first), answer=answer, exit_code=exit_code, reason=await _complaint(process))
-
-
-async def _ask(process: asyncio.subprocess.Process, request: bytes) -> bytes:
-    """The first line of the answer; empty when the child ended before it."""
-    to_child, from_child = cast(asyncio.StreamWriter, process.stdin), cast(asyncio.StreamReader, process.stdout)
-    # A child that ends before it has read everything says so by its exit code.
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        to_child.write(request)
-        await to_child.drain()
-    to_child.close()
-    # Lines: the end of the stream would wait for whatever the file has started besides.
-    return await from_child.readline()
-
-
-async def _complaint(process: asyncio.subprocess.Process) -> str:
-    """The last line of what was written before the file ran: the child sends its standard error nowhere by then."""
-    from_child = cast(asyncio.StreamReader, process.stderr)
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(1):
-            lines = (await from_child.read(_COMPLAINT_BYTES)).decode("utf-8", "replace").split("\n")
-            return next((line.strip() for line in reversed(lines) if line.strip()), "it did not start")
-    return "it did not start"
+    code = ended.exit_code
+    if isolated is not None and code is not None and code - _BY_SIGNAL in signal.valid_signals():
+        ended = ended._replace(exit_code=_BY_SIGNAL - code)
+    return ended
 
 
 def _file_problem(message: str) -> Problem:
     return Problem(field="transform.file_name", message=message)
 
 
-def _end(exit_code: int | None, time_limit_s: float) -> str:
+def _end(ended: Ended, time_limit_s: float) -> str:
+    exit_code = ended.exit_code
+    if ended.is_too_long:
+        return (
+            "wrote to the descriptor of its validation's answer when it was imported; write only to what the file opens"
+        )
     if exit_code is None:
         return (
             f"was still running after {time_limit_s:g} s when it was imported; "
@@ -181,5 +183,12 @@ def _end(exit_code: int | None, time_limit_s: float) -> str:
         )
     if exit_code == -signal.SIGXCPU:
         return "used up its processor time when it was imported; leave the work to the function"
-    how = f"signal {-exit_code} ({signal.Signals(-exit_code).name})" if exit_code < 0 else f"exit code {exit_code}"
-    return f"ended the process that imported it, by {how}; the import must come to its end"
+    return f"ended the process that imported it, by {_how(exit_code)}; the import must come to its end"
+
+
+def _how(exit_code: int) -> str:
+    if exit_code >= 0:
+        return f"exit code {exit_code}"
+    # Real-time signals have numbers alone.
+    name = next((f" ({one.name})" for one in signal.Signals if one == -exit_code), "")
+    return f"signal {-exit_code}{name}"

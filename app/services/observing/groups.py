@@ -90,5 +90,6 @@ async def _transactional_ids(snapshot: Snapshot, live: LiveGroup) -> dict[int, s
 
 def generations(observations: Observations, cluster: str, group: str) -> tuple[GroupRecord, ...]:
     """Those that a group reached, as this server has read of it; none where it is not observed."""
-    live = observations.of(cluster).groups.get(group)
-    return () if live is None else generations_of(live)
+    snapshot = observations.of(cluster)
+    live = snapshot.groups.get(group)
+    return () if live is None else generations_of(snapshot.clocks.group_ours(live))

@@ -8,10 +8,12 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from app.domain.alerts.alert import Alert, AlertKind, AlertState
-from app.domain.alerts.conditions import MAX_OPEN_TOLD, Bounds, Seen, changes, seen
+from app.domain.alerts.conditions import MAX_OPEN_TOLD, Bounds, FirstSeen, Seen, changes, seen
+from app.domain.clocks.broker_clocks import BrokerClocks
+from app.domain.clocks.clock_offset import ClockOffset
 from app.domain.clusters.cluster import Cluster
 from app.domain.journals.live_transactions import LiveTransaction
-from app.domain.journals.transaction_state import TopicPartitions, TransactionState, TransactionStatus
+from app.domain.journals.transaction_state import TOPIC, TopicPartitions, TransactionState, TransactionStatus
 from app.domain.observing.live_cluster import JOURNALS
 from app.domain.observing.snapshot import JournalStatus, Phase, Snapshot
 
@@ -19,6 +21,9 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 NOW_MS = int(NOW.timestamp() * 1000)
 BOUNDS = Bounds(transaction_open=timedelta(seconds=120), observer=timedelta(seconds=60))
 CLUSTER = Cluster(name="prod", kafka_cluster_id="K", bootstrap_servers="b:1", created_at=NOW, created_by="anna")
+
+
+IN_STEP = BrokerClocks({1: ClockOffset(least_ms=0, most_ms=0, measured_ms=NOW_MS)}, {(TOPIC, 0): 1})
 
 
 def journal(topic: str, phase: Phase = Phase.LIVE, *, since_s: float = 1_000, age_s: float = 0, **more: object):
@@ -62,6 +67,7 @@ def look(
         transaction_journal=first,
         group_journal=second,
         transactions={one.transactional_id: one for one in transactions},
+        clocks=IN_STEP,
     )
     return seen([cluster], {cluster.name: snapshot}, BOUNDS, now=NOW)
 
@@ -85,6 +91,35 @@ def test_transaction_longer_than_its_own_timeout_is_raised_before_the_bound() ->
     assert told(look(transaction(open_s=24, timeout_s=10)))[0] == []
     (alert,), _ = told(look(transaction(open_s=26, timeout_s=10)))
     assert "its coordinator has not ended it" in alert.sentence
+
+
+def test_transaction_whose_brokers_clock_is_unknown_is_as_old_as_it_is_known_here() -> None:
+    """Its broker's stamp says 301 s: by a clock that is five minutes behind that is one second."""
+    live, first_seen = transaction(open_s=301), FirstSeen()
+    snapshot = Snapshot(
+        cluster=CLUSTER.name,
+        number=1,
+        at_ms=NOW_MS,
+        transaction_journal=journal(JOURNALS[0], Phase.REFUSED),
+        group_journal=journal(JOURNALS[1], Phase.REFUSED),
+        transactions={live.transactional_id: live},
+    )
+
+    def raised(after_s: float, *, remembered: FirstSeen, told: Sequence[Alert] = ()) -> list[Alert]:
+        now = NOW + timedelta(seconds=after_s)
+        journals = (snapshot.transaction_journal, snapshot.group_journal)
+        first, second = (msgspec.structs.replace(one, as_of_ms=one.as_of_ms + int(after_s * 1000)) for one in journals)
+        then = msgspec.structs.replace(snapshot, transaction_journal=first, group_journal=second)
+        found = seen([CLUSTER], {CLUSTER.name: then}, BOUNDS, now=now, first_seen=remembered, raised=told)
+        return [alert for alert in found.conditions if alert.kind is AlertKind.TRANSACTION_OPEN]
+
+    assert raised(0, remembered=first_seen) == []
+    assert raised(74, remembered=first_seen) == []
+    [alert] = raised(76, remembered=first_seen)
+    assert "open for at least 76 s" in alert.sentence
+    # A server that has started anew has not known it for long; it was told, and is still open.
+    assert raised(77, remembered=FirstSeen()) == []
+    assert [again.subject for again in raised(77, remembered=FirstSeen(), told=[alert])] == [alert.subject]
 
 
 def test_what_is_not_open_or_not_old_is_not_raised() -> None:

@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from app.domain.pipelines.pipeline import Problem, PythonFunction
+from app.services.defining import isolation as isolating
 from app.services.defining.python_transforms import check_python_transform
 from tests.support.waiting import wait_for
 from workers.transforms.user_code import sha256_of
@@ -121,6 +122,39 @@ async def test_secrets_in_the_middle_of_what_is_shown_are_hidden(
     assert not await ask(f"readable({token!r}) == b'secret'", secret_paths=hidden)
 
 
+@pytest.fixture
+def link_folder() -> Generator[Path]:
+    """Not below /tmp, which is the sandbox's own."""
+    with tempfile.TemporaryDirectory(prefix="fenceline-link-", dir="/var/tmp") as folder:
+        yield Path(folder)
+
+
+@pytest.mark.parametrize("is_isolated", [True], ids=["isolated"])
+@pytest.mark.parametrize("part", ["", "token"])
+async def test_secrets_are_hidden_by_every_name_of_what_is_shown(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch, link_folder: Path, secret_in_the_environment: Path, part: str
+) -> None:
+    """A place that is a link is bound by its own name, and its target may be another place's."""
+    link = link_folder / "link"
+    link.symlink_to(secret_in_the_environment)
+    monkeypatch.setattr(isolating, "SYSTEM", (*isolating.SYSTEM, str(link)))
+    names = [str(link / "token"), str(secret_in_the_environment / "token")]
+    for name in names:
+        assert await ask(f"readable({name!r}) == b'secret'"), "the control: nobody hides it"
+    for hidden in (link / part, secret_in_the_environment / part):
+        for name in names:
+            assert not await ask(f"readable({name!r}) == b'secret'", secret_paths=(str(hidden),))
+
+
+@pytest.mark.parametrize("is_isolated", [True], ids=["isolated"])
+async def test_a_secret_among_the_systems_libraries_is_hidden(ask: Ask) -> None:
+    """/lib is a link to usr/lib on most systems, and a place of its own inside."""
+    shown = [name for name in ("/usr/lib/os-release", "/lib/os-release") if await ask(f"bool(readable({name!r}))")]
+    assert shown
+    for name in shown:
+        assert not await ask(f"bool(readable({name!r}))", secret_paths=("/usr/lib/os-release",))
+
+
 @ISOLATIONS
 async def test_there_is_no_network(ask: Ask, is_isolated: bool) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -157,6 +191,25 @@ async def test_nothing_can_be_mounted_over_what_is_shown(ask: Ask) -> None:
     assert not await ask("ctypes.CDLL(None).mount(None, b'/usr', None, 32 | 4096, None) == 0"), "nor made writable"
 
 
+@pytest.mark.parametrize("is_isolated", [True], ids=["isolated"])
+async def test_an_ordinary_users_check_makes_no_user_namespace(ask: Ask) -> None:
+    """In one of its own it would have every capability, and so more of the kernel to try."""
+    if os.geteuid() == 0:
+        pytest.skip("as root there is no user namespace whose limit bubblewrap could lower")
+    assert not await ask("ctypes.CDLL(None).unshare(0x10000000) == 0")
+
+
+@pytest.mark.parametrize(
+    ("version", "can"),
+    [("bubblewrap 0.8.0", True), ("bubblewrap 0.11.0", True), ("bubblewrap 0.6.1", False), ("", False)],
+)
+def test_an_older_bubblewrap_is_not_asked_for_what_it_cannot(tmp_path: Path, version: str, can: bool) -> None:
+    program = tmp_path / "bwrap"
+    program.write_text(f"#!/bin/sh\necho {version}\n")
+    program.chmod(0o755)
+    assert isolating.can_disable_userns(str(program)) is can
+
+
 async def test_what_leaves_its_session_ends_with_the_check(tmp_path: Path) -> None:
     """A daemon by the book: two forks, a session of its own, deaf to signals."""
     marker = f"fenceline-daemon-{os.getpid()}-{tmp_path.name}"
@@ -178,14 +231,13 @@ async def test_what_leaves_its_session_ends_with_the_check(tmp_path: Path) -> No
     wait_for(lambda: not daemons(), deadline_s=5, describe=lambda: f"still there: {daemons()}")
 
 
-@pytest.mark.parametrize("is_isolated", [True], ids=["isolated"])
-async def test_processes_are_bounded(ask: Ask) -> None:
-    """Only a user of the check's own can be counted alone."""
-    if os.geteuid() != 0:
-        pytest.skip("as an ordinary user: processes of the check count with those of the server")
-    bomb = "[subprocess.Popen(['/usr/bin/sleep', '60']) for _ in range(200)]"
+async def test_processes_and_the_sum_of_their_memory_are_bounded() -> None:
+    """Each process may fill its own memory, so that four of them bound the sum; as root and as an ordinary user."""
+    bomb = "\n".join(f"subprocess.Popen(['/usr/bin/sleep', '60'])  # {number}" for number in range(5))
     (problem,) = await check(f"{ASKING}\n{bomb}\n")
     assert "BlockingIOError" in problem.message
+    first, failed = len(ASKING.splitlines()) + 2, int(problem.message.split("line ")[1].split(":")[0])
+    assert failed - first in (2, 3), "after as many as there is room for beside the checker"
 
 
 @pytest.mark.usefixtures("no_bubblewrap")

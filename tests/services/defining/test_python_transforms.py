@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import sys
 import time
@@ -80,8 +82,9 @@ async def test_a_module_that_only_the_executors_may_have_is_a_warning() -> None:
 async def test_the_environment_is_empty_and_so_is_the_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FENCELINE_SECRET_KAFKA", "hunter2")
     monkeypatch.setenv("PYTHONPATH", str(Path.cwd()))
-    # Python itself sets LC_CTYPE when it finds no locale, bubblewrap the folder that it begins in.
-    assert await answers("set(os.environ) <= {'LC_CTYPE', 'PWD'} and os.listdir('.') == []")
+    # Python itself sets LC_CTYPE when it finds no locale, bubblewrap the folder that it begins in, the checker threads.
+    threads = "{name for name, value in os.environ.items() if name.endswith('_NUM_THREADS') and value == '1'}"
+    assert await answers(f"set(os.environ) - {threads} <= {{'LC_CTYPE', 'PWD'}} and os.listdir('.') == []")
 
 
 async def test_a_file_that_never_ends_is_ended() -> None:
@@ -97,7 +100,7 @@ async def test_a_file_that_takes_all_memory_is_stopped_short() -> None:
 
 @pytest.mark.parametrize("folder", ["/tmp", "/", "/dev/shm"])  # noqa: S108 - of the child's own root
 async def test_a_file_cannot_fill_the_disk(folder: str) -> None:
-    source = f"open({folder + '/written'!r}, 'wb').write(b'x' * 100)"
+    source = f"open({folder + '/written'!r}, 'wb', buffering=0).write(b'x' * 100)"
     assert (await only(source)).message.endswith(("line 1: OSError", "line 1: PermissionError"))
 
 
@@ -107,6 +110,9 @@ async def test_a_file_cannot_fill_the_disk(folder: str) -> None:
         ("import os; os._exit(3)", "ended the process that imported it, by exit code 3"),
         ("import os; os._exit(0)", "ended the process that imported it, by exit code 0"),
         ("import os; os.kill(os.getpid(), 11)", "by signal 11 (SIGSEGV)"),
+        ("import os; os._exit(200)", "by exit code 200"),
+        ("import os; os._exit(255)", "by exit code 255"),
+        ("import os; os.kill(os.getpid(), 40)", "by signal 40;"),
         (
             "import os\nfor n in range(3, 20):\n    try: os.write(n, b'{}{}')\n    except OSError: pass\nos._exit(0)",
             "by exit",
@@ -117,6 +123,82 @@ async def test_a_file_that_ends_the_child_is_told_so(source: str, part: str) -> 
     problem = await only(source)
     assert problem.field == "transform.file_name"
     assert part in problem.message
+
+
+WRITES = """import os
+def answer(text):
+    for n in range(3, 20):
+        try: os.write(n, text.encode())
+        except OSError: pass
+"""
+"""The answer has a descriptor of its own, which a file can find."""
+
+
+async def test_a_line_without_an_end_is_no_answer() -> None:
+    started = time.monotonic()
+    problem = await only(f"{WRITES}answer('x' * 200_000)\nimport time; time.sleep(60)")
+    assert time.monotonic() - started < 8, "nobody waits for the rest"
+    assert "wrote to the descriptor of its validation's answer" in problem.message
+
+
+async def test_a_pipe_that_the_file_fills_after_an_answer_is_read_to_its_end() -> None:
+    """A full pipe of asyncio's streams is read no more, and its process waited for without end."""
+    started = time.monotonic()
+    problem = await only(f"{WRITES}answer('{{}}\\n' + 'x' * 2_000_000)\nimport time; time.sleep(60)", time_limit_s=2)
+    assert time.monotonic() - started < 8
+    assert "was still running after 2 s" in problem.message, "whatever it answered"
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"field": "\x1b[31m", "message": "red"},
+        {"field": "file_name", "message": "x" * 2_001},
+        {"message": "x", "missing_module": "x y"},
+        {"message": "x", "missing_module": "x\n"},
+    ],
+    ids=["field", "message", "module", "module-with-an-end-of-line"],
+)
+async def test_an_answer_that_the_checker_would_not_give_is_not_taken(forged: dict[str, str]) -> None:
+    problem = await only(f"{WRITES}answer({json.dumps(forged) + chr(10)!r})\nos._exit(7)")
+    assert problem.field == "transform.file_name"
+    assert "by exit code 7" in problem.message
+    assert not problem.is_warning
+
+
+async def test_a_forged_message_is_one_harmless_line() -> None:
+    forged = json.dumps({"field": "function", "message": "\x1b[31mred\nagain"}) + "\n"
+    problem = await only(f"{WRITES}answer({forged!r})\nos._exit(0)")
+    assert problem.field == "transform.function"
+    assert problem.message == "␛[31mred␊again"
+
+
+async def test_a_long_answer_of_the_checker_is_cut() -> None:
+    problem = await only("\n".join(f"def {'g' * 900}{n}(record): ..." for n in range(10)))
+    assert problem.field == "transform.function"
+    assert len(problem.message) == 2_000
+
+
+async def test_two_checks_run_and_the_rest_wait_or_are_refused(tmp_path: Path) -> None:
+    marker = f"fenceline-at-once-{os.getpid()}-{tmp_path.name}"
+    source = (
+        f"import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)', {marker!r}])\n"
+        f"import time; time.sleep(1)\n{SOUND}"
+    )
+
+    def running() -> int:
+        # Of every check one, however many processes of the sandbox carry its arguments.
+        return sum(marker in (p.info["cmdline"] or []) for p in psutil.process_iter(["cmdline"]))
+
+    asked = [asyncio.create_task(check(source)) for _ in range(9)]
+    most = 0
+    while not all(task.done() for task in asked):
+        most = max(most, await asyncio.to_thread(running))
+    answers = [task.result() for task in asked]
+    refused = [answer for answer in answers if answer]
+    assert most == 2
+    assert len(refused) == 1, "2 ran, 6 waited"
+    assert "not validated: other files are being validated" in refused[0][0].message
 
 
 async def test_what_a_file_starts_ends_with_its_check(tmp_path: Path) -> None:

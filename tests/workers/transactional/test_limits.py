@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, Producer
 
+from tests.support.quiet import QUIET
 from tests.workers.transactional.test_parts import specification
 from workers.transactional.client_config import (
     LARGEST_REQUEST_BYTES,
@@ -56,6 +57,13 @@ def test_queue_has_room_for_the_largest_record(largest: int) -> None:
     ):
         assert largest - 20_000 < int(config["message.max.bytes"]) < largest
         assert int(config["queue.buffering.max.kbytes"]) * 1_024 >= int(config["message.max.bytes"])
+
+
+@pytest.mark.parametrize("largest", [1, 16_384, 1_000_016_385, 2_147_483_647])
+def test_client_takes_whatever_brokers_say_of_their_largest_request(largest: int) -> None:
+    config = idempotent_producer_config(specification(), batches=Batches(largest_request_bytes=largest))
+    Producer({**config, "bootstrap.servers": "127.0.0.1:1", **QUIET})
+    assert int(config["queue.buffering.max.kbytes"]) * 1_024 >= int(config["message.max.bytes"])
 
 
 def test_limits_that_somebody_has_chosen_stand() -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
+from confluent_kafka import Producer
 
+from tests.support.messages import a_message
+from workers.transactional.producing.producers import QueueingProducer
 from workers.transactional.producing.statistics import Statistics, slowness_in
+from workers.transactional.records.writing import UnfitError
 
 
 def statistics(**changes: Any) -> str:
@@ -68,3 +72,21 @@ def test_an_identity_is_heard_with_or_without() -> None:
     other = Statistics(None)
     other(statistics())
     assert other.identity is None
+
+
+class _Taking:
+    """Stands for a client that takes everything and delivers none of it."""
+
+    def __len__(self) -> int:
+        return 1
+
+    def produce(self, *_: Any) -> None: ...
+
+
+def test_records_that_are_written_again_without_an_unfit_one_are_counted_once() -> None:
+    producer = QueueingProducer(cast(Producer, _Taking()), Statistics("id"), {})
+    fit, unfit = [a_message(b"x")] * 3, a_message(b"x", timestamp=(1, 0))
+    with pytest.raises(UnfitError):
+        producer.write_messages([*fit, unfit], topic="sink", keep_partition=False)
+    producer.write_messages(fit, topic="sink", keep_partition=False)
+    assert producer.slowness().cause == "0 of 3 outputs were delivered in time"

@@ -10,9 +10,10 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, TI
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.pipelines.pipeline import Condition, Filter, Project, Route, SetField, StepOperator
+from app.domain.pipelines.pipeline import Condition, Filter, Project, Route, SetField, StepOperator, Steps
 from tests.support.messages import a_message, json_messages
 from workers.transforms import Output, TransformError
+from workers.transforms.build import build
 from workers.transforms.steps import StepsTransform
 
 LATE = Filter(field="delay", operator=StepOperator.GE, value=15)
@@ -75,6 +76,13 @@ def test_a_tombstone_goes_to_the_sink_and_to_every_routed_topic_once_since_any_m
         (False, "lost"),
     ]
     assert processed.inputs == [0, 0, 0, 1]
+
+
+def test_a_tombstone_goes_to_the_sink_once_though_a_route_names_the_sink() -> None:
+    to_sink, lost = (Route(field=name, operator=StepOperator.EXISTS, topic=name) for name in ("sink", "lost"))
+    transform = build(Steps(steps=(to_sink, lost)), source=None, sink_topic="sink")
+    processed = transform.process([a_message(None, key=b"gone"), *json_messages({"sink": 1})])
+    assert [output.topic for output in processed.outputs] == [None, "lost", "sink"]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from workers.transactional.group.ownership import Partition
+from collections.abc import Mapping
+
+from workers.transactional.group.ownership import Ownership, Partition
 
 NO_EPOCH = -1
 _KEPT = 8
@@ -15,12 +17,15 @@ class LeaderEpochs:
     A log that was cut by an unclean election and has grown since holds other records at the same offsets. Only their
     epoch tells: the broker says where the epoch of the committed offset ended (OffsetForLeaderEpoch, KIP-320). The
     client asks that for a seek with an epoch, and not for the committed offset that it begins at (librdkafka 2.16,
-    rdkafka_partition.c). So the first record that is read tells whether it is worth asking: only where the epoch has
-    moved on since may the log have been cut.
+    rdkafka_partition.c). So the first position behind the committed offset tells whether it is worth asking: only where
+    the epoch has moved on may the log have been cut. Under which epoch an offset in between was written is not known:
+    transaction markers and aborted records of a later one may lie before it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, ownership: Ownership) -> None:
+        self._ownership = ownership
         self._epochs: dict[Partition, dict[int, int]] = {}
+        self._begun: dict[Partition, tuple[int, int]] = {}
         self._to_ask: set[Partition] = set()
         self._asked: dict[Partition, tuple[int, int]] = {}
 
@@ -39,22 +44,28 @@ class LeaderEpochs:
         """NO_EPOCH where it is not known: committed so, nothing is compared."""
         return self._epochs.get(partition, {}).get(offset, NO_EPOCH)
 
-    def must_ask(self, partition: Partition, *, committed: int, first: tuple[int, int | None], number: int) -> bool:
-        """Whether to go back to the committed offset and have the client ask (`of_seek`), once for each assignment.
+    def begins(self, partition: Partition, committed: int) -> None:
+        """The group has committed this offset: the first position behind it is compared with it."""
+        self._begun[partition] = self._ownership.number(partition), committed
+
+    def must_ask(self, moved: Mapping[Partition, int]) -> bool:
+        """Whether to go back to what is committed and have the client ask (`of_seek`), once for each assignment.
 
         Args:
-            first: offset and epoch of the first record that was read after the committed offset.
-            number: of the ownership.
+            moved: the positions that are about to be committed, whether a record was read before them or not.
         """
-        epoch = self.of(partition, committed)
-        offset, read = first
-        if epoch == NO_EPOCH:
+        return bool([name for name, position in moved.items() if self._must_ask(name, position)])
+
+    def _must_ask(self, partition: Partition, position: int) -> bool:
+        begun = self._begun.get(partition)
+        if begun is None or position <= begun[1]:
             return False
-        # Notes are committed at the first record: its offset has the epoch of what was read before it, too.
-        self.note(partition, offset, epoch)
-        if read is None or read <= epoch or self._asked.get(partition) == (number, committed):
+        epoch = self.of(partition, begun[1])
+        is_answered = begun[0] != self._ownership.number(partition) or self._asked.get(partition) == begun
+        if is_answered or epoch == NO_EPOCH or self.of(partition, position) <= epoch:
+            del self._begun[partition]
             return False
-        self._asked[partition] = number, committed
+        self._asked[partition] = begun
         self._to_ask.add(partition)
         return True
 

@@ -114,7 +114,7 @@ class Membership:
         self._held_back: set[Partition] = set()
         self._stopped: dict[Partition, int | None] = {}
         self._truncated: dict[Partition, str] = {}
-        self.epochs = LeaderEpochs()
+        self.epochs = LeaderEpochs(ownership)
         self._trouble: BaseException | None = None
 
     def subscribe(self, topics: Sequence[str]) -> None:
@@ -223,6 +223,11 @@ class Membership:
             self.confirmed.refuse_older(offsets)
         self.remembered.note(offsets)
         return answer
+
+    def begins(self, partition: Partition, committed: int) -> None:
+        """Reading goes on at this committed offset, and nothing behind it has been committed yet."""
+        self.recorder.begins(partition, committed)
+        self.epochs.begins(partition, committed)
 
     def bounds(self, partitions: Iterable[Partition], *, timeout_s: float) -> dict[Partition, LogBounds]:
         """What the logs of these partitions hold now, as their leaders say."""

@@ -25,6 +25,8 @@ class _Known(NamedTuple):
 class Remembered:
     """The newest of three: what the specification says, what this attempt has seen or confirmed, what the server says.
 
+    Of one topic that is the largest offset: nobody sets back a group that has members.
+
     Kafka forgets: a group's offsets expire when it had no member for a week, and go when somebody deletes the group or
     they are deleted by name. The client then asks for a start position as in a new group, and everything is read again,
     or what came meanwhile is skipped. So whoever is about to begin a partition anew looks here first (see Starting).
@@ -95,26 +97,31 @@ class Remembered:
 
         None: not known yet, look again. A place where reading would go on in any case is no loss.
         """
-        found = self._candidates(begins)
-        if not found and self._clock() - self._asked_at >= _ASK_AGAIN_S:
+        if self._clock() - self._asked_at >= _ASK_AGAIN_S:
+            # Also where something is remembered here: others may have gone on since this task gave the partition up.
             self._asked_at = self._clock()
             self._by_others |= {(one.topic, one.partition): one for one in self._ask() or ()}
-            found = self._candidates(begins)
-        known = {one.topic: self._topics.get(one.topic) for one in found}
+        found = {name: self._of(name) for name in begins}
+        wanted = [name for name, ones in found.items() if any(one.offset != begins[name] for one in ones)]
+        known = {topic: self._topics.get(topic) for topic, _ in wanted}
         if any(topic is None or topic.changes != self._ownership.changes for topic in known.values()):
             return None
-        return tuple(
-            LostOffset(
-                topic=one.topic,
-                partition=one.partition,
-                recorded=one.offset,
-                begins=begins[one.topic, one.partition],
-                is_final=one.is_final,
-            )
-            for one in found
-            if (topic := known[one.topic]) is not None and is_same_topic(one, topic.topic_id)
-        )
+        lost: list[LostOffset] = []
+        for name in sorted(wanted):
+            topic = known[name[0]]
+            ones = [one for one in found[name] if topic is not None and is_same_topic(one, topic.topic_id)]
+            newest = max(ones, key=lambda one: (one.offset, not one.is_final), default=None)
+            if newest is not None and newest.offset != begins[name]:
+                lost.append(
+                    LostOffset(
+                        topic=name[0],
+                        partition=name[1],
+                        recorded=newest.offset,
+                        begins=begins[name],
+                        is_final=newest.is_final,
+                    )
+                )
+        return tuple(lost)
 
-    def _candidates(self, begins: Mapping[Partition, int]) -> list[RecordedOffset]:
-        known = {**self._by_others, **self._here}
-        return [known[name] for name, begin in sorted(begins.items()) if name in known and known[name].offset != begin]
+    def _of(self, partition: Partition) -> list[RecordedOffset]:
+        return [offsets[partition] for offsets in (self._by_others, self._here) if partition in offsets]

@@ -24,6 +24,7 @@ from workers.transactional.control import ProducerIdentity
 from workers.transactional.errors import AbortableError, FatalError, RetriableError, kafka_call
 from workers.transactional.producing.statistics import Slowness, Statistics
 from workers.transactional.records import writing
+from workers.transactional.records.writing import UnfitError
 from workers.transactional.slices import Patience, in_slices
 from workers.transforms import Output
 
@@ -89,9 +90,14 @@ class QueueingProducer:
 
     def write_messages(self, messages: Sequence[Message], *, topic: str, keep_partition: bool) -> None:
         self._written += len(messages)
-        writing.write_messages(
-            self.live, messages, topic=topic, keep_partition=keep_partition, room_within_s=self._room_within_s
-        )
+        try:
+            writing.write_messages(
+                self.live, messages, topic=topic, keep_partition=keep_partition, room_within_s=self._room_within_s
+            )
+        except UnfitError:
+            # Nothing of them was enqueued; those that can be carried come again.
+            self._written -= len(messages)
+            raise
 
     def write_outputs(self, outputs: Sequence[Output], *, topic: str) -> None:
         self._written += len(outputs)

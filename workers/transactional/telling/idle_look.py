@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from workers.transactional.errors import LoopError
-from workers.transactional.group.membership import Membership
+from workers.transactional.group.membership import Committed, Membership
 from workers.transactional.group.ownership import Partition
-from workers.transactional.records.suspicion import Suspicion
+from workers.transactional.lanes import Lane, Lanes
 from workers.transactional.records.trials import tells_of_a_trial
 from workers.transactional.telling.progress import Progress
 
@@ -18,8 +18,9 @@ _ASK_S = 0.2
 class IdleLook:
     """Asks the brokers a little, once a second. Nothing depends on the answers: what is not told is asked again."""
 
-    def __init__(self, membership: Membership, *, progress: Progress, clock: Callable[[], float]) -> None:
+    def __init__(self, membership: Membership, *, lanes: Lanes, progress: Progress, clock: Callable[[], float]) -> None:
         self._membership = membership
+        self._lanes = lanes
         self._progress = progress
         self._clock = clock
         self._looked_at = clock()
@@ -32,24 +33,32 @@ class IdleLook:
         self._looked_at = now
         return True
 
-    def committable(self, suspicion: Suspicion, moved: Mapping[Partition, int]) -> Mapping[Partition, int]:
+    def committable(self, lane: Lane, moved: Mapping[Partition, int]) -> Mapping[Partition, int]:
         """Those of the positions, moved past transaction markers and aborted records, that may be committed.
 
         Not where a note beside the committed offset tells of somebody's death: the commit would take it away before
-        the first batch has brought it to anybody's notice (rule 7).
+        the first batch has brought it to anybody's notice (rule 7). None where a log may have been cut: the commit
+        would take away the epoch that tells it, so the lane goes back and the client asks.
         """
-        unvetted = frozenset(suspicion.unvetted(moved))
-        if not unvetted:
-            return moved
-        try:
-            found = self._membership.committed(unvetted, timeout_s=_ASK_S)
-        except LoopError:
-            found = {}
+        unvetted = frozenset(lane.suspicion.unvetted(moved))
+        found: Mapping[Partition, Committed] = {}
+        if unvetted:
+            try:
+                found = self._membership.committed(unvetted, timeout_s=_ASK_S)
+            except LoopError:
+                # Undecided offsets, a slow broker: the others may be committed all the same.
+                found = {}
         clear = {name for name, committed in found.items() if not tells_of_a_trial(committed.metadata)}
-        for name, committed in found.items():
-            if name in clear and committed.offset is not None:
-                self._membership.recorder.begins(name, committed.offset)
-        return {name: offset for name, offset in moved.items() if name not in unvetted or name in clear}
+        for name in clear:
+            offset = found[name].offset
+            if offset is not None:
+                self._membership.begins(name, offset)
+        wanted = {name: offset for name, offset in moved.items() if name not in unvetted or name in clear}
+        if self._membership.epochs.must_ask(wanted):
+            self._lanes.commit([lane])
+            lane.settling.require_rewind()
+            return {}
+        return wanted
 
     def learn(self) -> None:
         """For the heartbeat: what is committed where nothing was delivered yet, and where logs end that are held."""

@@ -68,7 +68,9 @@ def test_outputs_and_dead_letters_are_counted_apart(transform: Transform, policy
     good = [a_message(b"{}", offset=number) for number in (0, 2, 4)]
     messages = sorted([*good, *bad], key=lambda message: message.offset() or 0)
     topics = OutputTopics("sink", ask=there)
-    processing = Processing(build(transform, source=None), source_topics=["in"], sink_topic="sink", topics=topics)
+    processing = Processing(
+        build(transform, source=None, sink_topic="sink"), source_topics=["in"], sink_topic="sink", topics=topics
+    )
     processing.run(messages, producer, work, BadRecords(handling, announce=RecordingControl().event))
     assert (work.records_in, work.records_out, work.bytes_out) == (5, 3, 6)
     is_skip = policy is FailurePolicy.SKIP

@@ -1,0 +1,117 @@
+"""A child process that is asked once and answers in two lines, whatever code it runs: bounded in time and in bytes.
+
+Streams of asyncio are not used: one that is full is read no more, and the end of its process waited for without end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from typing import NamedTuple
+
+_MOST_BYTES = 16 * 1024
+"""Of each pipe; what comes after it is read and dropped."""
+_COMPLAINT_LIMIT_S = 1.0
+_ANSWER, _COMPLAINT = 1, 2
+
+
+class Ended(NamedTuple):
+    """started: the child wrote its first line. answer: the second one.
+
+    exit_code: as of subprocess; None when its time was up, or is_too_long its answer.
+    reason: the last line of its standard error.
+    """
+
+    started: bool
+    answer: bytes = b""
+    exit_code: int | None = None
+    is_too_long: bool = False
+    reason: str = ""
+
+
+async def ask(command: tuple[str, ...], request: bytes, *, folder: str, start_limit_s: float, limit_s: float) -> Ended:
+    """Start the child in an empty environment, write the request to it, and see it end. Its session ends with it.
+
+    Args:
+        start_limit_s: seconds until the first line.
+        limit_s: seconds from there to its end.
+    """
+    loop = asyncio.get_running_loop()
+    transport, child = await loop.subprocess_exec(_Child, *command, env={}, cwd=folder, start_new_session=True)
+    exit_code: int | None = None
+    try:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(start_limit_s):
+                child.write(transport, request)
+                await child.lines[0].wait()
+            async with asyncio.timeout(limit_s):
+                await child.lines[1].wait()
+                if not child.is_too_long():
+                    await child.exited.wait()
+                    exit_code = transport.get_returncode()
+    finally:
+        # Its whole session, while the child itself is not yet reaped and the number is surely ours. In isolation the
+        # first process of its namespace ends with it, and everything in there with that.
+        if transport.get_returncode() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(transport.get_pid(), signal.SIGKILL)
+            await child.exited.wait()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_COMPLAINT_LIMIT_S):
+                await child.closed[_COMPLAINT].wait()
+        transport.close()
+    return Ended(
+        started=b"\n" in child.written[_ANSWER],
+        answer=child.answer(),
+        exit_code=exit_code,
+        is_too_long=child.is_too_long(),
+        reason=child.complaint(),
+    )
+
+
+class _Child(asyncio.SubprocessProtocol):
+    def __init__(self) -> None:
+        self.written = {_ANSWER: bytearray(), _COMPLAINT: bytearray()}
+        self.closed = {_ANSWER: asyncio.Event(), _COMPLAINT: asyncio.Event()}
+        self.lines = asyncio.Event(), asyncio.Event()
+        self.exited = asyncio.Event()
+
+    def write(self, transport: asyncio.SubprocessTransport, request: bytes) -> None:
+        """A child that ends before it has read everything says so by its exit code."""
+        to_child = transport.get_pipe_transport(0)
+        if isinstance(to_child, asyncio.WriteTransport):
+            to_child.write(request)
+            to_child.write_eof()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        kept = self.written[fd]
+        kept += data[: _MOST_BYTES - len(kept)]
+        self._settle()
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        del exc
+        if fd in self.closed:
+            self.closed[fd].set()
+            self._settle()
+
+    def process_exited(self) -> None:
+        self.exited.set()
+
+    def is_too_long(self) -> bool:
+        return len(self.written[_ANSWER]) == _MOST_BYTES and self.written[_ANSWER].count(b"\n") < len(self.lines)
+
+    def answer(self) -> bytes:
+        return bytes(self.written[_ANSWER]).partition(b"\n")[2].partition(b"\n")[0]
+
+    def complaint(self) -> str:
+        lines = self.written[_COMPLAINT].decode("utf-8", "replace").split("\n")
+        return next((line.strip() for line in reversed(lines) if line.strip()), "it did not start")
+
+    def _settle(self) -> None:
+        is_over = self.closed[_ANSWER].is_set() or self.is_too_long()
+        found = self.written[_ANSWER].count(b"\n")
+        for number, line in enumerate(self.lines, start=1):
+            if is_over or found >= number:
+                line.set()
