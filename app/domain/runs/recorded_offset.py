@@ -95,6 +95,18 @@ class StaleOffset(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.topic}-{self.partition} is at {self.committed}"
 
 
+class UnansweredOffset(msgspec.Struct, frozen=True, kw_only=True):
+    """The group has no offset where one was confirmed, and where a start would begin is not known now."""
+
+    topic: str
+    partition: int
+    recorded: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}, recorded at {self.recorded} ({self.reason})"
+
+
 class LostOffsetsError(ConflictError):
     """A pipeline is not started, since its group has lost committed offsets; a page offers the ways out."""
 
@@ -111,6 +123,7 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
     moved: tuple[MovedOffset, ...] = ()
     truncated: tuple[TruncatedOffset, ...] = ()
     stale: tuple[StaleOffset, ...] = ()
+    unanswered: tuple[UnansweredOffset, ...] = ()
 
 
 def is_same_topic(recorded: RecordedOffset, topic_id: str | None) -> bool:
@@ -125,30 +138,38 @@ def compare(
     recorded: Collection[RecordedOffset],
     *,
     committed: Mapping[TopicPartition, int],
-    bounds: Mapping[TopicPartition, Bounds],
+    partitions: Collection[TopicPartition],
+    bounds: Mapping[TopicPartition, Bounds | str],
     topic_ids: Mapping[str, str | None],
     start_position: StartPosition,
 ) -> Compared:
     """Hold what was recorded against what the group has, where the pipeline would read.
 
-    A partition that is not in `bounds` is not read, and says nothing. A lost offset at the very place where a start
+    partitions: those that are read; others say nothing. bounds: of those without a committed offset, or the reason why
+    their leader does not say them.
+
+    A lost offset at the very place where a start
     begins is none: nothing would be read twice or skipped. An offset behind the recorded one differs; one ahead of it
     only where the record is final, since a task that died may have committed more than it could report.
     """
-    has_begun = any(at in committed for at in bounds)
+    has_begun = any(at in committed for at in partitions)
     lost: list[LostOffset] = []
     moved: list[MovedOffset] = []
     stale: list[StaleOffset] = []
+    unanswered: list[UnansweredOffset] = []
     for one in sorted(recorded, key=lambda one: (one.topic, one.partition)):
         at = one.topic, one.partition
-        bound = bounds.get(at)
-        if bound is None:
+        if at not in partitions:
             continue
         found = committed.get(at)
         if not is_same_topic(one, topic_ids.get(one.topic)):
             if found is not None:
                 stale.append(StaleOffset(topic=at[0], partition=at[1], committed=found))
         elif found is None:
+            bound = bounds[at]
+            if isinstance(bound, str):
+                unanswered.append(UnansweredOffset(topic=at[0], partition=at[1], recorded=one.offset, reason=bound))
+                continue
             begins = bound.end if start_position is StartPosition.LATEST and not has_begun else bound.earliest
             if begins != one.offset:
                 lost.append(
@@ -156,7 +177,7 @@ def compare(
                 )
         elif found < one.offset or (one.is_final and found != one.offset):
             moved.append(MovedOffset(topic=at[0], partition=at[1], recorded=one.offset, committed=found))
-    return Compared(lost=tuple(lost), moved=tuple(moved), stale=tuple(stale))
+    return Compared(lost=tuple(lost), moved=tuple(moved), stale=tuple(stale), unanswered=tuple(unanswered))
 
 
 def lost_sentence(group: str, lost: Sequence[LostOffset]) -> str:
@@ -185,6 +206,8 @@ def problems(pipeline: str, group: str, compared: Compared) -> Iterator[Problem]
         yield Problem(field="group_id", message=truncated_sentence(pipeline, compared.truncated), is_warning=True)
     if compared.stale:
         yield Problem(field="group_id", message=stale_sentence(pipeline, group, compared.stale), is_warning=True)
+    if compared.unanswered:
+        yield Problem(field="group_id", message=unanswered_sentence(group, compared.unanswered), is_warning=True)
     if compared.moved:
         yield Problem(field="group_id", message=moved_sentence(group, compared.moved), is_warning=True)
 
@@ -193,6 +216,13 @@ def moved_sentence(group: str, moved: Sequence[MovedOffset]) -> str:
     return (
         f"The offsets of {group} differ from the recorded ones: {_named(moved)}. Another tool has set them, or a task "
         "committed them and could not report. Reading goes on where they are now"
+    )
+
+
+def unanswered_sentence(group: str, unanswered: Sequence[UnansweredOffset]) -> str:
+    return (
+        f"{group} has no committed offset, and the leader does not answer: {_named(unanswered)}. "
+        "The task that gets the partition compares again before it begins there"
     )
 
 

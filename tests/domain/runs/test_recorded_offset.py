@@ -12,12 +12,13 @@ from app.domain.runs.recorded_offset import (
     MovedOffset,
     RecordedOffset,
     StaleOffset,
+    UnansweredOffset,
     compare,
     is_same_topic,
     lost_sentence,
 )
 
-BOUNDS = {("in", number): Bounds(earliest=2, end=10) for number in range(3)}
+BOUNDS: dict[tuple[str, int], Bounds | str] = {("in", number): Bounds(earliest=2, end=10) for number in range(3)}
 
 
 def of(
@@ -25,11 +26,13 @@ def of(
     *recorded: RecordedOffset,
     start: StartPosition = StartPosition.EARLIEST,
     topic_id: str | None = "a",
+    bounds: dict[tuple[str, int], Bounds | str] | None = None,
 ) -> Compared:
     return compare(
         recorded,
         committed={("in", number): offset for number, offset in committed.items()},
-        bounds=BOUNDS,
+        partitions=BOUNDS.keys(),
+        bounds=BOUNDS if bounds is None else bounds,
         topic_ids={"in": topic_id},
         start_position=start,
     )
@@ -89,6 +92,15 @@ def test_an_offset_ahead_has_been_moved_only_where_nothing_was_committed_after_t
 def test_an_offset_that_the_group_still_has_of_a_deleted_topic_is_not_read_from() -> None:
     stale = (StaleOffset(topic="in", partition=0, committed=7),)
     assert of({0: 7}, at(0, 9, topic_id="b", is_final=True)) == Compared(stale=stale)
+
+
+def test_a_partition_without_a_leader_says_so_and_hides_nothing_of_the_others() -> None:
+    bounds: dict[tuple[str, int], Bounds | str] = {("in", 1): "no leader", ("in", 2): Bounds(earliest=2, end=10)}
+    found = of({0: 7}, at(0, 7), at(1, 8), at(2, 9), bounds=bounds)
+    assert found == Compared(
+        lost=(LostOffset(topic="in", partition=2, recorded=9, begins=2),),
+        unanswered=(UnansweredOffset(topic="in", partition=1, recorded=8, reason="no leader"),),
+    )
 
 
 def test_ids_are_the_same_in_either_alphabet_and_where_one_is_not_known() -> None:
