@@ -44,7 +44,7 @@ def _address(url: str) -> str:
     if parts.scheme not in ("http", "https") or parts.hostname is None or parts.query or parts.fragment:
         raise ValueError(f"{url} is not of the form https://host[:port][/path]")
     if not _BASE_PATH.fullmatch(parts.path):
-        raise ValueError(f"the path of {url} may have letters, digits and . _ ~ - between its slashes")
+        raise ValueError(f"{url}: the path has a character that is not allowed. Use letters, digits and . _ ~ -")
     return url.rstrip("/")
 
 

@@ -63,7 +63,7 @@ def refuse_name(name: str) -> None:
     """Raise InvalidError unless somebody may be called so; the command log tells people and our own actors by name."""
     if not _NAME.fullmatch(name):
         raise InvalidError(
-            f"{name!a} is no name: use 1 to 63 letters, digits, '.', '_', '@' or '-', beginning with a letter",
+            f"{name!a} is not a valid name: use 1 to 63 letters, digits, '.', '_', '@' or '-', beginning with a letter",
             field="name",
         )
     if name.lower() in _RESERVED_NAMES:

@@ -109,8 +109,8 @@ def committed(live: LiveApplication, topic: str) -> int | None:
     ("verb", "label", "offset"),
     [
         ("resume-recorded", "Resume at the recorded offsets", RECORDED),
-        ("begin-earliest", "Begin anew at earliest", 0),
-        ("begin-latest", "Begin anew at latest", END),
+        ("begin-earliest", "Start at the earliest offset", 0),
+        ("begin-latest", "Start at the latest offset", END),
     ],
 )
 def test_each_button_of_a_refused_start_sets_the_offsets_and_the_start_goes_through(

@@ -9,6 +9,7 @@ import ssl
 import time
 from pathlib import Path
 
+import pytest
 import trustme
 
 from app.kafka import first_contact
@@ -37,6 +38,11 @@ def _why(address: str, **settings: str) -> str:
     return found
 
 
+@pytest.mark.parametrize("port", ["9" * 23, "65536", "²"])
+def test_port_that_is_none_is_no_error_of_ours(port: str) -> None:
+    assert f"127.0.0.1:{port}" in _why(f"127.0.0.1:{port}")
+
+
 def test_port_that_nobody_listens_on_and_name_without_an_address() -> None:
     assert "Connection refused" in _why("127.0.0.1:1")
     assert "the name resolves to no address" in _why("nowhere.invalid:9092")
@@ -61,7 +67,7 @@ def test_tls_where_plain_was_meant_and_the_reverse(tmp_path: Path) -> None:
 
         broker.answer = answer
         found = _why(broker.address, security_protocol="SSL", ssl_ca_location=str(tmp_path / "ca.pem"))
-    assert "speaks no TLS, but Kafka: set security.protocol to PLAINTEXT" in found
+    assert "is a Kafka listener without TLS: set security.protocol to PLAINTEXT" in found
 
 
 def test_listener_that_expects_sasl_and_one_that_takes_none_or_another() -> None:

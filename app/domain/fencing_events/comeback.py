@@ -149,8 +149,8 @@ def _in_group(since: Sequence[MemberRecord]) -> str:
     left, joined = _left_and_joined(since)
     if left is not None and joined is not None:
         who = f"{joined.client_id} on {joined.host}"
-        again = " under the same member id, so its process went on" if left.member_id == joined.member_id else ""
-        return f" Its member {who} was out of group {joined.group} and joined it again{again}."
+        again = " with the same member id, so its process went on" if left.member_id == joined.member_id else ""
+        return f" Member {who} left group {joined.group} and rejoined it{again}."
     joined = next((one for one in since if not one.has_left), None)
     if joined is None:
         return ""

@@ -52,5 +52,5 @@ def crash_loop_sentence(instance: Instance, *, bounce_requested_at: datetime | N
     failures = failures_so_far(instance, bounce_requested_at=bounce_requested_at)
     if failures >= CRASH_LOOPING_AFTER:
         return f"instance {instance.ordinal} has failed {failures} times in a row{why}"
-    tasks = "1 task fails" if instance.tasks_crashing == 1 else f"{instance.tasks_crashing} tasks fail"
-    return f"instance {instance.ordinal}: {tasks} again and again{why}"
+    tasks = "1 task is" if instance.tasks_crashing == 1 else f"{instance.tasks_crashing} tasks are"
+    return f"instance {instance.ordinal}: {tasks} crash-looping{why}"

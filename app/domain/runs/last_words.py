@@ -42,7 +42,7 @@ def why_it_ended(log: str, *, exit_code: int | None, has_claimed: bool) -> str:
         return f"its driver ended without saying how; its log says: {last[:LONGEST_QUOTE]}"
     if exit_code is not None:
         return f"its driver ended with exit code {exit_code} and logged no error"
-    return "its driver ended without a word: it was killed, by hand or for want of memory"
+    return "its driver logged no error: it was probably killed (see the kernel's log for memory)"
 
 
 def _quoted(lines: list[str], number: int) -> str:

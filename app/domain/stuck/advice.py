@@ -76,7 +76,7 @@ def advice_on(known: KnownTransaction, asked: Asked) -> tuple[Verdict, str]:
         when = f"in {span(left_ms)}, at {clock(until_ms)}" if left_ms > 0 else "with its coordinator's next look"
         return Verdict.WAIT, f"It ends by itself {when}. Nothing to do."
     late = f"It would end by itself only at {clock(until_ms)}, in {span(known.timeout_ms - age.most_ms)}"
-    return Verdict.FENCE, f"{late}. If its process is gone, fence the id; if it lives, it is the one to look at."
+    return Verdict.FENCE, f"{late}. If the process is dead, fence the id. If it is alive, fix it first."
 
 
 def _without_its_age(known: KnownTransaction, asked: Asked) -> tuple[Verdict, str]:

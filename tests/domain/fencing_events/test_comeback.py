@@ -64,7 +64,7 @@ def test_streams_instance_that_was_restarted_is_no_takeover(with_groups: bool) -
     assert verdict.alternatives == (Cause.TAKEOVER, Cause.OWN_ABORT)
     assert verdict.sentence.startswith("The application killed-kept came back. Only its process ")
     assert "into orders.copied" in verdict.sentence
-    assert ("was out of group killed-kept and joined it again" in verdict.sentence) is with_groups
+    assert ("left group killed-kept and rejoined it" in verdict.sentence) is with_groups
 
 
 @pytest.mark.parametrize("scene", ["frozen-past-session", "frozen-past-session-streams"])
@@ -94,7 +94,7 @@ def test_streams_instance_that_was_frozen_is_no_takeover(member_id: str) -> None
     verdict = event.verdict
     assert (verdict.cause, verdict.confidence) == (Cause.APPLICATION_RETURNED, Confidence.LIKELY)
     assert verdict.alternatives == (Cause.TAKEOVER, Cause.OWN_ABORT)
-    assert "was out of group orders and joined it again" in verdict.sentence
+    assert "left group orders and rejoined it" in verdict.sentence
     assert ("so its process went on" in verdict.sentence) is (member_id == "before")
 
 

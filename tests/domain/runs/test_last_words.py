@@ -86,7 +86,7 @@ def test_without_an_error_the_exit_code_says_how_it_ended(log: str) -> None:
     assert said(1) == "its driver ended with exit code 1 and logged no error"
     assert said(-9) == said(137) == "its driver was killed by SIGKILL, by hand or for want of memory"
     assert said(-11) == said(139) == "its driver was killed by SIGSEGV"
-    assert said(None) == "its driver ended without a word: it was killed, by hand or for want of memory"
+    assert said(None) == "its driver logged no error: it was probably killed (see the kernel's log for memory)"
 
 
 def test_a_driver_that_had_worked_is_explained_by_its_last_error() -> None:

@@ -105,7 +105,7 @@ async def test_one_valid_token_a_name(plane: ControlPlane) -> None:
 
 
 async def test_names_of_tokens_are_plain(plane: ControlPlane) -> None:
-    with pytest.raises(InvalidError, match="is no name: use 1 to 63 letters"):
+    with pytest.raises(InvalidError, match="is not a valid name: use 1 to 63 letters"):
         await make_token(plane, name="two words")
 
 

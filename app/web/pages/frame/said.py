@@ -46,7 +46,7 @@ _SENTENCES = {
     "webhook-removed": "Removed.",
     "webhook-test": "A test is on its way; below is what the receiver answers.",
     "token-revoked": "Revoked. Sessions that began with it have ended.",
-    "session-ended": "The session has ended, and its pages with it.",
+    "session-ended": "Session ended. Its open pages are logged out.",
 }
 
 
