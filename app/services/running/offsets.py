@@ -24,6 +24,14 @@ async def preview_offset_reset(
 
     Raises InvalidError with every problem of the target, NotFoundError when a source topic does not exist.
     """
+    changes, _ = await _planned(uow, brokers, pipeline=pipeline, target=target)
+    return changes
+
+
+async def _planned(
+    uow: UnitOfWork, brokers: Brokers, *, pipeline: str, target: OffsetTarget
+) -> tuple[list[OffsetChange], dict[str, str | None]]:
+    """The changes, and the id of each source topic that they were planned for."""
     record = await uow.pipelines.get(pipeline)
     definition = record.definition
     cluster = await uow.clusters.get(record.cluster)
@@ -60,7 +68,8 @@ async def preview_offset_reset(
     problems = [line for line in planned if isinstance(line, Problem)]
     if problems:
         raise InvalidError(f"the offsets of {pipeline} cannot go there: {problems[0].message}", problems=problems)
-    return [line for line in planned if isinstance(line, OffsetChange)]
+    changes = [line for line in planned if isinstance(line, OffsetChange)]
+    return changes, {topic: found.topic_id for topic, found in facts.topics.items()}
 
 
 async def reset_offsets(
@@ -90,11 +99,12 @@ async def reset_offsets(
     run = await uow.runs.find_live(pipeline)
     if run is not None:
         raise ConflictError(f"run {run.id} of {pipeline} is {run.state}: drain it before you move its offsets")
-    changes = await preview_offset_reset(uow, brokers, pipeline=pipeline, target=target)
+    changes, topic_ids = await _planned(uow, brokers, pipeline=pipeline, target=target)
     if expected is not None:
         was = {(change.topic, change.partition): change.committed for change in expected}
         for change in changes:
-            if was.get((change.topic, change.partition)) != change.committed:
+            at = change.topic, change.partition
+            if at not in was or was[at] != change.committed:
                 raise PreconditionError(
                     f"the group's offset on {change.topic}-{change.partition} is {change.committed} by now: "
                     "look at a new preview first"
@@ -115,7 +125,12 @@ async def reset_offsets(
         },
     )
     await uow.recorded_offsets.replace(
-        [RecordedOffset(topic=c.topic, partition=c.partition, offset=c.target, is_final=True) for c in changes],
+        [
+            RecordedOffset(
+                topic=c.topic, partition=c.partition, offset=c.target, topic_id=topic_ids[c.topic], is_final=True
+            )
+            for c in changes
+        ],
         pipeline=pipeline,
         kafka_cluster_id=cluster.kafka_cluster_id,
         group=record.definition.group_id,

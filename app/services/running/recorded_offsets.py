@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from msgspec.structs import replace
+
 from app.domain.clusters.cluster import Cluster, TopicFacts
 from app.domain.errors import BrokerUnreachableError, ConflictError
 from app.domain.pipelines.pipeline import PipelineDefinition
@@ -14,6 +16,7 @@ from app.domain.runs.recorded_offset import (
     LostOffsetsError,
     RecordedOffset,
     compare,
+    stale_sentence,
     truncated_sentence,
 )
 from app.ports.brokers import DEFAULT_TIMEOUT_S, Brokers, TopicPartition
@@ -70,7 +73,7 @@ async def compare_offsets(
         topic_ids={name: topic.topic_id for name, topic in facts.topics.items()},
         start_position=definition.start_position,
     )
-    return Compared(lost=found.lost, moved=found.moved, truncated=tuple(truncated))
+    return replace(found, truncated=tuple(truncated))
 
 
 def partitions_of(definition: PipelineDefinition, topics: dict[str, TopicFacts]) -> list[TopicPartition]:
@@ -107,3 +110,5 @@ def _refuse_lost(pipeline: str, group: str, compared: Compared) -> None:
         raise ConflictError(truncated_sentence(pipeline, compared.truncated), field="group_id")
     if compared.lost:
         raise LostOffsetsError(pipeline, group, compared.lost)
+    if compared.stale:
+        raise ConflictError(stale_sentence(pipeline, group, compared.stale), field="group_id")
