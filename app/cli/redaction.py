@@ -40,7 +40,8 @@ _SHAPES: tuple[tuple[re.Pattern[str], str], ...] = (
 def redact(text: str, *, secrets: Iterable[str]) -> str:
     """`text` without the given secrets and what looks like one; too much is taken out rather than too little."""
     written = {form for secret in secrets if len(secret) >= _SHORTEST for form in _forms(secret)}
-    for form in sorted(written, key=len, reverse=True):
+    # Four spaces are one of none when they are stripped, which is between all characters.
+    for form in sorted((form for form in written if len(form) >= _SHORTEST), key=len, reverse=True):
         text = text.replace(form, REMOVED)
     for shape, replacement in _SHAPES:
         text = shape.sub(replacement, text)

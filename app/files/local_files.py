@@ -6,13 +6,15 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 from app.domain.orphans import Stored
 from app.files.errors import StoreUnavailableError
 from app.files.open_upload import OpenUpload
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class LocalFiles:
@@ -29,7 +31,12 @@ class LocalFiles:
     def list(self, folder: str) -> Iterator[Stored]:
         with _translated(f"list {self.root}/{folder}"):
             self._check_is_here()
-            yield from self._below(self._folder / folder)
+            parts = self._parts(folder) if folder else []
+            try:
+                with self._entered(parts) as descriptor:
+                    yield from self._below(descriptor, parts)
+            except FileNotFoundError:
+                return
 
     def stat(self, path: str) -> Stored:
         with self._found(path), _translated(f"tell of {path}"), self._opened(path) as file:
@@ -86,36 +93,48 @@ class LocalFiles:
     @contextlib.contextmanager
     def _entered(self, folders: Iterable[str]) -> Generator[int]:
         """A descriptor of the folder below the root, entered part by part: no link is followed on the way."""
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-        descriptor = os.open(self._folder, flags)
+        descriptor = os.open(self._folder, _FOLDER)
         try:
             for folder in folders:
-                inner = os.open(folder, flags | os.O_NOFOLLOW, dir_fd=descriptor)
+                inner = _opened_folder(folder, descriptor)
                 os.close(descriptor)
                 descriptor = inner
             yield descriptor
         finally:
             os.close(descriptor)
 
-    def _below(self, folder: Path) -> Iterator[Stored]:
-        try:
-            entries = list(os.scandir(folder))
-        except FileNotFoundError:
-            return
+    def _below(self, folder: int, parts: Sequence[str]) -> Iterator[Stored]:
+        """By descriptors: a folder that becomes a link meanwhile leads nowhere else."""
+        with os.scandir(folder) as scanned:
+            entries = list(scanned)
         for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                yield from self._below(Path(entry.path))
-            elif entry.is_file(follow_symlinks=False):
-                try:
+            try:
+                if entry.is_dir(follow_symlinks=False):
+                    inner = _opened_folder(entry.name, folder)
+                    try:
+                        yield from self._below(inner, [*parts, entry.name])
+                    finally:
+                        os.close(inner)
+                elif entry.is_file(follow_symlinks=False):
                     found = entry.stat(follow_symlinks=False)
-                except FileNotFoundError:
-                    # It got its name, or was deleted, meanwhile.
-                    continue
-                yield Stored(
-                    path=Path(entry.path).relative_to(self._folder).as_posix(),
-                    size_bytes=found.st_size,
-                    modified_ms=found.st_mtime_ns // 1_000_000,
-                )
+                    yield Stored(
+                        path="/".join((*parts, entry.name)),
+                        size_bytes=found.st_size,
+                        modified_ms=found.st_mtime_ns // 1_000_000,
+                    )
+            except FileNotFoundError:
+                # It got its name, or was deleted, meanwhile.
+                continue
+
+
+def _opened_folder(name: str, folder: int) -> int:
+    """A descriptor. The kernel answers ENOTDIR for a link as for a file; here a link is ELOOP."""
+    try:
+        return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
+    except NotADirectoryError:
+        if stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP)) from None
+        raise
 
 
 @contextlib.contextmanager
@@ -125,7 +144,6 @@ def _translated(what: str) -> Generator[None]:
     except FileNotFoundError:
         raise
     except OSError as error:
-        # What O_NOFOLLOW says of a link, and of one where a folder is expected.
-        is_link = error.errno in (errno.ELOOP, errno.ENOTDIR)
+        is_link = error.errno == errno.ELOOP
         reason = "a link is on its way, and links are not followed" if is_link else error.strerror or error
         raise StoreUnavailableError(f"cannot {what}: {reason}") from error

@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 
-from app.domain.clusters.cluster_entry import host_and_port, not_allowed
+from app.domain.clusters.cluster_entry import host_and_port, not_allowed, port_number
 from app.kafka import handshake
 from app.kafka.connections import BOOTSTRAP, is_allowed, mechanism_of
 
@@ -72,7 +72,7 @@ class _Address:
         self.address = address
         self.so_far = f"{address}: the name is not resolved in time"
         host, port = host_and_port(address)
-        self._where = (host, int(port) if port.isascii() and port.isdigit() else 0)
+        self._where = (host, port_number(port) or 0)
         self._until = until
         self._uses_tls = handshake.uses_tls(resolved)
         self._uses_sasl = resolved.get("security.protocol", "").upper().startswith("SASL")

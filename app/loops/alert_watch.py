@@ -55,7 +55,7 @@ class AlertWatch:
         async with self._unit_of_work() as uow:
             clusters = await uow.clusters.list_all()
             runs = await uow.runs.list_live()
-            tasks = await uow.tasks.list_statuses([run.id for run in runs])
+            tasks = await uow.tasks.list_not_progressing([run.id for run in runs])
             raised = await uow.raised_alerts.list(WATCHED)
         # Off the event loop: a look at 50,000 ids takes tens of milliseconds.
         now_seen = await asyncio.to_thread(self._look, clusters, raised)

@@ -92,6 +92,10 @@ class TaskRepository(Protocol):
         """By run, ordinal and task."""
         ...
 
+    async def list_not_progressing(self, run_ids: Sequence[str]) -> list[TaskStatus]:
+        """Of these, the tasks that say that they commit nothing, without their partitions."""
+        ...
+
     async def list_events(self, run_id: str, *, after: str | None, limit: int) -> Page[TaskEventRecord]:
         """Newest first."""
         ...

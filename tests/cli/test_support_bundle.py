@@ -166,3 +166,9 @@ def test_a_secret_by_shape_ends_where_its_quotation_does() -> None:
 
 def test_a_short_value_takes_nothing_else_with_it() -> None:
     assert redact("a banana", secrets=["a"]) == "a banana"
+
+
+@pytest.mark.parametrize("secret", ["    ", " a   ", "\t\t\t\t\t"])
+def test_a_secret_that_is_short_without_its_spaces_leaves_other_text_as_it_is(secret: str) -> None:
+    assert redact("a banana", secrets=[secret]) == "a banana"
+    assert redact(f"[{secret}]", secrets=[secret]) == f"[{REMOVED}]"

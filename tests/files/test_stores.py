@@ -174,6 +174,26 @@ def test_no_link_is_followed_out_of_a_folder(tmp_path: Path, path: str) -> None:
     assert (outside / "secret").read_text() == "secret"
 
 
+@pytest.mark.parametrize("folder", ["linked", "p/linked/inner"])
+def test_a_link_is_not_followed_to_the_folder_that_is_listed(tmp_path: Path, folder: str) -> None:
+    outside, root = tmp_path / "outside", tmp_path / "root"
+    (outside / "inner").mkdir(parents=True)
+    (outside / "inner" / "secret").write_text("secret")
+    (root / "p").mkdir(parents=True)
+    (root / "linked").symlink_to(outside)
+    (root / "p" / "linked").symlink_to(outside)
+    with pytest.raises(StoreUnavailableError, match="links are not followed"):
+        list(open_store(f"file://{root}").list(folder))
+
+
+def test_a_file_where_a_folder_is_expected_is_called_no_link(tmp_path: Path) -> None:
+    (tmp_path / "p").write_text("a file")
+    files = open_store(f"file://{tmp_path}")
+    for act in (lambda: list(files.list("p")), lambda: files.open("p/x"), lambda: files.delete("p/x")):
+        with pytest.raises(StoreUnavailableError, match="Not a directory"):
+            act()
+
+
 def test_the_root_itself_may_be_a_link(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "a").write_text("x")

@@ -9,6 +9,7 @@ import ssl
 import time
 from pathlib import Path
 
+import pytest
 import trustme
 
 from app.kafka import first_contact
@@ -35,6 +36,11 @@ def _why(address: str, **settings: str) -> str:
     assert found is not None
     assert address in found
     return found
+
+
+@pytest.mark.parametrize("port", ["9" * 23, "65536", "²"])
+def test_port_that_is_none_is_no_error_of_ours(port: str) -> None:
+    assert f"127.0.0.1:{port}" in _why(f"127.0.0.1:{port}")
 
 
 def test_port_that_nobody_listens_on_and_name_without_an_address() -> None:

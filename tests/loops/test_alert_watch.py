@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
 
 from app.db.database import Database
+from app.db.repositories import tasks
 from app.domain.alerts.conditions import Bounds
 from app.domain.clocks.broker_clocks import BrokerClocks
 from app.domain.clocks.clock_offset import ClockOffset
@@ -16,6 +19,7 @@ from app.domain.journals.live_transactions import LiveTransaction
 from app.domain.observing.live_cluster import JOURNALS
 from app.domain.observing.snapshot import JournalStatus, Phase, Snapshot
 from app.domain.runs.instance import InstanceState
+from app.domain.runs.task import PartitionProgress, TaskReport
 from app.domain.webhooks.webhook import Webhook
 from app.loops.alert_watch import AlertWatch
 from app.services import hanging
@@ -167,6 +171,9 @@ async def test_crash_loop_is_raised_once_and_resolved_when_it_is_over(plane: Con
     assert await types(plane) == ["crash_looping.raised", "crash_looping.resolved"]
 
 
+PARTITIONS = tuple(PartitionProgress(topic="in", partition=number) for number in range(3))
+
+
 def beat(run_id: str, sequence: int, not_progressing_ms: int | None) -> TaskHeartbeat:
     sent = task_heartbeat(run_id, sequence=sequence)
     return msgspec.structs.replace(sent, not_progressing_ms=not_progressing_ms, last_error="broker 1 is slow")
@@ -183,6 +190,41 @@ async def test_pipeline_that_commits_nothing_is_raised_once_and_resolved_when_it
     async with plane.uow() as uow:
         raised = (await uow.deliveries.list("pager", after=None, limit=100)).items[-1]
     assert "is not progressing: task 0.0 has committed nothing for 31 s: broker 1 is slow" in raised.sentence
+
+
+async def test_reports_of_tasks_that_progress_are_not_read(
+    plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thousands of partitions every five seconds, to find one number, would hold up the event loop."""
+    run = await plane.running()
+    read: list[TaskReport] = []
+
+    def convert(value: Any, kind: Any) -> Any:
+        found = msgspec.convert(value, kind)
+        if kind is TaskReport:
+            read.append(found)
+        return found
+
+    monkeypatch.setattr(tasks, "msgspec", SimpleNamespace(convert=convert, to_builtins=msgspec.to_builtins))
+    watch = watch_of(plane, Observations(is_on=True))
+    for sequence, still_ms, reports in ((10, None, 0), (11, 31_000, 1), (12, None, 0)):
+        await plane.beat(msgspec.structs.replace(beat(run.id, sequence, still_ms), partitions=PARTITIONS))
+        read.clear()
+        await watch.turn()
+        assert len(read) == reports
+        assert all(one.partitions == () for one in read)
+
+
+async def test_of_a_task_its_newest_attempt_says_whether_it_progresses(plane: ControlPlane) -> None:
+    run = await plane.running()
+    await plane.beat(beat(run.id, 10, 31_000))
+    newer = msgspec.structs.replace(beat(run.id, 1, None), attempt=1)
+    async with plane.uow() as uow:
+        assert [one.last.attempt for one in await uow.tasks.list_not_progressing([run.id])] == [0]
+        assert await uow.tasks.list_not_progressing([]) == []
+    await plane.beat(newer)
+    async with plane.uow() as uow:
+        assert await uow.tasks.list_not_progressing([run.id]) == []
 
 
 async def test_that_it_commits_nothing_is_over_when_its_instance_has_ended(plane: ControlPlane) -> None:

@@ -172,21 +172,20 @@ class SqlTasks:
     async def list_statuses(self, run_ids: Sequence[str]) -> list[TaskStatus]:
         if not run_ids:
             return []
+        return [_status(row) for row in await self._db.rows(_newest(run_ids))]
+
+    async def list_not_progressing(self, run_ids: Sequence[str]) -> list[TaskStatus]:
+        if not run_ids:
+            return []
+        newest = _newest(run_ids).subquery().c
+        # Reports are large by their partitions, and few have what is asked for: the others are not even decoded.
+        without = newest.report.op("||")(sa.cast({"partitions": []}, postgresql.JSONB)).label("report")
         rows = await self._db.rows(
-            sa.select(_T.report, _T.rates, _T.received_at, _T.state_since)
-            .ext(postgresql.distinct_on(_T.run_id, _T.ordinal, _T.task))
-            .where(_T.run_id.in_(run_ids))
-            .order_by(_T.run_id, _T.ordinal, _T.task, _T.lease.desc(), _T.attempt.desc())
+            sa.select(without, newest.rates, newest.received_at, newest.state_since)
+            .where(newest.report["not_progressing_ms"].as_string().is_not(None))
+            .order_by(newest.run_id, newest.ordinal, newest.task)
         )
-        return [
-            TaskStatus(
-                last=msgspec.convert(row.report, TaskReport),
-                received_at=row.received_at,
-                state_since=row.state_since,
-                rates=msgspec.convert(row.rates, TaskRates),
-            )
-            for row in rows
-        ]
+        return [_status(row) for row in rows]
 
     async def list_events(self, run_id: str, *, after: str | None, limit: int) -> Page[TaskEventRecord]:
         statement = (
@@ -298,3 +297,22 @@ def _event(row: sa.Row[Any]) -> TaskEventRecord:
     values: dict[str, Any] = {name: getattr(row, name) for name in TaskEventRecord.__struct_fields__}
     values |= {"kind": EventKind(row.kind), "partitions": tuple(row.partitions)}
     return TaskEventRecord(**values)
+
+
+def _newest(run_ids: Sequence[str]) -> sa.Select[*tuple[Any, ...]]:
+    """The newest attempt of each task, by run, ordinal and task."""
+    return (
+        sa.select(_T.run_id, _T.ordinal, _T.task, _T.report, _T.rates, _T.received_at, _T.state_since)
+        .ext(postgresql.distinct_on(_T.run_id, _T.ordinal, _T.task))
+        .where(_T.run_id.in_(run_ids))
+        .order_by(_T.run_id, _T.ordinal, _T.task, _T.lease.desc(), _T.attempt.desc())
+    )
+
+
+def _status(row: sa.Row[Any]) -> TaskStatus:
+    return TaskStatus(
+        last=msgspec.convert(row.report, TaskReport),
+        received_at=row.received_at,
+        state_since=row.state_since,
+        rates=msgspec.convert(row.rates, TaskRates),
+    )

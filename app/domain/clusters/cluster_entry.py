@@ -41,6 +41,12 @@ def host_and_port(address: str) -> tuple[str, str]:
     return (host.strip("[]"), port) if host else (address.strip(), "")
 
 
+def port_number(port: str) -> int | None:
+    """The number of a port, from 1 to 65535; None for any other text."""
+    is_number = port.isascii() and port.isdecimal() and len(port) <= len("65535")
+    return int(port) if is_number and 0 < int(port) <= 65_535 else None
+
+
 def is_loopback(host: str) -> bool:
     """Whether the host is this machine, by address or as `localhost`; a name that only looks so is not."""
     try:
@@ -84,7 +90,7 @@ def check_cluster(
     if not addresses:
         problems.append(Problem(field="bootstrap_servers", message="name at least one broker as host:port"))
     for address in addresses:
-        if not host_and_port(address)[1].isdigit():
+        if port_number(host_and_port(address)[1]) is None:
             problems.append(Problem(field="bootstrap_servers", message=f"{address} is not of the form host:port"))
         elif not is_allowed_address(address, allowed_addresses):
             problems.append(Problem(field="bootstrap_servers", message=not_allowed(address)))

@@ -19,6 +19,30 @@ _IPV4_AT_THE_END = tuple(map(ipaddress.IPv6Network, ("64:ff9b::/96", "::ffff:0:0
 _ISATAP = frozenset({0x0000_5EFE, 0x0200_5EFE})
 """What stands before the address of IPv4 in an interface's identifier (RFC 5214)."""
 _PUBLIC_IPV6 = ipaddress.IPv6Network("2000::/3")
+_NOT_PUBLIC = (
+    *map(
+        ipaddress.IPv4Network,
+        (
+            "0.0.0.0/8",
+            "10.0.0.0/8",
+            "100.64.0.0/10",
+            "127.0.0.0/8",
+            "169.254.0.0/16",
+            "172.16.0.0/12",
+            "192.0.0.0/24",
+            "192.0.2.0/24",
+            "192.88.99.0/24",
+            "192.168.0.0/16",
+            "198.18.0.0/15",
+            "198.51.100.0/24",
+            "203.0.113.0/24",
+            "224.0.0.0/4",
+            "240.0.0.0/4",
+        ),
+    ),
+    *map(ipaddress.IPv6Network, ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")),
+)
+"""By IANA's special-purpose registries (RFC 6890), and relays of 6to4. `is_global` differs by the version of Python."""
 
 Address = IPv4Address | IPv6Address
 
@@ -93,7 +117,7 @@ def problem_of_addresses(
 def _is_public(address: Address) -> bool:
     """Of IPv6 only what is assigned for the public (RFC 4291): the rest is local, reserved, or IPv4 in disguise."""
     is_assigned = isinstance(address, IPv4Address) or address in _PUBLIC_IPV6
-    return is_assigned and address.is_global and not address.is_multicast
+    return is_assigned and not any(address in network for network in _NOT_PUBLIC)
 
 
 def _meant_by(address: Address) -> tuple[Address, ...]:

@@ -37,7 +37,7 @@ from app.wire.heartbeat import DriverHeartbeat, GoneAttempt, TaskEvent, TaskHear
 MOST_EVENTS = 500
 """Of one heartbeat; a worker sends a hundred, and the rest with the next."""
 MOST_OF_UNKNOWN = 2_000
-"""Partitions of topics whose number of partitions is not known, in one heartbeat."""
+"""Partitions of topics whose number of partitions is not known, in one heartbeat; their numbers are below it, too."""
 WARNED_EVERY = timedelta(minutes=1)
 
 log = logging.getLogger(__name__)
@@ -209,7 +209,8 @@ class _Words:
         count = self._facts.counts.get(topic)
         if count is None or partition >= count:
             self.beyond.add(topic)
-        return count is None or partition < count
+        # Without an end of the numbers each heartbeat would bring others, and what is kept of them would grow for ever.
+        return partition < (MOST_OF_UNKNOWN if count is None else count)
 
     def _partition(self, one: PartitionProgress) -> PartitionProgress:
         name, sieve = one.transactional_id, self.sieve
@@ -246,11 +247,14 @@ class _Words:
         return Counters(**taken)
 
     def confirmed(self, told: tuple[RecordedOffset, ...]) -> tuple[RecordedOffset, ...]:
-        taken = tuple(
-            one for one in told if self._is_input(one.topic, one.partition) and are_storable(_numbers(one), least=-1)
-        )
+        """Every heartbeat repeats it: what is not known yet is taken when brokers have told of it."""
+        taken: dict[tuple[str, int], RecordedOffset] = {}
+        for one in told:
+            place = one.topic, one.partition
+            if place not in taken and self._is_read(*place) and are_storable(_numbers(one), least=-1):
+                taken[place] = one
         self.sieve.dropped["confirmed"] += len(told) - len(taken)
-        return taken
+        return tuple(taken.values())
 
     def events(self, told: tuple[TaskEvent, ...]) -> tuple[TaskEvent, ...]:
         if len(told) > MOST_EVENTS:

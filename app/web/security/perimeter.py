@@ -94,14 +94,19 @@ class Perimeter:
             return None
         client = scope.get("client")
         peer = "" if client is None else str(client[0])
-        if any(_is_in(peer, network) for network in self._proxies):
-            scope["scheme"] = _last_of(headers, "x-forwarded-proto") or scope["scheme"]
-            if forwarded := _last_of(headers, "x-forwarded-for"):
-                scope["client"] = (forwarded, 0)
+        if self._is_proxy(peer):
+            scope["scheme"] = _values_of(headers, "x-forwarded-proto")[-1] or scope["scheme"]
+            # Each proxy appends whom it was asked by: behind a chain of them the last is one of ours.
+            forwarded = _values_of(headers, "x-forwarded-for")
+            if client := next((one for one in reversed(forwarded) if not self._is_proxy(one)), forwarded[-1]):
+                scope["client"] = (client, 0)
             return None
         if is_loopback(peer):
             return None
         return ProblemResponse(403, f"{peer or 'this peer'} is not one of the proxies in trusted_proxies")
+
+    def _is_proxy(self, address: str) -> bool:
+        return any(_is_in(address, network) for network in self._proxies)
 
     def _check_host(self, headers: Headers) -> ProblemResponse | None:
         given = headers.getlist("host")
@@ -147,9 +152,9 @@ def _host_name(value: str) -> str | None:
     return None if parts.hostname is None or parts.netloc != value or parts.username is not None else parts.hostname
 
 
-def _last_of(headers: Headers, name: str) -> str:
-    """What the proxy itself has added: lines of one name are one list (RFC 9110), and it appends to the end."""
-    return ",".join(headers.getlist(name)).split(",")[-1].strip()
+def _values_of(headers: Headers, name: str) -> list[str]:
+    """At least one, which may be empty: lines of one name are one list (RFC 9110), and proxies append to its end."""
+    return [value.strip() for value in ",".join(headers.getlist(name)).split(",")]
 
 
 def _is_in(address: str, network: ipaddress.IPv4Network | ipaddress.IPv6Network) -> bool:

@@ -57,6 +57,10 @@ def test_a_plain_entry_has_no_problems() -> None:
     [
         (problems(servers=" , "), "bootstrap_servers", "name at least one broker as host:port"),
         (problems(servers="localhost"), "bootstrap_servers", "not of the form host:port"),
+        *(
+            (problems(servers=f"localhost:{port}"), "bootstrap_servers", "not of the form host:port")
+            for port in ("²", "99999", "65536", "0", "9" * 23, "٩٠٩٢", "-1", "+1", " 1", "")
+        ),
         (problems(servers="example.org:9092"), "bootstrap_servers", "FENCELINE_ALLOWED_BROKER_ADDRESSES"),
         (problems(name="Demo!"), "name", "begins with a letter"),
         (problems(sasl_password="hunter2"), "client_config.sasl.password", "must be a reference"),

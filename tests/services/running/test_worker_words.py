@@ -18,6 +18,7 @@ from app.domain.offset_log.hearing import Init
 from app.domain.offset_log.report import OffsetReport, PartitionOffsets
 from app.domain.pipelines.pipeline import ProcessingGuarantee
 from app.domain.runs.lease_bounds import LARGEST
+from app.domain.runs.recorded_offset import RecordedOffset
 from app.domain.runs.task import Counters, EventKind, PartitionProgress, TaskReport
 from app.domain.transactions.mapping import IdKind, OwnershipFilter
 from app.services import retention
@@ -175,6 +176,30 @@ async def test_thousands_of_forged_partitions_are_cut_until_brokers_tell_how_man
     known = await receive(plane, replace(many, sequence=2), counts={"in": 3})
     assert len(known.taken.partitions) == 3
     assert len((await kept(plane, run.id)).partitions) == 3
+
+
+@pytest.mark.parametrize("counts", [{"in": 3}, {}], ids=["known", "unknown"])
+async def test_forged_confirmed_offsets_are_kept_of_no_more_partitions_than_there_are(
+    plane: ControlPlane, counts: dict[str, int]
+) -> None:
+    """Each heartbeat may name others, so that a bound of each would let the table grow."""
+    run = await plane.running()
+    most = counts.get("in", MOST_OF_UNKNOWN)
+    for sequence, first in enumerate((0, 10**6, 2 * 10**6), start=1):
+        numbers = [*range(first, first + MOST_OF_UNKNOWN), first]
+        told = tuple(RecordedOffset(topic="in", partition=number, offset=5) for number in numbers)
+        heard = await receive(plane, replace(task_heartbeat(run.id, sequence=sequence), confirmed=told), counts=counts)
+        assert heard.dropped["confirmed"] == len(told) - (most if first == 0 else 0)
+        assert heard.beyond == ({"in"} if first or not counts or most < MOST_OF_UNKNOWN else set())
+    async with plane.uow() as uow:
+        kept_of = await uow.recorded_offsets.of_group(kafka_cluster_id=KAFKA_CLUSTER_ID, group="flights-group")
+    assert {one.partition for one in kept_of} == set(range(most))
+
+
+async def test_a_partition_that_no_topic_of_an_unknown_size_has_at_first_is_asked_for(plane: ControlPlane) -> None:
+    run = await plane.running()
+    heard = await receive(plane, task_heartbeat(run.id, partitions=[("in", 2**30)]))
+    assert (heard.taken.partitions, heard.beyond) == ((), {"in"})
 
 
 HUGE = 10**30

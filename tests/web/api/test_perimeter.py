@@ -112,6 +112,26 @@ async def test_a_client_that_sends_a_forwarded_line_of_its_own_is_not_believed(l
     assert seen == [("https", "192.0.2.7")]
 
 
+@pytest.mark.parametrize(
+    ("forwarded", "client"),
+    [
+        ("192.0.2.7, 10.9.9.9", "192.0.2.7"),
+        ("6.6.6.6, 192.0.2.7, 10.9.9.9, 10.8.8.8", "192.0.2.7"),
+        ("10.7.7.7, 192.0.2.7, 10.9.9.9", "192.0.2.7"),
+        ("10.7.7.7, 10.9.9.9", "10.9.9.9"),
+    ],
+)
+async def test_behind_a_chain_of_proxies_the_last_that_is_none_of_them_is_the_client(
+    forwarded: str, client: str
+) -> None:
+    """What stands before it may be the client's own words."""
+    app, seen = _recorder()
+    guarded = Perimeter(app, hosts=frozenset({"fence.example"}), trusted_proxies=["10.0.0.0/8"])
+    async with client_of(guarded, url="http://fence.example", client="10.1.2.3") as asking:
+        await asking.get("/", headers={"X-Forwarded-For": forwarded})
+    assert seen == [("http", client)]
+
+
 async def test_with_a_proxy_named_nobody_else_gets_in() -> None:
     app, seen = _recorder()
     guarded = Perimeter(app, hosts=frozenset({"fence.example"}), trusted_proxies=["10.0.0.0/8"])
