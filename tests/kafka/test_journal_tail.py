@@ -19,7 +19,7 @@ class Client:
     def __init__(self, **_: Any) -> None:
         made.append(self)
         self.is_closed = False
-        cluster = SimpleNamespace(config={})
+        cluster = SimpleNamespace(config={}, brokers=list)
         self._manager = SimpleNamespace(cluster=cluster, run=self._run)
 
     def _run(self, *_: Any) -> None:
