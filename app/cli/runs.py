@@ -223,7 +223,9 @@ def offsets(
     pipeline: PipelineName,
     to: Annotated[
         str,
-        typer.Option(help="earliest, latest, recorded (confirmed last), or a time such as 2026-01-31T12:00Z."),
+        typer.Option(
+            help="earliest, latest, recorded (confirmed last, where it is lost), or a time such as 2026-01-31T12:00Z."
+        ),
     ] = "",
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="TOPIC:PARTITION=OFFSET, the next offset; may be repeated.")

@@ -16,6 +16,7 @@ from app.domain.clusters.cluster import ClusterFacts, GroupMember, TopicFacts
 from app.domain.clusters.survey import ABORT_SWEEP, SETTINGS, Survey, SurveyedBroker
 from app.domain.partition_log.look import Landmark, Look
 from app.domain.runs.recorded_offset import TruncatedOffset
+from app.domain.stuck.facts import Refused
 from app.kafka import cluster_client, first_contact, partition_log
 from app.kafka.attempt import Attempt
 from app.kafka.cluster_client import ClusterClient, Settings
@@ -135,6 +136,11 @@ class KafkaBrokers:
         self, connection: Connection, partitions: Collection[TopicPartition], *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> dict[TopicPartition, PartitionOffsets]:
         return await self._ask(connection, timeout_s, "tell offsets", lambda client: client.offsets(partitions))
+
+    async def offsets_of_each(
+        self, connection: Connection, partitions: Collection[TopicPartition], *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> dict[TopicPartition, PartitionOffsets | Refused]:
+        return await self._ask(connection, timeout_s, "tell offsets", lambda client: client.offsets_of_each(partitions))
 
     async def offsets_at(
         self,

@@ -98,11 +98,18 @@ class ClusterClient(LeaderClient, GroupClient):
         }
 
     def offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, PartitionOffsets]:
+        return self._told(self.offsets_of_each(partitions))
+
+    def offsets_of_each(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, PartitionOffsets | Refused]:
         return {
-            at: PartitionOffsets(
+            at: ends
+            if isinstance(ends, Refused)
+            else PartitionOffsets(
                 earliest=ends.earliest, last_stable=ends.last_stable, high_watermark=ends.high_watermark
             )
-            for at, ends in self._told(self.ends(partitions)).items()
+            for at, ends in self.ends(partitions).items()
         }
 
     def offsets_at(self, partitions: Collection[TopicPartition], *, timestamp_ms: int) -> dict[TopicPartition, int]:

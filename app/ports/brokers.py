@@ -16,6 +16,7 @@ from app.domain.clusters.cluster import ClusterFacts, GroupMember, TopicFacts
 from app.domain.clusters.survey import Survey
 from app.domain.partition_log.look import Landmark, Look
 from app.domain.runs.recorded_offset import TruncatedOffset
+from app.domain.stuck.facts import Refused
 
 DEFAULT_TIMEOUT_S = 5.0
 
@@ -127,7 +128,15 @@ class Brokers(Protocol):
 
     async def offsets(
         self, connection: Connection, partitions: Collection[TopicPartition], *, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> dict[TopicPartition, PartitionOffsets]: ...
+    ) -> dict[TopicPartition, PartitionOffsets]:
+        """Raises UnavailableError where the leader of one does not answer."""
+        ...
+
+    async def offsets_of_each(
+        self, connection: Connection, partitions: Collection[TopicPartition], *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> dict[TopicPartition, PartitionOffsets | Refused]:
+        """The same, with the refusal of each partition whose leader does not answer."""
+        ...
 
     async def offsets_at(
         self,

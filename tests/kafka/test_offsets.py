@@ -5,8 +5,9 @@ import time
 import pytest
 
 from app.domain.errors import UnavailableError
+from app.domain.stuck.facts import Refused
 from app.kafka.admin import KafkaBrokers
-from app.ports.brokers import Connection, TopicPartition
+from app.ports.brokers import Connection, PartitionOffsets, TopicPartition
 from tests.conftest import MakeTopic
 from tests.support.kafka_clients import Writer, write
 from tests.support.waiting import wait_for_async
@@ -38,6 +39,9 @@ async def test_offsets_of_a_partition_that_is_not_there_are_refused_by_name(
     with pytest.raises(UnavailableError, match=f"{topic}-7"):
         await brokers.offsets(connection, [TopicPartition(topic, 0), TopicPartition(topic, 7)])
     assert await brokers.offsets(connection, []) == {}
+    each = await brokers.offsets_of_each(connection, [TopicPartition(topic, 0), TopicPartition(topic, 7)])
+    assert isinstance(each[TopicPartition(topic, 0)], PartitionOffsets)
+    assert isinstance(each[TopicPartition(topic, 7)], Refused)
 
 
 async def test_offset_at_a_timestamp_is_the_first_at_or_after_it(

@@ -103,6 +103,11 @@ class Checkpoint:
         """The next offset to read of every partition in it."""
         return self._positions
 
+    @property
+    def owned(self) -> frozenset[Partition]:
+        """Those of its partitions that the task still owns."""
+        return self._ownership.owned.intersection(self._positions)
+
     def add(self, positions: Mapping[Partition, int], *, records: int) -> None:
         """Make a polled batch part of this checkpoint.
 

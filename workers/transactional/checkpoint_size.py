@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from confluent_kafka import KafkaError
 
+from workers.transactional.group.ownership import Partition
 from workers.transactional.records.trials import MAX_CHECKPOINT_RECORDS, UNLIMITED
 
 STILL_AFTER_TIMEOUTS = 3
@@ -39,6 +40,7 @@ class CheckpointSize:
         self._still_after_s = STILL_AFTER_TIMEOUTS * bound_s
         self._clock = clock
         self._in_vain_since: float | None = None
+        self._in_vain: set[Partition] = set()
 
     @property
     def is_limited(self) -> bool:
@@ -53,10 +55,17 @@ class CheckpointSize:
         lasts_s = 0.0 if self._in_vain_since is None else self._clock() - self._in_vain_since
         return lasts_s if lasts_s >= self._still_after_s else None
 
-    def failed(self, *, opened_at: float | None = None) -> None:
-        """A checkpoint was not committed."""
-        if self._in_vain_since is None:
-            self._in_vain_since = self._clock() if opened_at is None else opened_at
+    def failed(self, partitions: Collection[Partition], *, opened_at: float) -> None:
+        """A checkpoint was not committed. partitions: those of it that are still owned."""
+        self._in_vain.update(partitions)
+        if self._in_vain_since is None and partitions:
+            self._in_vain_since = opened_at
+
+    def retain(self, owned: Collection[Partition]) -> None:
+        """The task owns these now. Where nothing is left of what could not be committed, nothing is wanted of it."""
+        self._in_vain.intersection_update(owned)
+        if not self._in_vain:
+            self._in_vain_since = None
 
     def is_too_slow(self, code: int | None, *, transaction_opened_at: float | None) -> bool:
         """Whether time was what a checkpoint that failed did not have enough of."""
@@ -71,7 +80,7 @@ class CheckpointSize:
 
     def committed(self, *, seconds: float) -> None:
         """The brokers have committed a checkpoint, which took so long."""
-        self._in_vain_since = None
+        self.retain(())
         if self.is_limited and seconds <= _QUICK * self._timeout_s:
             grown = self.limit * _GROWTH
             self.limit = UNLIMITED if grown >= MAX_CHECKPOINT_RECORDS else grown

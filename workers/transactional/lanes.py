@@ -22,7 +22,7 @@ from workers.transactional.errors import FencedError, LoopError
 from workers.transactional.group.ownership import Partition
 from workers.transactional.records.failures import BadRecords
 from workers.transactional.records.suspicion import Suspicion
-from workers.transactional.records.trials import UNLIMITED
+from workers.transactional.records.trials import MAX_CHECKPOINT_RECORDS, UNLIMITED
 from workers.transactional.recovery import Recovery
 from workers.transactional.settling import Settling
 from workers.transactional.telling.progress import Progress
@@ -65,6 +65,16 @@ class Lane:
     def limit(self) -> int:
         """The most records that a checkpoint may hold now; UNLIMITED: as many as ever."""
         return min((one for one in (self.suspicion.limit, self.size.limit) if one != UNLIMITED), default=UNLIMITED)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether what is open must be committed before more is read."""
+        checkpoint = self.checkpoints.current
+        return checkpoint is not None and (
+            self.suspicion.is_tried(checkpoint.positions)
+            or self.size.is_full(checkpoint.records)
+            or checkpoint.is_full(most=MAX_CHECKPOINT_RECORDS)
+        )
 
     @property
     def obstacle(self) -> str | None:

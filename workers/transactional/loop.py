@@ -10,7 +10,6 @@ from functools import partial
 from confluent_kafka import KafkaError, Message
 
 from app.wire.heartbeat import DesiredTaskState, EventKind, TaskState
-from workers.transactional.checkpoint import Checkpoint
 from workers.transactional.control import Control
 from workers.transactional.errors import LoopError, TaskFailedError, error_of
 from workers.transactional.garbage import Collector
@@ -23,7 +22,7 @@ from workers.transactional.pace import Pace
 from workers.transactional.producing.output_topics import OutputTopics
 from workers.transactional.records.batching import BatchSize
 from workers.transactional.records.processing import Processing
-from workers.transactional.records.trials import MAX_CHECKPOINT_RECORDS, UNLIMITED
+from workers.transactional.records.trials import UNLIMITED
 from workers.transactional.recovery import VISIBLE_WAIT_S
 from workers.transactional.telling.idle_look import IdleLook
 from workers.transactional.telling.progress import Progress
@@ -194,6 +193,8 @@ class TaskLoop:
                 self._lanes.commit(self._lanes.each)
                 if self._lanes.is_blocked:
                     return
+                for lane in self._lanes.each:
+                    lane.size.retain(())
                 self._membership.hold(Hold.PAUSED)
                 self._progress.enter(TaskState.PAUSED, now=self._clock())
         else:
@@ -238,9 +239,7 @@ class TaskLoop:
         if opened_at is not None:
             is_over = self._pace.is_due(opened_at)
             due = [
-                lane
-                for lane in self._lanes.each
-                if (checkpoint := lane.checkpoints.current) is not None and (is_over or _is_full(lane, checkpoint))
+                lane for lane in self._lanes.each if lane.checkpoints.current is not None and (is_over or lane.is_full)
             ]
             if due:
                 self._lanes.commit(due)
@@ -274,6 +273,7 @@ class TaskLoop:
             if checkpoint is not None:
                 # Nothing of it may survive the loss of one of its partitions, however long it would stay open.
                 lane.recovery.guarded(checkpoint.require_ownership)
+            lane.size.retain(ownership.owned)
         self._progress.forget(gone)
         self._processing.look_up_again()
 
@@ -387,14 +387,6 @@ class TaskLoop:
             raise trouble
         self._settle()
         self._publish_if_due()
-
-
-def _is_full(lane: Lane, checkpoint: Checkpoint) -> bool:
-    return (
-        lane.suspicion.is_tried(checkpoint.positions)
-        or lane.size.is_full(checkpoint.records)
-        or checkpoint.is_full(most=MAX_CHECKPOINT_RECORDS)
-    )
 
 
 def _partition_of(message: Message) -> Partition:

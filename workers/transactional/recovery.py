@@ -136,7 +136,7 @@ class Recovery:
 
     def _note_failure(self, error: LoopError, checkpoint: Checkpoint) -> None:
         """What was too slow is not tried again as it was, and what is known of why is said with the error."""
-        self._size.failed(opened_at=checkpoint.opened_at)
+        self._size.failed(checkpoint.owned, opened_at=checkpoint.opened_at)
         is_about_time = not isinstance(error, RefusedError | OwnershipChangedError) and self._size.is_too_slow(
             error.code, transaction_opened_at=checkpoint.transaction_opened_at
         )

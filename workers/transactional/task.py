@@ -61,7 +61,11 @@ def run_task(specification: TaskSpecification, control: Control, *, transform: T
             progress.last_error, progress.obstacle = str(error), None
             progress.enter(TaskState.FAILED, now=time.monotonic())
         attempt.source_topics.close()
+        # Before the consumer is closed: that gives everything up.
+        owned = attempt.membership.ownership.owned
         has_left = attempt.commits.close()
+        if has_left and not attempt.loop.may_have_left_open:
+            attempt.membership.remembered.settle(owned)
         if attempt.files is not None:
             attempt.files.close()
         progress.leave()

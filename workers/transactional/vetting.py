@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from confluent_kafka import Message
 
@@ -68,6 +68,26 @@ class Vetting:
         batches = [batch for batch in batches if not self._goes_back(batch)]
         if not first and not any(batch.lane.suspicion.is_active for batch in batches):
             return batches
+        alone = next((batch for batch in batches if _needs_another(batch)), None)
+        if alone is not None:
+            self._try_another(alone, learned.get(alone.lane, {}))
+            # What was polled meanwhile follows on records that are not processed: all of it is read again.
+            self._lanes.commit(self._lanes.each)
+            for lane in self._lanes.each:
+                lane.settling.require_rewind()
+            return []
+        self._commit_marks(batches, learned)
+        ready: list[Batch] = []
+        for batch in batches:
+            if batch.lane.settling.is_needed:
+                batch.lane.settling.require_rewind()
+            else:
+                # Not before: where the marks could not be committed, they are still due.
+                batch.lane.suspicion.vetted(learned.get(batch.lane, {}))
+                ready.append(batch)
+        return ready
+
+    def _commit_marks(self, batches: Sequence[Batch], learned: Mapping[Lane, Mapping[Partition, Committed]]) -> None:
         marks: list[Marks] = []
         for lane, messages, moved in batches:
             due = lane.suspicion.marks(moved)
@@ -81,28 +101,22 @@ class Vetting:
                 marks.append(Marks(lane, marked, due))
         if marks:
             self._lanes.commit_marks(marks)
-        ready: list[Batch] = []
-        for batch in batches:
-            if batch.lane.settling.is_needed:
-                batch.lane.settling.require_rewind()
-            else:
-                # Not before: where the marks could not be committed, they are still due.
-                batch.lane.suspicion.vetted(learned.get(batch.lane, {}))
-                ready.append(batch)
-        alone = next((batch for batch in ready if _needs_another(batch)), None)
-        if alone is None:
-            return ready
-        self._try_another(alone)
-        # What was polled meanwhile follows on records that are not processed: all of it is read again.
-        for lane in self._lanes.each:
-            lane.settling.require_rewind()
-        return []
 
-    def _try_another(self, batch: Batch) -> None:
-        """Process a record after the suspect, so that a death says whether the suspect or the environment kills."""
-        suspect = batch.messages[0]
+    def _try_another(self, batch: Batch, learned: Mapping[Partition, Committed]) -> None:
+        """Process a record after the suspect, so that a death says whether the suspect or the environment kills.
+
+        Its mark is committed only when there is another record: who only waits for one has tried nothing.
+        """
+        suspect, ownership = batch.messages[0], self._membership.ownership
         name = f"{suspect.topic()}-{suspect.partition()}@{suspect.offset()}"
-        passed = batch.lane.suspicion.passed((suspect.topic() or "", suspect.partition() or 0))
+        passed, changes = batch.lane.suspicion.passed(_partition_of(suspect)), ownership.changes
+        others, _ = self._membership.consume(passed % MOST_PASSED + 1, _ANOTHER_WITHIN_S)
+        if not others:
+            self._progress.last_error = f"the worker died at {name}; it is tried again once another record has come"
+            return
+        if ownership.changes != changes:
+            # Whoever had the partition in between may have committed more than this mark would.
+            return
         if passed:
             self._progress.last_error = (
                 f"the worker dies at the first record of every attempt, {name} or another: its environment kills it "
@@ -110,9 +124,8 @@ class Vetting:
             )
             self._tell(self._progress.last_error)
             self._sleep(_HEARD_WITHIN_S)
-        others, _ = self._membership.consume(passed % MOST_PASSED + 1, _ANOTHER_WITHIN_S)
-        if not others:
-            self._progress.last_error = f"the worker died at {name}; it is tried again once another record has come"
+        self._commit_marks([batch], {batch.lane: learned})
+        if batch.lane.settling.is_needed:
             return
         log.info("trying %s-%s@%s before %s", others[-1].topic(), others[-1].partition(), others[-1].offset(), name)
         self._try_out(others[-1])
@@ -151,12 +164,16 @@ class Vetting:
 
 def _needs_another(batch: Batch) -> bool:
     message = batch.messages[0] if len(batch.messages) == 1 else None
-    return message is not None and batch.lane.suspicion.needs_another((message.topic() or "", message.partition() or 0))
+    return message is not None and batch.lane.suspicion.needs_another(_partition_of(message))
 
 
 def _first_records(messages: Sequence[Message]) -> dict[Partition, int]:
     """The offset of the first record of each partition."""
     starts: dict[Partition, int] = {}
     for message in messages:
-        starts.setdefault((message.topic() or "", message.partition() or 0), message.offset() or 0)
+        starts.setdefault(_partition_of(message), message.offset() or 0)
     return starts
+
+
+def _partition_of(message: Message) -> Partition:
+    return message.topic() or "", message.partition() or 0

@@ -27,10 +27,16 @@ _GIVEN = """
     ORDER BY given.topic, given.partition
     ON CONFLICT (kafka_cluster_id, group_id, topic, partition) DO UPDATE SET
         pipeline_id = excluded.pipeline_id, "offset" = excluded."offset", began_at = excluded.began_at,
-        topic_id = coalesce(excluded.topic_id, known.topic_id), is_final = excluded.is_final
+        topic_id = {topic_id}, is_final = excluded.is_final
 """
+# A heartbeat may not know the id yet. It keeps the known one only where the offset is surely of the same topic.
+_REPORTED_ID = """coalesce(excluded.topic_id, CASE
+            WHEN excluded.began_at = known.began_at OR excluded."offset" = known."offset" THEN known.topic_id END)"""
 _REPORT = sa.text(
-    _GIVEN.format(owner="SELECT pipeline_id AS id, started_at AS began_at FROM runs WHERE id = CAST(:run_id AS uuid)")  # noqa: S608
+    _GIVEN.format(  # noqa: S608
+        owner="SELECT pipeline_id AS id, started_at AS began_at FROM runs WHERE id = CAST(:run_id AS uuid)",
+        topic_id=_REPORTED_ID,
+    )
     + """
     WHERE excluded.began_at > known.began_at
        OR (excluded.began_at = known.began_at AND (
@@ -41,7 +47,10 @@ _REPORT = sa.text(
     """
 )
 _REPLACE = sa.text(
-    _GIVEN.format(owner="SELECT id, CAST(:now AS timestamptz) AS began_at FROM pipelines WHERE name = :pipeline")
+    _GIVEN.format(
+        owner="SELECT id, CAST(:now AS timestamptz) AS began_at FROM pipelines WHERE name = :pipeline",
+        topic_id="excluded.topic_id",
+    )
 )
 
 

@@ -196,7 +196,7 @@ def contradiction_alert(pipeline: Pipeline, finding: OffsetFinding, *, others: i
 
 
 def moved_alert(run: Run, *, group: str, moved: Sequence[MovedOffset], now: datetime) -> Alert:
-    """Of a run that begins where another tool has set the group's offsets."""
+    """Of a run that begins at other offsets than tasks have reported."""
     return Alert(
         kind=AlertKind.OFFSETS_MOVED,
         state=AlertState.HAPPENED,

@@ -31,7 +31,7 @@ class PartitionOffset(msgspec.Struct, frozen=True, kw_only=True):
 class OffsetTarget(msgspec.Struct, frozen=True, kw_only=True):
     """Where the offsets shall go. TIMESTAMP needs `timestamp`; OFFSETS names the next offset of each.
 
-    RECORDED: where tasks have confirmed that they were committed last, as far as the server was told.
+    RECORDED: partitions without a committed offset go to the last one that tasks have confirmed; the others stay.
     """
 
     kind: OffsetTargetKind
@@ -71,12 +71,14 @@ def plan(
     recorded: Mapping[TopicPartition, int] = MappingProxyType({}),
 ) -> list[OffsetChange] | list[Problem]:
     """The change of each partition by topic and number, or everything that is wrong with the target."""
-    problems = _problems(target, bounds, recorded)
+    # A committed offset may be newer than the record, or set back on purpose: a resume leaves it alone.
+    lost = {at: offset for at, offset in recorded.items() if at not in committed}
+    problems = _problems(target, bounds, recorded, lost)
     if problems:
         return problems
     named = {(offset.topic, offset.partition): offset.offset for offset in target.offsets}
     if target.kind is OffsetTargetKind.RECORDED:
-        named = dict(recorded)
+        named = lost
     changes: list[OffsetChange] = []
     for at, bound in sorted(bounds.items()):
         match target.kind:
@@ -103,10 +105,13 @@ def plan(
 
 
 def _problems(
-    target: OffsetTarget, bounds: Mapping[TopicPartition, Bounds], recorded: Mapping[TopicPartition, int]
+    target: OffsetTarget,
+    bounds: Mapping[TopicPartition, Bounds],
+    recorded: Mapping[TopicPartition, int],
+    lost: Mapping[TopicPartition, int],
 ) -> list[Problem]:
     if target.kind is OffsetTargetKind.RECORDED:
-        return _problems_of_recorded(bounds, recorded)
+        return _problems_of_recorded(bounds, recorded, lost)
     if target.kind is OffsetTargetKind.TIMESTAMP and target.timestamp is None:
         return [Problem(field="timestamp", message="say from which time on the records shall be read")]
     if target.kind is not OffsetTargetKind.OFFSETS:
@@ -130,16 +135,19 @@ def _problems(
 
 
 def _problems_of_recorded(
-    bounds: Mapping[TopicPartition, Bounds], recorded: Mapping[TopicPartition, int]
+    bounds: Mapping[TopicPartition, Bounds], recorded: Mapping[TopicPartition, int], lost: Mapping[TopicPartition, int]
 ) -> list[Problem]:
     if not recorded:
         return [Problem(field="kind", message="no committed offset of these topics is recorded: name another place")]
+    if not lost:
+        message = "the group has a committed offset for each recorded partition. To move one of them use --set"
+        return [Problem(field="kind", message=message)]
     return [
         Problem(
             field="kind",
-            message=f"{at[0]}-{at[1]} holds offsets {bound.earliest} to {bound.end}; {recorded[at]}, which is "
+            message=f"{at[0]}-{at[1]} holds offsets {bound.earliest} to {bound.end}; {lost[at]}, which is "
             "recorded, is outside. Use --set",
         )
         for at, bound in sorted(bounds.items())
-        if at in recorded and not bound.earliest <= recorded[at] <= bound.end
+        if at in lost and not bound.earliest <= lost[at] <= bound.end
     ]

@@ -19,7 +19,8 @@ class RecordedOffset(msgspec.Struct, frozen=True, kw_only=True):
     """The last offset of one partition whose commit the brokers confirmed, as far as it was reported.
 
     topic_id: which topic of that name, as the brokers say it; None: not known (brokers before 2.8).
-    is_final: the task that committed it has drained since, so that nothing was committed behind it.
+    is_final: the task that committed it had the partition until it drained, and left nothing undecided. A later owner
+    may have committed more all the same, if it was killed before it could report.
     """
 
     topic: str
@@ -31,24 +32,31 @@ class RecordedOffset(msgspec.Struct, frozen=True, kw_only=True):
 
 class LostOffset(msgspec.Struct, frozen=True, kw_only=True):
     """The group has no offset where one was confirmed. `begins`: where a start would begin; records from there to
-    `recorded` would be processed again, or those from `recorded` to there skipped."""
+    `recorded` would be processed again, or those from `recorded` to there skipped.
+
+    is_final: of the record. Where it is not, a later offset may have been committed.
+    """
 
     topic: str
     partition: int
     recorded: int
     begins: int
+    is_final: bool = False
 
     def __str__(self) -> str:
-        records = abs(self.recorded - self.begins)
-        what = "processed again" if self.begins < self.recorded else "skipped"
+        bound, what = ("at least", "processed again") if self.begins < self.recorded else ("at most", "skipped")
+        place, bound = (f"{self.recorded}", "") if self.is_final else (f"{self.recorded} or later", f"{bound} ")
         return (
-            f"{self.topic}-{self.partition} was committed at {self.recorded} and would begin at {self.begins} "
-            f"({records} offsets {what})"
+            f"{self.topic}-{self.partition} was committed at {place} and would begin at {self.begins} "
+            f"({bound}{abs(self.recorded - self.begins)} offsets {what})"
         )
 
 
 class MovedOffset(msgspec.Struct, frozen=True, kw_only=True):
-    """The group's offset is another one than a task has confirmed last."""
+    """The group's offset is another one than a task has reported last.
+
+    Another tool has set it, or it was committed by a task that could not report it: which of them is not known.
+    """
 
     topic: str
     partition: int
@@ -56,7 +64,7 @@ class MovedOffset(msgspec.Struct, frozen=True, kw_only=True):
     committed: int
 
     def __str__(self) -> str:
-        return f"{self.topic}-{self.partition} from {self.recorded} to {self.committed}"
+        return f"{self.topic}-{self.partition} is at {self.committed}, recorded at {self.recorded}"
 
 
 class TruncatedOffset(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,6 +79,32 @@ class TruncatedOffset(msgspec.Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         at = f"{self.topic}-{self.partition}"
         return f"{at} was committed at {self.committed}, and leader epoch {self.epoch} ended at {self.end}"
+
+
+class StaleOffset(msgspec.Struct, frozen=True, kw_only=True):
+    """The topic was created anew, no offset of the new one is recorded, and the group has one.
+
+    Brokers delete a topic's offsets with it, but not while their coordinator is away.
+    """
+
+    topic: str
+    partition: int
+    committed: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} is at {self.committed}"
+
+
+class UnansweredOffset(msgspec.Struct, frozen=True, kw_only=True):
+    """The group has no offset where one was confirmed, and where a start would begin is not known now."""
+
+    topic: str
+    partition: int
+    recorded: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}, recorded at {self.recorded} ({self.reason})"
 
 
 class LostOffsetsError(ConflictError):
@@ -88,6 +122,8 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
     lost: tuple[LostOffset, ...] = ()
     moved: tuple[MovedOffset, ...] = ()
     truncated: tuple[TruncatedOffset, ...] = ()
+    stale: tuple[StaleOffset, ...] = ()
+    unanswered: tuple[UnansweredOffset, ...] = ()
 
 
 def is_same_topic(recorded: RecordedOffset, topic_id: str | None) -> bool:
@@ -102,39 +138,56 @@ def compare(
     recorded: Collection[RecordedOffset],
     *,
     committed: Mapping[TopicPartition, int],
-    bounds: Mapping[TopicPartition, Bounds],
+    partitions: Collection[TopicPartition],
+    bounds: Mapping[TopicPartition, Bounds | str],
     topic_ids: Mapping[str, str | None],
     start_position: StartPosition,
 ) -> Compared:
     """Hold what was recorded against what the group has, where the pipeline would read.
 
-    A partition that is not in `bounds` is not read, and says nothing. A lost offset at the very place where a start
-    begins is none: nothing would be read twice or skipped. An offset behind the recorded one has been moved; one ahead
-    of it only where the record is final, since a task that died may have committed more than it could report.
+    partitions: those that are read; others say nothing. bounds: of those without a committed offset, or the reason why
+    their leader does not say them.
+
+    A lost offset at the very place where a start
+    begins is none: nothing would be read twice or skipped. An offset behind the recorded one differs; one ahead of it
+    only where the record is final, since a task that died may have committed more than it could report.
     """
-    has_begun = any(at in committed for at in bounds)
+    has_begun = any(at in committed for at in partitions)
     lost: list[LostOffset] = []
     moved: list[MovedOffset] = []
+    stale: list[StaleOffset] = []
+    unanswered: list[UnansweredOffset] = []
     for one in sorted(recorded, key=lambda one: (one.topic, one.partition)):
         at = one.topic, one.partition
-        bound = bounds.get(at)
-        if bound is None or not is_same_topic(one, topic_ids.get(one.topic)):
+        if at not in partitions:
             continue
         found = committed.get(at)
-        if found is None:
+        if not is_same_topic(one, topic_ids.get(one.topic)):
+            if found is not None:
+                stale.append(StaleOffset(topic=at[0], partition=at[1], committed=found))
+        elif found is None:
+            bound = bounds[at]
+            if isinstance(bound, str):
+                unanswered.append(UnansweredOffset(topic=at[0], partition=at[1], recorded=one.offset, reason=bound))
+                continue
             begins = bound.end if start_position is StartPosition.LATEST and not has_begun else bound.earliest
             if begins != one.offset:
-                lost.append(LostOffset(topic=at[0], partition=at[1], recorded=one.offset, begins=begins))
+                lost.append(
+                    LostOffset(topic=at[0], partition=at[1], recorded=one.offset, begins=begins, is_final=one.is_final)
+                )
         elif found < one.offset or (one.is_final and found != one.offset):
             moved.append(MovedOffset(topic=at[0], partition=at[1], recorded=one.offset, committed=found))
-    return Compared(lost=tuple(lost), moved=tuple(moved))
+    return Compared(lost=tuple(lost), moved=tuple(moved), stale=tuple(stale), unanswered=tuple(unanswered))
 
 
 def lost_sentence(group: str, lost: Sequence[LostOffset]) -> str:
     """What is lost, as one sentence for a person, without the way out."""
-    named = "; ".join(map(str, lost[:_NAMED]))
-    more = f"; and {len(lost) - _NAMED} more partitions" if len(lost) > _NAMED else ""
-    return f"the group {group} has lost committed offsets: {named}{more}"
+    return f"the group {group} has lost committed offsets: {_named(lost)}"
+
+
+def _named(found: Sequence[object]) -> str:
+    more = f"; and {len(found) - _NAMED} more partitions" if len(found) > _NAMED else ""
+    return "; ".join(map(str, found[:_NAMED])) + more
 
 
 def ways_out(pipeline: str) -> str:
@@ -151,21 +204,39 @@ def problems(pipeline: str, group: str, compared: Compared) -> Iterator[Problem]
         yield Problem(field="group_id", message=message, is_warning=True)
     if compared.truncated:
         yield Problem(field="group_id", message=truncated_sentence(pipeline, compared.truncated), is_warning=True)
+    if compared.stale:
+        yield Problem(field="group_id", message=stale_sentence(pipeline, group, compared.stale), is_warning=True)
+    if compared.unanswered:
+        yield Problem(field="group_id", message=unanswered_sentence(group, compared.unanswered), is_warning=True)
     if compared.moved:
         yield Problem(field="group_id", message=moved_sentence(group, compared.moved), is_warning=True)
 
 
 def moved_sentence(group: str, moved: Sequence[MovedOffset]) -> str:
-    named = "; ".join(map(str, moved[:_NAMED]))
-    more = f"; and {len(moved) - _NAMED} more partitions" if len(moved) > _NAMED else ""
-    return f"The offsets of {group} were moved by another tool: {named}{more}. Reading goes on where they are now"
+    return (
+        f"The offsets of {group} differ from the recorded ones: {_named(moved)}. Another tool has set them, or a task "
+        "committed them and could not report. Reading goes on where they are now"
+    )
+
+
+def unanswered_sentence(group: str, unanswered: Sequence[UnansweredOffset]) -> str:
+    return (
+        f"{group} has no committed offset, and the leader does not answer: {_named(unanswered)}. "
+        "The task that gets the partition compares again before it begins there"
+    )
+
+
+def stale_sentence(pipeline: str, group: str, stale: Sequence[StaleOffset]) -> str:
+    return (
+        f"A start is refused: a topic was created anew, and {group} may still have offsets of the deleted one: "
+        f"{_named(stale)}. Reset the offsets: `fenceline runs offsets {pipeline} "
+        "--set TOPIC:PARTITION=OFFSET --execute --why …`"
+    )
 
 
 def truncated_sentence(pipeline: str, truncated: Sequence[TruncatedOffset]) -> str:
-    named = "; ".join(map(str, truncated[:_NAMED]))
-    more = f"; and {len(truncated) - _NAMED} more partitions" if len(truncated) > _NAMED else ""
     return (
         "A start is refused: a log was cut before the committed offset and has other records there now "
-        f"(unclean leader election): {named}{more}. Reset the offsets: `fenceline runs offsets {pipeline} "
+        f"(unclean leader election): {_named(truncated)}. Reset the offsets: `fenceline runs offsets {pipeline} "
         "--set TOPIC:PARTITION=OFFSET --execute --why …`"
     )

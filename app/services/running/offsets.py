@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from app.domain.access import Principal, Verb, require
-from app.domain.errors import ConflictError, InvalidError, PreconditionError
+from app.domain.errors import ConflictError, InvalidError, PreconditionError, UnavailableError
 from app.domain.pipelines.pipeline import Problem
 from app.domain.runs.offset_reset import Bounds, OffsetChange, OffsetTarget, OffsetTargetKind, plan
 from app.domain.runs.recorded_offset import RecordedOffset, is_same_topic
-from app.ports.brokers import Brokers, TopicPartition
+from app.domain.stuck.facts import Refused
+from app.ports.brokers import Brokers, Connection, PartitionOffsets, TopicPartition
 from app.ports.unit_of_work import UnitOfWork
 from app.services.access import command_log
 from app.services.defining.clusters import refuse_other_cluster
@@ -24,6 +25,14 @@ async def preview_offset_reset(
 
     Raises InvalidError with every problem of the target, NotFoundError when a source topic does not exist.
     """
+    changes, _ = await _planned(uow, brokers, pipeline=pipeline, target=target)
+    return changes
+
+
+async def _planned(
+    uow: UnitOfWork, brokers: Brokers, *, pipeline: str, target: OffsetTarget
+) -> tuple[list[OffsetChange], dict[str, str | None]]:
+    """The changes, and the id of each source topic that they were planned for."""
     record = await uow.pipelines.get(pipeline)
     definition = record.definition
     cluster = await uow.clusters.get(record.cluster)
@@ -34,8 +43,23 @@ async def preview_offset_reset(
     if missing:
         raise InvalidError(f"topic {missing[0]} is not on cluster {cluster.name}", field="source_topics")
     partitions = partitions_of(definition, facts.topics)
-    offsets = await brokers.offsets(connection, partitions)
     committed = await brokers.committed_offsets(connection, definition.group_id)
+    recorded = {
+        TopicPartition(one.topic, one.partition): one.offset
+        for one in await uow.recorded_offsets.of_group(
+            kafka_cluster_id=cluster.kafka_cluster_id, group=definition.group_id
+        )
+        if one.topic in facts.topics and is_same_topic(one, facts.topics[one.topic].topic_id)
+    }
+    if target.kind is OffsetTargetKind.RECORDED:
+        lost = [at for at in partitions if at in recorded and at not in committed]
+        offsets = await _answered(brokers, connection, lost)
+    elif target.kind is OffsetTargetKind.OFFSETS:
+        # The others may have no leader.
+        named = {TopicPartition(one.topic, one.partition) for one in target.offsets}
+        offsets = await brokers.offsets(connection, [at for at in partitions if at in named])
+    else:
+        offsets = await brokers.offsets(connection, partitions)
     at_timestamp: dict[TopicPartition, int] = {}
     if target.kind is OffsetTargetKind.TIMESTAMP and target.timestamp is not None:
         at_timestamp = await brokers.offsets_at(
@@ -49,18 +73,26 @@ async def preview_offset_reset(
             for at, found in offsets.items()
         },
         at_timestamp={(at.topic, at.partition): offset for at, offset in at_timestamp.items()},
-        recorded={
-            (one.topic, one.partition): one.offset
-            for one in await uow.recorded_offsets.of_group(
-                kafka_cluster_id=cluster.kafka_cluster_id, group=definition.group_id
-            )
-            if one.topic in facts.topics and is_same_topic(one, facts.topics[one.topic].topic_id)
-        },
+        recorded={(at.topic, at.partition): offset for at, offset in recorded.items()},
     )
     problems = [line for line in planned if isinstance(line, Problem)]
     if problems:
         raise InvalidError(f"the offsets of {pipeline} cannot go there: {problems[0].message}", problems=problems)
-    return [line for line in planned if isinstance(line, OffsetChange)]
+    changes = [line for line in planned if isinstance(line, OffsetChange)]
+    return changes, {topic: found.topic_id for topic, found in facts.topics.items()}
+
+
+async def _answered(
+    brokers: Brokers, connection: Connection, partitions: Sequence[TopicPartition]
+) -> dict[TopicPartition, PartitionOffsets]:
+    """Of those whose leaders answer: the others stay lost, and each start says so. Raises where none does."""
+    found = await brokers.offsets_of_each(connection, partitions) if partitions else {}
+    answered = {at: ends for at, ends in found.items() if not isinstance(ends, Refused)}
+    if found and not answered:
+        at, refused = next(iter(found.items()))
+        reason = refused.error if isinstance(refused, Refused) else ""
+        raise UnavailableError(f"the leader of {at.topic}-{at.partition} does not tell its offsets: {reason}")
+    return answered
 
 
 async def reset_offsets(
@@ -90,11 +122,12 @@ async def reset_offsets(
     run = await uow.runs.find_live(pipeline)
     if run is not None:
         raise ConflictError(f"run {run.id} of {pipeline} is {run.state}: drain it before you move its offsets")
-    changes = await preview_offset_reset(uow, brokers, pipeline=pipeline, target=target)
+    changes, topic_ids = await _planned(uow, brokers, pipeline=pipeline, target=target)
     if expected is not None:
         was = {(change.topic, change.partition): change.committed for change in expected}
         for change in changes:
-            if was.get((change.topic, change.partition)) != change.committed:
+            at = change.topic, change.partition
+            if at not in was or was[at] != change.committed:
                 raise PreconditionError(
                     f"the group's offset on {change.topic}-{change.partition} is {change.committed} by now: "
                     "look at a new preview first"
@@ -115,7 +148,12 @@ async def reset_offsets(
         },
     )
     await uow.recorded_offsets.replace(
-        [RecordedOffset(topic=c.topic, partition=c.partition, offset=c.target, is_final=True) for c in changes],
+        [
+            RecordedOffset(
+                topic=c.topic, partition=c.partition, offset=c.target, topic_id=topic_ids[c.topic], is_final=True
+            )
+            for c in changes
+        ],
         pipeline=pipeline,
         kafka_cluster_id=cluster.kafka_cluster_id,
         group=record.definition.group_id,

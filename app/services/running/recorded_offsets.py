@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from msgspec.structs import replace
+
 from app.domain.clusters.cluster import Cluster, TopicFacts
 from app.domain.errors import BrokerUnreachableError, ConflictError
 from app.domain.pipelines.pipeline import PipelineDefinition
@@ -14,8 +16,10 @@ from app.domain.runs.recorded_offset import (
     LostOffsetsError,
     RecordedOffset,
     compare,
+    stale_sentence,
     truncated_sentence,
 )
+from app.domain.stuck.facts import Refused
 from app.ports.brokers import DEFAULT_TIMEOUT_S, Brokers, TopicPartition
 from app.ports.unit_of_work import UnitOfWork
 from app.wire.heartbeat import TaskHeartbeat
@@ -57,20 +61,26 @@ async def compare_offsets(
     connection = cluster.connection()
     facts = await brokers.facts(connection, topics=definition.source_topics, timeout_s=timeout_s)
     partitions = partitions_of(definition, facts.topics)
-    offsets = await brokers.offsets(connection, partitions, timeout_s=timeout_s)
     committed = await brokers.committed_offsets(connection, definition.group_id, timeout_s=timeout_s)
     truncated = await brokers.truncated_offsets(connection, definition.group_id, partitions, timeout_s=timeout_s)
+    names = {(one.topic, one.partition) for one in recorded}
+    without = [at for at in partitions if at not in committed and (at.topic, at.partition) in names]
+    # Where something is committed no end is needed: a partition without a leader forbids no start.
+    ends = await brokers.offsets_of_each(connection, without, timeout_s=timeout_s) if without else {}
     found = compare(
         recorded,
         committed={(at.topic, at.partition): offset for at, offset in committed.items()},
+        partitions={(at.topic, at.partition) for at in partitions},
         bounds={
-            (at.topic, at.partition): Bounds(earliest=bound.earliest, end=bound.last_stable)
-            for at, bound in offsets.items()
+            (at.topic, at.partition): end.error
+            if isinstance(end, Refused)
+            else Bounds(earliest=end.earliest, end=end.last_stable)
+            for at, end in ends.items()
         },
         topic_ids={name: topic.topic_id for name, topic in facts.topics.items()},
         start_position=definition.start_position,
     )
-    return Compared(lost=found.lost, moved=found.moved, truncated=tuple(truncated))
+    return replace(found, truncated=tuple(truncated))
 
 
 def partitions_of(definition: PipelineDefinition, topics: dict[str, TopicFacts]) -> list[TopicPartition]:
@@ -107,3 +117,5 @@ def _refuse_lost(pipeline: str, group: str, compared: Compared) -> None:
         raise ConflictError(truncated_sentence(pipeline, compared.truncated), field="group_id")
     if compared.lost:
         raise LostOffsetsError(pipeline, group, compared.lost)
+    if compared.stale:
+        raise ConflictError(stale_sentence(pipeline, group, compared.stale), field="group_id")

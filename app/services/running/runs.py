@@ -17,7 +17,7 @@ from app.domain.clusters.cluster import Cluster
 from app.domain.errors import ConflictError, InvalidError
 from app.domain.page import Page, checked_limit
 from app.domain.pipelines.pipeline import PipelineDefinition, ProcessingGuarantee
-from app.domain.runs.recorded_offset import moved_sentence
+from app.domain.runs.recorded_offset import moved_sentence, unanswered_sentence
 from app.domain.runs.run import DESIRES, DesiredRunState, Run, RunEnd, fields_that_need_full_restart
 from app.ports.brokers import Brokers
 from app.ports.unit_of_work import UnitOfWork
@@ -92,7 +92,8 @@ async def start_run(
         now=now,
         outcome=f"run {run.id} of revision {run.revision}"
         + (f", {switch} in one step" if switch else "")
-        + (f". {moved_sentence(locked.definition.group_id, compared.moved)}" if compared.moved else ""),
+        + (f". {moved_sentence(locked.definition.group_id, compared.moved)}" if compared.moved else "")
+        + (f". {unanswered_sentence(locked.definition.group_id, compared.unanswered)}" if compared.unanswered else ""),
         details={
             "run": run.id,
             "revision": run.revision,

@@ -33,6 +33,29 @@ def test_named_offsets_move_nothing_else() -> None:
     assert changes(target) == [("a", 1, 2, 1)]
 
 
+def resumed(committed: dict[tuple[str, int], int]) -> list[OffsetChange] | list[Problem]:
+    return plan(
+        OffsetTarget(kind=K.RECORDED),
+        committed=committed,
+        bounds=BOUNDS,
+        at_timestamp={},
+        recorded={("b", 0): 6, ("a", 1): 3},
+    )
+
+
+@pytest.mark.parametrize("kept", [5, 8], ids=["set back on purpose", "committed after the last report"])
+def test_a_resume_moves_only_partitions_without_a_committed_offset(kept: int) -> None:
+    [change] = resumed({("b", 0): kept})
+    assert isinstance(change, OffsetChange)
+    assert (change.topic, change.partition, change.target) == ("a", 1, 3)
+
+
+def test_a_resume_of_a_group_that_has_lost_nothing_is_refused() -> None:
+    [problem] = resumed({("b", 0): 5, ("a", 1): 1})
+    assert isinstance(problem, Problem)
+    assert "has a committed offset for each recorded partition" in problem.message
+
+
 @pytest.mark.parametrize(
     ("target", "field"),
     [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
@@ -76,6 +78,24 @@ async def test_another_topic_of_the_name_and_a_zombie(plane: ControlPlane) -> No
         replace(task_heartbeat(run.id, attempt=0, sequence=9), confirmed=confirmed(("in", 0, 99), topic_id="b"))
     )
     assert (await recorded(plane))["in", 0].offset == 3
+
+
+async def test_a_later_run_that_does_not_know_the_topic_yet_does_not_take_over_the_old_id(plane: ControlPlane) -> None:
+    run = await plane.running()
+    await plane.beat(replace(task_heartbeat(run.id), confirmed=confirmed(("in", 0, 90), ("in", 1, 5), topic_id="a")))
+    async with plane.uow() as uow:
+        await uow.recorded_offsets.replace(
+            [RecordedOffset(topic="in", partition=0, offset=90, topic_id="a")],
+            pipeline="flights",
+            kafka_cluster_id=KAFKA_CLUSTER_ID,
+            group="flights-group",
+            now=run.started_at - timedelta(days=1),
+        )
+        await uow.commit()
+    await plane.beat(replace(task_heartbeat(run.id, sequence=2), confirmed=confirmed(("in", 0, 3), ("in", 1, 6))))
+    found = await recorded(plane)
+    assert (found["in", 0].offset, found["in", 0].topic_id) == (3, None)
+    assert (found["in", 1].offset, found["in", 1].topic_id) == (6, "a"), "in one run it is the same topic"
 
 
 async def test_an_attempt_and_the_next_lease_are_given_what_is_recorded(plane: ControlPlane) -> None:
@@ -168,10 +188,14 @@ async def begun(plane: ControlPlane, source: str) -> Run:
     """A run that began at the recorded offsets, and whose group was deleted while no task of it was a member."""
     await commit(plane, source, 8, 5)
     run = await start(plane)
+    await lose_group(plane)
+    return run
+
+
+async def lose_group(plane: ControlPlane) -> None:
     connection, group = await group_of(plane)
     admin = AdminClient({"bootstrap.servers": connection["bootstrap.servers"]})
     admin.delete_consumer_groups([group])[group].result(20)  # pyright: ignore[reportUnknownMemberType]
-    return run
 
 
 async def restart(plane: ControlPlane, run: Run, *, rolling: bool) -> None:
@@ -269,6 +293,34 @@ async def test_no_migration_begins_in_a_group_that_forgot(plane: ControlPlane, s
             )
 
 
+@pytest.mark.parametrize("kept", [3, 9], ids=["set back on purpose", "committed after the last report"])
+async def test_the_advised_way_out_leaves_partitions_alone_that_have_lost_nothing(
+    plane: ControlPlane, source: str, kept: int
+) -> None:
+    await commit(plane, source, kept)
+    assert f"{source}-1 was committed at 5" in await refusal_of_a_start(plane)
+    await reset(plane, RECORDED, "one offset expired")
+    connection, group = await group_of(plane)
+    assert await BROKERS.committed_offsets(connection, group) == {
+        TopicPartition(source, 0): kept,
+        TopicPartition(source, 1): 5,
+    }
+    with pytest.raises(InvalidError, match="has a committed offset for each recorded partition"):
+        await reset(plane, RECORDED, "once more")
+
+
+async def test_a_loss_after_a_reset_on_a_topic_made_anew_is_refused(
+    plane: ControlPlane, kafka: KafkaCluster, source: str
+) -> None:
+    delete_topics(kafka.bootstrap_servers, [source])
+    create_topic(kafka.bootstrap_servers, source, partitions=2)
+    feed(kafka, source, 3)
+    await reset(plane, OffsetTarget(kind=OffsetTargetKind.LATEST), "the new topic from its end on")
+    await lose_group(plane)
+    with pytest.raises(LostOffsetsError, match=f"{source}-0 was committed at 3 and would begin at 0"):
+        await start(plane)
+
+
 async def test_the_other_way_out_is_recorded_as_well_and_stands_from_then_on(plane: ControlPlane, source: str) -> None:
     await reset(plane, OffsetTarget(kind=OffsetTargetKind.LATEST), "old records do not matter")
     await start(plane)
@@ -287,18 +339,20 @@ async def test_one_missing_offset_beside_others_is_named_alone(plane: ControlPla
     assert f"{source}-0" not in refused.value.message
 
 
-async def test_offsets_that_another_tool_moved_are_reported_and_not_refused(plane: ControlPlane, source: str) -> None:
+async def test_offsets_that_differ_from_the_recorded_ones_are_reported_and_not_refused(
+    plane: ControlPlane, source: str
+) -> None:
     await commit(plane, source, 3, 5)
     await pager(plane)
     [warning] = await warnings(plane)
-    assert f"moved by another tool: {source}-0 from 8 to 3" in warning
+    assert f"differ from the recorded ones: {source}-0 is at 3, recorded at 8. Another tool" in warning
     await start(plane)
     [(_, _, outcome)] = [one for one in await commands(plane) if one[0] == "start_run"]
-    assert f"{source}-0 from 8 to 3" in outcome
+    assert f"{source}-0 is at 3, recorded at 8" in outcome
     async with plane.uow() as uow:
         (alert,) = (await uow.deliveries.list("pager", after=None, limit=9)).items
     assert alert.type == "offsets_moved.happened"
-    assert f"were moved by another tool: {source}-0 from 8 to 3" in alert.sentence
+    assert f"differ from the recorded ones: {source}-0 is at 3, recorded at 8" in alert.sentence
 
 
 async def test_offsets_that_nobody_moved_are_told_to_no_webhook(plane: ControlPlane, source: str) -> None:
@@ -319,11 +373,26 @@ async def test_a_new_group_and_a_topic_made_anew_begin_as_ever(
     await start(plane)
 
 
-async def test_a_group_that_was_deleted_has_forgotten(plane: ControlPlane, kafka: KafkaCluster, source: str) -> None:
+async def test_an_offset_that_outlived_its_topic_is_refused_until_somebody_sets_one(
+    plane: ControlPlane, kafka: KafkaCluster, source: str
+) -> None:
+    delete_topics(kafka.bootstrap_servers, [source])
+    create_topic(kafka.bootstrap_servers, source, partitions=2)
+    feed(kafka, source, 10)
+    # As a broker leaves it that could not delete the offset with the topic.
+    await commit(plane, source, 8)
+    [warning] = await warnings(plane)
+    with pytest.raises(ConflictError) as refused:
+        await start(plane)
+    assert warning == refused.value.message
+    assert f"may still have offsets of the deleted one: {source}-0 is at 8. Reset the offsets" in warning
+    await reset(plane, OffsetTarget(kind=OffsetTargetKind.EARLIEST), "all of the new topic")
+    await start(plane)
+
+
+async def test_a_group_that_was_deleted_has_forgotten(plane: ControlPlane, source: str) -> None:
     await commit(plane, source, 8, 5)
     assert await warnings(plane) == []
-    _, group = await group_of(plane)
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    admin.delete_consumer_groups([group])[group].result(20)  # pyright: ignore[reportUnknownMemberType]
+    await lose_group(plane)
     with pytest.raises(ConflictError, match="has lost committed offsets"):
         await start(plane)

@@ -48,7 +48,10 @@ async def test_a_refused_start_offers_its_ways_out_and_each_takes_a_reason(
         await uow.commit()
     refused = await browser.post("/pipelines/flights/start", data={"why": "go"})
     assert refused.status_code == 409
-    assert f"{topic}-0 was committed at 7 and would begin at 0 (7 offsets processed again)" in refused.text
+    assert (
+        f"{topic}-0 was committed at 7 or later and would begin at 0 (at least 7 offsets processed again)"
+        in refused.text
+    )
     assert refused.text.count('action="/pipelines/flights/offsets/reset"') == 3
     assert 'value="recorded"' in refused.text
     for kind in ("recorded", "earliest", "latest"):

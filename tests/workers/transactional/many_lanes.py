@@ -17,10 +17,10 @@ from workers.transactional.errors import (
 )
 from workers.transactional.group.confirmed import Confirmed
 from workers.transactional.group.member_metadata import MemberMetadata
-from workers.transactional.group.membership import Committed, Membership
+from workers.transactional.group.membership import Committed, Hold, Membership
 from workers.transactional.group.ownership import Ownership, Partition
 from workers.transactional.lane_of_each import LaneOfEach
-from workers.transactional.lanes import Batch, Lane
+from workers.transactional.lanes import Batch, Lane, Lanes, OneLane
 from workers.transactional.loop import TaskLoop
 from workers.transactional.producing.output_topics import OutputTopics
 from workers.transactional.producing.producers import TaskProducer
@@ -53,6 +53,7 @@ class Group(Membership):
             recorder=OffsetRecorder(ownership),
         )
         self.offsets: dict[Partition, int] = {}
+        self.notes: dict[Partition, str] = {}
         self.at: dict[Partition, int] = {}
         self.calls: list[tuple[str, Partition, int | None]] = []
         self.refuses_to_seek = False
@@ -60,6 +61,7 @@ class Group(Membership):
         self.generation_now: int | None = 1
         self.stopped_now: frozenset[Partition] = frozenset()
         self.polled: Callable[[], None] = lambda: None
+        self.coming: list[Message] = []
 
     @property
     def stopped(self) -> frozenset[Partition]:
@@ -71,14 +73,15 @@ class Group(Membership):
     def committed(self, partitions: Iterable[Partition], *, timeout_s: float) -> dict[Partition, Committed]:
         if not self.is_answered:
             raise RetriableError("the coordinator moves")
-        found = {name: Committed(self.offsets.get(name), "") for name in partitions}
+        found = {name: Committed(self.offsets.get(name), self.notes.get(name, "")) for name in partitions}
         if self.confirmed is not None:
             self.confirmed.refuse_older({name: committed.offset for name, committed in found.items()})
         return found
 
     def consume(self, count: int, timeout_s: float) -> tuple[list[Message], list[KafkaError]]:
         self.polled()
-        return [], []
+        came, self.coming = self.coming[:count], []
+        return came, []
 
     def seek(self, partition: Partition, offset: int) -> bool:
         self.calls.append(("seek", partition, offset))
@@ -86,6 +89,12 @@ class Group(Membership):
 
     def restart(self, partitions: Iterable[Partition]) -> None:
         self.calls.extend(("restart", name, None) for name in partitions)
+
+    def hold(self, reason: Hold) -> None:
+        """Nothing is read anyway."""
+
+    def release(self, reason: Hold) -> None:
+        """Nothing is read anyway."""
 
     def hold_back(self, partition: Partition) -> None:
         """Nothing is read anyway."""
@@ -156,6 +165,8 @@ class Many:
         self.clock = [100.0]
         self.control = RecordingControl()
         self.group = Group()
+        self.tried: list[int] = []
+        self.told: list[str] = []
         self.asked = {name: Asked(self.clock) for name in NAMES}
         self.tally = Tally()
         self.progress = Progress(self.control, self.tally)
@@ -203,12 +214,16 @@ class Many:
             self.lanes.settle()
             self.lanes.begin_again()
 
-    def loop(self, *, starting: Any = None) -> TaskLoop:
+    def one_lane(self) -> OneLane:
+        """Of all partitions, with the producer of the first of NAMES."""
+        return OneLane(self._lane(NAMES[0], is_only=False), progress=self.progress)
+
+    def loop(self, *, starting: Any = None, lanes: Lanes | None = None) -> TaskLoop:
         """What the loop makes of these lanes; it reads nothing and knows no time but the test's."""
         no_outputs = OutputTopics("out", ask=lambda _topics: {})
         return TaskLoop(
             membership=self.group,
-            lanes=self.lanes,
+            lanes=lanes or self.lanes,
             starting=starting,
             source_topics=cast(Any, NoTopics()),
             output_topics=no_outputs,
@@ -225,7 +240,8 @@ class Many:
     def needing(self) -> list[int]:
         return [lane.partition[1] for lane in self.lanes.each if lane.partition and lane.settling.is_needed]
 
-    def _lane(self, partition: Partition) -> Lane:
+    def _lane(self, partition: Partition, *, is_only: bool = True) -> Lane:
+        only = partition if is_only else None
         ownership, group, control = self.group.ownership, self.group, self.control
         suspicion, own = Suspicion(ownership), Tally(self.tally.totals)
         bad_records = BadRecords(ErrorHandling(), announce=control.event)
@@ -247,7 +263,7 @@ class Many:
             self.asked[partition],
             announce=control.event,
             learn=self.progress.learned,
-            only=partition,
+            only=only,
             clock=self.now,
         )
         recovery = Recovery(
@@ -259,7 +275,8 @@ class Many:
             tally=own,
             progress=self.progress,
             size=size,
-            of=partition,
+            of=only,
             clock=self.now,
         )
-        return Lane(partition, checkpoints, settling, recovery, suspicion, bad_records, own, size)
+        self.progress.watch(only, size)
+        return Lane(only, checkpoints, settling, recovery, suspicion, bad_records, own, size)

@@ -9,6 +9,7 @@ from workers.transactional.checkpoint_size import STILL_AFTER_TIMEOUTS, Checkpoi
 from workers.transactional.records.trials import MAX_CHECKPOINT_RECORDS, UNLIMITED
 
 TIMEOUT_S = 10.0
+PARTITION = "t", 0
 
 
 class Output:
@@ -30,7 +31,7 @@ class Output:
             self.size.committed(seconds=needs_s)
             return True
         self.now += TIMEOUT_S
-        self.size.failed(opened_at=opened_at)
+        self.size.failed([PARTITION], opened_at=opened_at)
         assert self.size.is_too_slow(None, transaction_opened_at=opened_at)
         self.size.shrink(records, delivered=TIMEOUT_S / needs_s)
         return False
@@ -94,4 +95,16 @@ def test_that_nothing_is_committed_is_said_after_some_timeouts_and_until_somethi
     assert output.size.still_s == STILL_AFTER_TIMEOUTS * TIMEOUT_S
     output.records_per_s = 1e9
     assert output.checkpoint()
+    assert output.size.still_s is None
+
+
+def test_what_is_not_ours_to_commit_any_more_is_no_lack_of_progress() -> None:
+    output = Output(records_per_s=0.01)
+    for _ in range(STILL_AFTER_TIMEOUTS):
+        output.checkpoint()
+    output.size.retain({PARTITION, ("t", 1)})
+    assert output.size.still_s is not None
+    output.size.retain({("t", 1)})
+    assert output.size.still_s is None
+    output.size.failed((), opened_at=0.0)
     assert output.size.still_s is None

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, Message
 
 from app.wire.heartbeat import DesiredTaskState, EventKind
 from tests.workers.transactional.many_lanes import NAMES, Looks, Many
@@ -23,6 +23,7 @@ from workers.transactional.errors import (
     TaskFailedError,
 )
 from workers.transactional.group.ownership import Partition
+from workers.transactional.records.trials import Trial
 from workers.transactional.slices import Patience
 from workers.transactional.vetting import Vetting
 
@@ -326,3 +327,50 @@ def test_what_is_open_in_a_lane_that_is_lost_is_aborted_and_the_others_go_on() -
     assert made[NAMES[0]].calls == ["init", "begin", "abort", "discard"]
     many.lanes.commit(many.lanes.each)
     assert many.tally.totals.committed == 1
+
+
+def suspected(many: Many) -> Vetting:
+    """A record that has killed a process which had survived nothing; what is tried in its place is written down."""
+    many.assign(NAMES[:1])
+    many.group.offsets[NAMES[0]] = 0
+    many.group.notes[NAMES[0]] = Trial(limit=1, begun=1, until=50).note()
+    return Vetting(
+        many.group,
+        lanes=many.lanes,
+        progress=many.progress,
+        try_out=lambda message: many.tried.append(message.offset() or 0),
+        tell=many.told.append,
+        sleep=lambda _: None,
+    )
+
+
+def test_suspect_that_waits_for_another_record_leaves_no_mark_of_a_trial() -> None:
+    producer = ScriptedProducer()
+    many = Many(lambda _: producer)
+    vetting = suspected(many)
+    assert vetting.vetted([many.batch(0)]) == []
+    assert "send_offsets" not in producer.calls
+    assert (many.tried, many.told) == ([], [])
+    many.settle()
+    many.group.coming = [Message(topic="t", partition=0, offset=1, value=b"x")]
+    assert vetting.vetted([many.batch(0)]) == []
+    [sent] = producer.offsets
+    assert (sent.offset, sent.metadata) == (0, Trial(limit=1, begun=1, until=50, passed=1).note())
+    assert (many.tried, many.told) == ([1], [])
+
+
+def test_no_mark_is_committed_of_a_partition_that_went_and_came_back_while_another_record_was_waited_for() -> None:
+    """Its owner in between may have committed more than where the suspect is."""
+    producer = ScriptedProducer()
+    many = Many(lambda _: producer)
+    vetting = suspected(many)
+
+    def rebalance() -> None:
+        many.group.ownership.given_up(NAMES[:1])
+        many.group.ownership.assigned(NAMES[:1])
+
+    many.group.polled = rebalance
+    many.group.coming = [Message(topic="t", partition=1, offset=1, value=b"x")]
+    assert vetting.vetted([many.batch(0)]) == []
+    assert "send_offsets" not in producer.calls
+    assert many.tried == []

@@ -41,9 +41,9 @@ def test_the_lane_that_is_worst_off_says_for_how_long_nothing_was_committed() ->
         progress.publish(now=now[0], opened_at=None)
         return control.last.not_progressing_ms
 
-    sizes["t", 0].failed(opened_at=0.0)
+    sizes["t", 0].failed([("t", 0)], opened_at=0.0)
     now[0] = 2.0
-    sizes["t", 1].failed(opened_at=2.0)
+    sizes["t", 1].failed([("t", 1)], opened_at=2.0)
     assert said() is None
     now[0] = 5.0
     assert said() == 5_000

@@ -50,6 +50,7 @@ class Remembered:
         self._by_others = {(one.topic, one.partition): one for one in recorded}
         self._here: dict[Partition, RecordedOffset] = {}
         self._topics: dict[str, _Known] = {}
+        self._settled: frozenset[Partition] = frozenset()
 
     def note(self, committed: Mapping[Partition, int | None]) -> None:
         """The brokers have said that these are committed."""
@@ -71,15 +72,22 @@ class Remembered:
             for partition in [one for one in offsets if one[0] == topic]:
                 del offsets[partition]
 
+    def settle(self, owned: frozenset[Partition]) -> None:
+        """Nothing is committed any more, these were owned until the end. Later owners may commit more of others."""
+        self._settled = owned
+
     def seen(self, *, is_final: bool) -> tuple[RecordedOffset, ...]:
-        """What this attempt knows to be committed, partitions that it has given up included: for the server."""
+        """What this attempt knows to be committed, partitions that it has given up included: for the server.
+
+        is_final: the attempt has drained; what it had until then (see `settle`) is final.
+        """
         return tuple(
             RecordedOffset(
                 topic=one.topic,
                 partition=one.partition,
                 offset=one.offset,
                 topic_id=one.topic_id,
-                is_final=is_final,
+                is_final=is_final and (one.topic, one.partition) in self._settled,
             )
             for one in self._here.values()
         )
@@ -101,10 +109,18 @@ class Remembered:
         lost: list[LostOffset] = []
         for name in sorted(wanted):
             topic = known[name[0]]
-            offsets = [one.offset for one in found[name] if topic is not None and is_same_topic(one, topic.topic_id)]
-            newest = max(offsets, default=begins[name])
-            if newest != begins[name]:
-                lost.append(LostOffset(topic=name[0], partition=name[1], recorded=newest, begins=begins[name]))
+            ones = [one for one in found[name] if topic is not None and is_same_topic(one, topic.topic_id)]
+            newest = max(ones, key=lambda one: (one.offset, not one.is_final), default=None)
+            if newest is not None and newest.offset != begins[name]:
+                lost.append(
+                    LostOffset(
+                        topic=name[0],
+                        partition=name[1],
+                        recorded=newest.offset,
+                        begins=begins[name],
+                        is_final=newest.is_final,
+                    )
+                )
         return tuple(lost)
 
     def _of(self, partition: Partition) -> list[RecordedOffset]:

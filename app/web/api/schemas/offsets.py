@@ -29,7 +29,7 @@ class PartitionOffset(Given):
 class OffsetTarget(Body):
     """`timestamp` goes with kind `timestamp` (RFC 3339, with a zone), `offsets` with kind `offsets`.
 
-    `recorded` goes to what tasks have confirmed last.
+    `recorded` goes to what tasks have confirmed last, in partitions without a committed offset; the others stay.
     """
 
     kind: Annotated[OffsetTargetKind, Field(strict=False)]
@@ -49,7 +49,7 @@ class ExpectedOffset(Given):
 
 
 class OffsetResetGiven(OffsetTarget):
-    """expected: the committed offsets of the preview that was agreed to; 412 when one has moved since.
+    """expected: the committed offsets of the preview that was agreed to; 412 when one has moved since or is missing.
 
     why: the reason; 422 without one.
     """
