@@ -236,8 +236,10 @@ async def test_no_number_of_a_heartbeat_keeps_the_run_from_being_counted_and_exp
         series = await uow.tasks.summed_series([run.id], since=plane.now.replace(year=2025))
         await retention.expire(uow, now=plane.now.replace(year=2027))
         after = (await uow.tasks.totals([run.id]))[run.id]
+        events = (await uow.tasks.list_events(run.id, after=None, limit=10)).items
     assert 0 <= totals.records_in <= LARGEST
     assert after == totals
+    assert events == ()
     assert all(math.isfinite(sample.records_in_per_s) and sample.records_in_per_s >= 0 for sample in series)
 
 
