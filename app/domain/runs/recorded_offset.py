@@ -193,7 +193,7 @@ def _named(found: Sequence[object]) -> str:
 def ways_out(pipeline: str) -> str:
     return (
         f"Resume there: `fenceline runs offsets {pipeline} --to recorded --execute --why …`. "
-        f"Or begin anew: the same with `--to earliest` or `--to latest`"
+        "To start over, use `--to earliest` (processes again) or `--to latest` (skips records)."
     )
 
 
