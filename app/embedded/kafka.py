@@ -1,13 +1,10 @@
 """A real Kafka in KRaft mode: one broker, or several as a cluster, as child processes on loopback."""
 
-import json
 import logging
 import os
 import shutil
 import tempfile
 import time
-import uuid
-from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -23,6 +20,7 @@ from app.domain.utf8_locale import with_utf8_locale
 from app.embedded.broker_settings import SETTINGS_FOR_ONE_MACHINE, Listener, broker_settings
 from app.embedded.errors import EmbeddedError
 from app.embedded.java import Java, find_java
+from app.embedded.kafka_files import cluster_id_of, escaped
 from app.embedded.maven import KAFKA_JARS, OnProgress, ensure_jars
 from app.embedded.ports import LOOPBACK, accepts_connections, with_free_ports
 from app.embedded.processes import ChildProcess
@@ -214,7 +212,7 @@ class KafkaCluster:
         is_temporary = data_dir is None
         folder = Path(tempfile.mkdtemp(prefix="fenceline-kafka-")) if data_dir is None else data_dir.absolute()
         folder.mkdir(parents=True, exist_ok=True)
-        cluster_id = _cluster_id(folder)
+        cluster_id = cluster_id_of(folder)
         protocols = listeners or {}
 
         def launch(ports: list[int]) -> Self:
@@ -347,7 +345,7 @@ def _build(
             **overrides,
         }
         (home / "server.properties").write_text(
-            "".join(f"{key}={_escaped(value)}\n" for key, value in settings.items()), encoding="ascii"
+            "".join(f"{key}={escaped(value)}\n" for key, value in settings.items()), encoding="ascii"
         )
         (home / "log4j2.properties").write_text(_LOG4J2, encoding="utf-8")
         (home / "log4j.properties").write_text(_LOG4J1, encoding="utf-8")
@@ -368,13 +366,6 @@ def _build(
     return nodes
 
 
-def _escaped(value: str) -> str:
-    """As java.util.Properties reads it back: Latin-1, with backslashes and everything else escaped."""
-    units = value.encode("utf-16-be", "surrogatepass")
-    codes = [int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2)]
-    return "".join(chr(code) if 32 <= code < 127 and code != 92 else f"\\u{code:04x}" for code in codes)
-
-
 def _environment(class_path: str) -> dict[str, str]:
     """Ours without what would change a JVM behind our back and without our settings and secrets, with the class path.
 
@@ -382,19 +373,6 @@ def _environment(class_path: str) -> dict[str, str]:
     """
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("KAFKA_", "FENCELINE_"))}
     return {**with_utf8_locale(environment), "CLASSPATH": class_path}
-
-
-def _cluster_id(folder: Path) -> str:
-    """The id that this data folder was formatted with, or a new one."""
-    path = folder / "cluster.json"
-    if path.exists():
-        return str(json.loads(path.read_text(encoding="utf-8"))["cluster_id"])
-    # Kafka writes ids as 22 characters of URL-safe base64 and refuses one that begins with a dash.
-    cluster_id = "-"
-    while cluster_id.startswith("-"):
-        cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii").rstrip("=")
-    path.write_text(json.dumps({"cluster_id": cluster_id}), encoding="utf-8")
-    return cluster_id
 
 
 def _format(node: KafkaBroker, cluster_id: str, java: Java, class_path: str) -> None:

@@ -54,8 +54,7 @@ from app.wire.heartbeat import DriverAnswer, DriverHeartbeat, HeartbeatAnswer, O
 FRESH_FOR = timedelta(seconds=3)
 """A task that was not heard for longer adds nothing to the run's rates."""
 AHEAD_AT_MOST = timedelta(days=1)
-"""Of an event's time, by its worker's clock, before ours."""
-
+"""Of an event's time, by its worker's clock, before ours: in the year 9999 it would never expire."""
 RETAKE_EVERY = 10
 """Ownership is written when it changes; once in so many heartbeats it is looked at, lest a refused take be for ever."""
 LONGEST_EVENT_ID = 200
@@ -289,7 +288,6 @@ def _event(heartbeat: TaskHeartbeat, index: int, now: datetime) -> TaskEventReco
         task=heartbeat.task,
         attempt=heartbeat.attempt,
         kind=event.kind,
-        # By its worker's clock; one that lies far ahead would never expire.
         at=min(moment_of_ms(event.at_ms), now + AHEAD_AT_MOST),
         message=event.message,
         partitions=event.partitions,
