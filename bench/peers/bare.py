@@ -34,7 +34,8 @@ class _Told(SilentControl):
 
 def _run(encoded: bytes, drains: Any, pauses: Any) -> None:
     specification = msgspec.json.decode(encoded, type=TaskSpecification)
-    transform = build(specification.definition.transform, source=specification.transform_source)
+    definition = specification.definition
+    transform = build(definition.transform, source=specification.transform_source, sink_topic=definition.sink_topic)
     run_task(specification, _Told(drains, pauses), transform=transform)
 
 
