@@ -57,9 +57,9 @@ def crawl(live: LiveApplication, proxy: PathProxy) -> dict[str, int]:
 
 @STRIPS
 def test_every_address_of_every_page_stays_below_the_path(
-    strips: bool, make_database: MakeDatabase, migrated_url: str, tmp_path: Path
+    strips: bool, make_database: MakeDatabase, tmp_path: Path
 ) -> None:
-    database = make_database(template=migrated_url)
+    database = make_database()
     with shown_below(database, tmp_path, strips=strips) as (live, proxy):
         found = crawl(live, proxy)
         assert proxy.outside == []
@@ -68,11 +68,9 @@ def test_every_address_of_every_page_stays_below_the_path(
         assert {f"{BASE}/pipelines", f"{BASE}/transactions", f"{BASE}/tokens"} <= set(found)
 
 
-def test_a_server_that_is_not_told_of_its_path_leads_out_of_it(
-    make_database: MakeDatabase, migrated_url: str, tmp_path: Path
-) -> None:
+def test_a_server_that_is_not_told_of_its_path_leads_out_of_it(make_database: MakeDatabase, tmp_path: Path) -> None:
     """The control."""
-    database = make_database(template=migrated_url)
+    database = make_database()
     with shown_below(database, tmp_path, strips=True, is_told=False) as (live, proxy):
         crawl(live, proxy)
         assert "GET /pipelines" in proxy.outside
@@ -80,9 +78,9 @@ def test_a_server_that_is_not_told_of_its_path_leads_out_of_it(
 
 @STRIPS
 def test_a_person_logs_in_looks_around_and_changes_something(
-    strips: bool, make_database: MakeDatabase, migrated_url: str, tmp_path: Path, browser: Browser
+    strips: bool, make_database: MakeDatabase, tmp_path: Path, browser: Browser
 ) -> None:
-    database = make_database(template=migrated_url)
+    database = make_database()
     with (
         shown_below(database, tmp_path, strips=strips) as (live, proxy),
         visitor_of(browser, proxy.url) as visitor,
