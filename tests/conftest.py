@@ -21,7 +21,7 @@ from app.embedded.postgres import EmbeddedPostgres
 from app.embedded.spark import SparkCluster
 from tests.support.brokers import TEST_BROKER_SETTINGS
 from tests.support.collection import Part, cost, not_drawn, over_budget, part_of
-from tests.support.databases import create_database, drop_database
+from tests.support.databases import MigratedDatabases, create_database, drop_database
 from tests.support.results import SECONDS, Results, long_tests
 from tests.support.topics import create_topic, delete_topics, unique_name
 
@@ -163,10 +163,25 @@ async def migrated_url(postgres_server_url: str) -> AsyncGenerator[str]:
     drop_database(postgres_server_url, url)
 
 
+@pytest.fixture(scope="session")
+def migrated_databases(postgres_server_url: str, migrated_url: str) -> Generator[MigratedDatabases]:
+    databases = MigratedDatabases(postgres_server_url, migrated_url)
+    yield databases
+    databases.drop()
+
+
 @pytest.fixture
-async def database(migrated_url: str, make_database: MakeDatabase) -> AsyncGenerator[Database]:
-    """A migrated database of the test's own, without rows."""
-    made = Database(make_database(template=migrated_url))
+def database_url(migrated_databases: MigratedDatabases) -> Generator[str]:
+    """The URL of a migrated database without rows that no other test has."""
+    url = migrated_databases.take()
+    yield url
+    migrated_databases.give_back(url)
+
+
+@pytest.fixture
+async def database(database_url: str) -> AsyncGenerator[Database]:
+    """A migrated database without rows that no other test has."""
+    made = Database(database_url)
     yield made
     await made.close()
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from fastapi import FastAPI
+from functools import cache
+
+from fastapi import APIRouter, FastAPI
+from fastapi.routing import APIRoute
+from starlette.routing import BaseRoute
 
 from app.web import api, errors, health, pages
 from app.web.api.documented import document
@@ -29,17 +33,13 @@ def create_users_app(wiring: Wiring) -> FastAPI:
         redoc_url=None,
         openapi_url="/api/v1/openapi.json",
         servers=[{"url": settings.base_path}] if settings.base_path else None,
-        # What a generated client calls its methods.
-        generate_unique_id_function=lambda route: route.name,
     )
     app.state.wiring = wiring
     app.state.looks = SharedLooks()
     users, _ = limits_of_process()
     app.state.stream_limit = StreamLimit(connections=users.most_of_a_peer)
     app.state.admission = Admission(lambda secrets: principals_of(wiring, secrets))
-    app.include_router(health.router)
-    app.include_router(api.router)
-    app.include_router(pages.router)
+    app.router.routes.extend(_routes())
     app.mount("/static", Static(), name="static")
     errors.install(app, page=error_page)
     document(app)
@@ -54,3 +54,21 @@ def create_users_app(wiring: Wiring) -> FastAPI:
         public_url=settings.public_url,
     )
     return app
+
+
+@cache
+def _routes() -> tuple[BaseRoute, ...]:
+    """The routes of every application in this process.
+
+    FastAPI builds the parameters and answers of each route at the first request, which takes half a second for all of
+    them. Applications that share the routes share that half second.
+    """
+    router = APIRouter(generate_unique_id_function=_operation_id)
+    for included in (health.router, api.router, pages.router):
+        router.include_router(included)
+    return tuple(router.routes)
+
+
+def _operation_id(route: APIRoute) -> str:
+    """The name that a generated client gives to the method."""
+    return route.name

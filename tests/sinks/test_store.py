@@ -11,7 +11,7 @@ import pytest
 from tests.sinks.conftest import MakeFile
 from tests.support.waiting import wait_for
 from workers.sinks.store import Store, growing_pause_s
-from workers.sinks.uploads import StoreFaultError, StoreRefusalError, ToUpload, UploadError
+from workers.sinks.uploads import OutOfTimeError, StoreFaultError, StoreRefusalError, ToUpload, UploadError
 
 
 class Scripted:
@@ -72,6 +72,17 @@ def test_all_are_told_in_the_order_given_and_no_more_than_asked_for_go_at_once(m
 
 def test_nothing_to_upload_is_done() -> None:
     assert Store("x://", destination=Scripted()).put_all([], within_s=0) == []
+
+
+def test_error_of_an_upload_that_is_late_names_the_fault_and_not_the_time(make_file: MakeFile) -> None:
+    """Unfixed, the last try hid what all tries before it had met: that the disk was full."""
+
+    def act(_file: ToUpload, attempt: int) -> None:
+        raise StoreFaultError("No space left on device") if attempt == 1 else OutOfTimeError("no answer in time")
+
+    store = Store("x://", destination=Scripted(act), pause_s=lambda _attempt: 0.01)
+    with pytest.raises(UploadError, match=r"No space left on device \(try 1\)"):
+        store.put_all([make_file()], within_s=0.3)
 
 
 def test_a_fault_is_tried_again_with_the_pauses_asked_for(make_file: MakeFile) -> None:

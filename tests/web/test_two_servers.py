@@ -11,7 +11,6 @@ from unittest.mock import patch
 import httpx
 import pytest
 
-from tests.conftest import MakeDatabase
 from tests.support.faketime import shifted_environment
 from tests.support.serving import Serving
 from tests.support.topics import unique_name
@@ -26,10 +25,8 @@ def _off_s(told: str) -> float:
     return abs((datetime.now(UTC) - datetime.fromisoformat(told)).total_seconds())
 
 
-def test_servers_with_clocks_apart_order_what_they_do_alike(
-    migrated_url: str, make_database: MakeDatabase, tmp_path: Path
-) -> None:
-    settings = {"database_url": make_database(template=migrated_url)}
+def test_servers_with_clocks_apart_order_what_they_do_alike(database_url: str, tmp_path: Path) -> None:
+    settings = {"database_url": database_url}
     shifted = shifted_environment(-_APART_S)
     with Serving.start(tmp_path / "right", settings=settings) as right:
         right.wait_until_announced()

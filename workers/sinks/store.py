@@ -16,6 +16,7 @@ from workers.sinks.local_folder import LocalFolder
 from workers.sinks.s3_bucket import S3Bucket
 from workers.sinks.uploads import (
     Destination,
+    OutOfTimeError,
     StoreFaultError,
     StoreRefusalError,
     ToUpload,
@@ -169,7 +170,7 @@ class _Checkpoint:
         self._pause_s = pause_s
         self._waiting: queue.SimpleQueue[ToUpload] = queue.SimpleQueue()
         self._told: queue.SimpleQueue[Uploaded | UploadError] = queue.SimpleQueue()
-        # What the last try of each file came to, for the message when time is over.
+        # The last fault of each file, for the message when the time is over.
         self._faults: dict[str, str] = {}
         for file in files:
             self._waiting.put(file)
@@ -232,7 +233,8 @@ class _Checkpoint:
             try:
                 self._destination.upload(file, deadline_s=self._deadline_s)
             except StoreFaultError as error:
-                self._faults[file.path] = f"{error} (try {attempt})"
+                if not isinstance(error, OutOfTimeError) or file.path not in self._faults:
+                    self._faults[file.path] = f"{error} (try {attempt})"
                 self.stop.wait(min(self._pause_s(attempt), max(0.0, self._deadline_s - time.monotonic())))
             else:
                 self._told.put(Uploaded(path=file.path, uploaded_at_ms=time.time_ns() // 1_000_000))

@@ -40,6 +40,10 @@ class StoreFaultError(Exception):
     """The store did not do it; it may do it when asked again."""
 
 
+class OutOfTimeError(StoreFaultError):
+    """The deadline passed during a try. What an earlier try met says more."""
+
+
 class StoreRefusalError(Exception):
     """The store will not do it, however often it is asked, or must not: the path holds something else."""
 
@@ -63,10 +67,10 @@ class Destination(Protocol):
 
 
 def left_s(deadline_s: float) -> float:
-    """How long until then. Raises StoreFaultError when it is over."""
+    """How long until then. Raises OutOfTimeError when it is over."""
     left = deadline_s - time.monotonic()
     if left <= 0:
-        raise StoreFaultError("no answer in time")
+        raise OutOfTimeError("no answer in time")
     return left
 
 

@@ -14,14 +14,13 @@ from app.domain.access import Role
 from app.web.application import create_users_app
 from app.web.dependencies import Wiring
 from app.web.workers import create_workers_app
-from tests.conftest import MakeDatabase
 from tests.support.wiring import WORKERS_URL, client_of, settings_for_test, token_of, wired
 
 
 @pytest.fixture
-async def wiring(migrated_url: str, make_database: MakeDatabase, tmp_path: Path) -> AsyncGenerator[Wiring]:
+async def wiring(database_url: str, tmp_path: Path) -> AsyncGenerator[Wiring]:
     settings = settings_for_test(tmp_path, python_transforms=True)
-    async with wired(make_database(template=migrated_url), settings) as made:
+    async with wired(database_url, settings) as made:
         yield made
 
 

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from app.embedded.kafka import KafkaCluster
-from tests.support.databases import create_database, drop_database
 from tests.support.live_application import LiveApplication, live_application
 from tests.support.topics import create_topic, unique_name
 
@@ -29,19 +28,15 @@ REFUSALS = ("[checks.negative_data_rejection]", 'expected-statuses = ["4xx"]')
 
 @pytest.fixture
 def live(
-    migrated_url: str, postgres_server_url: str, kafka: KafkaCluster, tmp_path_factory: pytest.TempPathFactory
+    database_url: str, kafka: KafkaCluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Generator[LiveApplication]:
     """The application with a cluster, a pipeline of three revisions, and a run of it.
 
     One for each test: what may be asked for also ends runs, revokes tokens and deletes pipelines.
     """
-    database_url = create_database(postgres_server_url, template=migrated_url)
-    try:
-        with live_application(database_url, tmp_path_factory.mktemp("live"), python_transforms=True) as made:
-            _seed(made, kafka.bootstrap_servers)
-            yield made
-    finally:
-        drop_database(postgres_server_url, database_url)
+    with live_application(database_url, tmp_path_factory.mktemp("live"), python_transforms=True) as made:
+        _seed(made, kafka.bootstrap_servers)
+        yield made
 
 
 def _seed(live: LiveApplication, bootstrap_servers: str) -> None:
