@@ -35,8 +35,9 @@ class _Asked:
 class Admission:
     """Of one application's event streams; used on its event loop only."""
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: Ask, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._ask = ask
+        self._clock = clock
         self._watching: Counter[str] = Counter()
         self._asked: _Asked | None = None
         self._answers: dict[str, tuple[float, asyncio.Task[Principal | None]]] = {}
@@ -58,7 +59,7 @@ class Admission:
 
         Raises what the question raised.
         """
-        asked, now = self._asked, time.monotonic()
+        asked, now = self._asked, self._clock()
         if asked is None or now - asked.at >= _GOOD_FOR_S or secret not in asked.secrets:
             secrets = frozenset(self._watching)
             asked = self._asked = _Asked(now, secrets, asyncio.create_task(self._ask(secrets)))
@@ -67,7 +68,7 @@ class Admission:
 
     async def shared(self, secret: str, ask: Callable[[], Coroutine[Any, Any, Principal | None]]) -> Principal | None:
         """The answer to `ask`, made once for all streams of this secret, at most half a second ago."""
-        found, now = self._answers.get(secret), time.monotonic()
+        found, now = self._answers.get(secret), self._clock()
         if found is None or now - found[0] >= _GOOD_FOR_S:
             found = self._answers[secret] = (now, asyncio.create_task(ask()))
         return await asyncio.shield(found[1])

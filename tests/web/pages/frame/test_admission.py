@@ -38,7 +38,7 @@ def watched(admission: Admission, stack: ExitStack, secrets: list[str]) -> None:
 
 async def test_five_hundred_browsers_are_one_question_and_each_gets_its_own_answer() -> None:
     sessions = Sessions()
-    admission = Admission(sessions.ask)
+    admission = Admission(sessions.ask, clock=lambda: 100.0)
     sessions.ended = {SECRETS[7]}
     with ExitStack() as stack:
         watched(admission, stack, SECRETS)
@@ -49,7 +49,7 @@ async def test_five_hundred_browsers_are_one_question_and_each_gets_its_own_answ
 
 async def test_who_has_come_since_the_question_is_not_taken_for_ended() -> None:
     sessions = Sessions()
-    admission = Admission(sessions.ask)
+    admission = Admission(sessions.ask, clock=lambda: 100.0)
     with ExitStack() as stack:
         watched(admission, stack, SECRETS[:2])
         await admission.principal_of(SECRETS[0])
@@ -59,11 +59,10 @@ async def test_who_has_come_since_the_question_is_not_taken_for_ended() -> None:
     assert sessions.asked == [frozenset(SECRETS[:2]), frozenset(SECRETS[:3])]
 
 
-async def test_a_session_that_ends_is_told_within_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_session_that_ends_is_told_within_a_second() -> None:
     now_s = 100.0
-    monkeypatch.setattr("app.web.pages.frame.admission.time.monotonic", lambda: now_s)
     sessions = Sessions()
-    admission = Admission(sessions.ask)
+    admission = Admission(sessions.ask, clock=lambda: now_s)
     with admission.watch(SECRETS[0]):
         assert await admission.principal_of(SECRETS[0]) is not None
         sessions.ended = {SECRETS[0]}
@@ -73,7 +72,7 @@ async def test_a_session_that_ends_is_told_within_a_second(monkeypatch: pytest.M
 
 async def test_who_does_not_watch_any_more_is_not_asked_for() -> None:
     sessions = Sessions()
-    admission = Admission(sessions.ask)
+    admission = Admission(sessions.ask, clock=lambda: 100.0)
     with admission.watch(SECRETS[0]):
         with admission.watch(SECRETS[1]), admission.watch(SECRETS[0]):
             pass
@@ -83,7 +82,7 @@ async def test_who_does_not_watch_any_more_is_not_asked_for() -> None:
 
 async def test_a_browser_that_goes_leaves_the_others_their_answer() -> None:
     sessions = Sessions()
-    admission = Admission(sessions.ask)
+    admission = Admission(sessions.ask, clock=lambda: 100.0)
     with ExitStack() as stack:
         watched(admission, stack, SECRETS[:2])
         going, staying = (asyncio.create_task(admission.principal_of(secret)) for secret in SECRETS[:2])
@@ -96,6 +95,6 @@ async def test_a_browser_that_goes_leaves_the_others_their_answer() -> None:
 async def test_while_the_database_is_away_nobody_is_taken_for_ended() -> None:
     sessions = Sessions()
     sessions.is_away = True
-    admission = Admission(sessions.ask)
+    admission = Admission(sessions.ask, clock=lambda: 100.0)
     with admission.watch(SECRETS[0]), pytest.raises(UnavailableError):
         await admission.principal_of(SECRETS[0])

@@ -127,7 +127,8 @@ def test_a_note_of_the_release_before_condemns_only_after_another_record_was_sur
 def test_deadly_record_is_found_within_few_deaths_and_no_other_is_condemned(
     records: int, data: st.DataObject, batch: int
 ) -> None:
-    log = Log(records=records, poison=data.draw(st.integers(0, records - 1)), batch=batch)
+    # Behind the deadly record there is another one: without it the suspect waits (docs/loop.md).
+    log = Log(records=records, poison=data.draw(st.integers(0, records - 2)), batch=batch)
     deaths = 0
     while not log.attempt():
         deaths += 1
