@@ -12,7 +12,7 @@ export UV_PROJECT_ENVIRONMENT := $(VENV)
 # As pip does: behind a company's certificate authority the system's certificates are the right ones.
 export UV_SYSTEM_CERTS ?= 1
 
-.PHONY: help setup demo serve test test-all faults migration standstill mutations zombies numbers lint format pictures lock bench bench-audit doctor clean
+.PHONY: help setup demo serve test test-more test-all faults migration standstill mutations zombies numbers lint format pictures lock bench bench-audit doctor clean
 
 help: ## List the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -43,18 +43,24 @@ serve: $(STAMP) ## The server, with embedded Postgres unless FENCELINE_DATABASE_
 doctor: $(STAMP) ## What is found, what is missing, and how to get it
 	$(BIN)/fenceline doctor
 
-# What needs neither brokers nor Spark nor a browser runs on two processes, then the rest by itself; one seed for both.
-test: SEED := $(or $(SEED),$(shell $(PYTHON) -c 'import secrets; print(secrets.randbelow(2**32))'))
-test: $(STAMP) ## The whole suite; fault cases, group protocols and broker versions are sampled by a printed seed (SEED=…, ARGS=…: some tests)
+# One seed for all suites of a run. They start hundreds of Python processes, each of which would compile everything anew.
+test test-more: SEED := $(or $(SEED),$(shell $(PYTHON) -c 'import secrets; print(secrets.randbelow(2**32))'))
+test test-more test-all: export PYTHONDONTWRITEBYTECODE :=
+
+test: $(STAMP) ## All that needs no broker, and the promises of the README on real parts: a quarter of an hour (SEED=…, ARGS=…: some tests)
 	$(BIN)/fenceline doctor --for tests
 ifdef ARGS
 	$(BIN)/pytest --seed $(SEED) $(ARGS)
 else
-	$(BIN)/pytest --seed $(SEED) --part beside --numprocesses 2 --dist loadfile
-	$(BIN)/pytest --seed $(SEED) --part alone --durations 40
+	$(BIN)/pytest --seed $(SEED) --suite quick --numprocesses 2 --dist loadfile
+	$(BIN)/pytest --seed $(SEED) --suite core --durations 10
 endif
 
-test-all: $(STAMP) ## The suite with nothing sampled; what it showed goes to tests/results/all.json
+test-more: $(STAMP) ## What `make test` leaves out, sampled by a printed seed: half an hour (SEED=…)
+	$(BIN)/fenceline doctor --for tests
+	$(BIN)/pytest --seed $(SEED) --suite more --durations 40
+
+test-all: $(STAMP) ## Every test with nothing sampled, hours; what it showed goes to tests/results/all.json
 	$(BIN)/fenceline doctor --for tests
 	$(BIN)/pytest --all --results tests/results/all.json $(ARGS)
 

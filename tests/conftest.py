@@ -20,9 +20,10 @@ from app.embedded.kafka import KafkaCluster
 from app.embedded.postgres import EmbeddedPostgres
 from app.embedded.spark import SparkCluster
 from tests.support.brokers import TEST_BROKER_SETTINGS
-from tests.support.collection import Part, cost, not_drawn, over_budget, part_of
+from tests.support.collection import Suite, cost, not_drawn, over_budget, suites_of
 from tests.support.databases import MigratedDatabases, create_database, drop_database
-from tests.support.results import SECONDS, Results, long_tests
+from tests.support.progress import Progress
+from tests.support.results import SECONDS, Results, timed_tests
 from tests.support.topics import create_topic, delete_topics, unique_name
 
 # How long one example takes depends on who else uses the machine; what is slow is seen in the suite's durations.
@@ -31,18 +32,19 @@ hypothesis.settings.load_profile("fenceline")
 
 
 TIMED = Path(__file__).parent / "results" / SECONDS
-LONG_TESTS_S = 400.0
-"""What a run that is sampled spends on tests that took long when they were last timed, about."""
+MORE_S = 1700.0
+"""About how long `make test-more` takes, by what its tests took when they were last timed."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="run every case: sample nothing")
     parser.addoption("--seed", type=int, default=None, help="the seed of everything drawn by chance (printed)")
     parser.addoption(
-        "--part",
-        choices=[part.value for part in Part],
+        "--suite",
+        choices=[suite.value for suite in Suite],
         default=None,
-        help="beside: what may run beside other tests, on several processes (-n); alone: the rest",
+        help="quick: without broker, Spark and browser, may run on several processes (-n); core: the promises on the "
+        "real parts; more: the rest, sampled",
     )
     parser.addoption("--results", type=Path, default=None, help="write what the run showed into this file, as JSON")
 
@@ -53,25 +55,26 @@ def pytest_configure(config: pytest.Config) -> None:
     if (file := config.getoption("--results")) is not None:
         config.pluginmanager.register(Results(config, file))
 
+    if not config.getoption("collectonly"):
+        config.pluginmanager.register(Progress(config, timed_tests(TIMED)))
+
 
 def pytest_report_header(config: pytest.Config) -> str:
-    what = (
-        "nothing sampled"
-        if config.getoption("--all")
-        else "fault cases, group protocols, broker versions and long tests sampled"
-    )
-    return f"fenceline: --seed {config.getoption('--seed')}, {what}"
+    sampled = "nothing" if config.getoption("--all") else "fault cases, group protocols and broker versions"
+    return f"fenceline: --seed {config.getoption('--seed')}, {sampled} sampled"
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Draw the cases of sampled tests, then put the quickest kind of test first."""
-    if not config.getoption("--all"):
-        rng = random.Random(config.getoption("--seed"))
+    """Draw the cases of sampled tests, keep the suite asked for, then put the quickest kind of test first."""
+    rng = random.Random(config.getoption("--seed"))
+    if (suite := config.getoption("--suite")) is not None:
+        suites = suites_of(items, rng)
+        _drop(config, items, [item for item in items if suites[item.nodeid] != suite])
+    if not config.getoption("--all") and suite != Suite.CORE:
         _drop(config, items, not_drawn(items, rng))
-        _drop(config, items, over_budget(items, rng, seconds=long_tests(TIMED), budget_s=LONG_TESTS_S))
-    if (part := config.getoption("--part")) is not None:
-        _drop(config, items, [item for item in items if part_of(item) != part])
+        if suite == Suite.MORE:
+            _drop(config, items, over_budget(items, rng, seconds=timed_tests(TIMED), budget_s=MORE_S))
     items.sort(key=cost)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.conftest import MakeTopic
@@ -14,6 +15,7 @@ from tests.support.transactions import take_over
 _OBSERVED_MS = 30_000
 
 
+@pytest.mark.core
 def test_a_takeover_appears_on_the_open_page_and_is_explained(site: Site, page: Page, make_topic: MakeTopic) -> None:
     topic, name = make_topic(), unique_name("taken")
     page.goto("/")

@@ -51,6 +51,7 @@ def pipeline(site: Site, make_topic: MakeTopic) -> str:
     return name
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("path", PAGES)
 def test_every_page_is_accessible_and_fits_a_phone(page: Page, path: str) -> None:
     page.goto(path)
@@ -95,6 +96,7 @@ def test_a_token_is_shown_once_lets_its_owner_in_and_its_end_ends_the_session_on
         reader.wait_for_url(re.compile("/login"), timeout=15_000)
 
 
+@pytest.mark.core
 def test_keys_open_the_help_and_lead_to_the_pages(page: Page) -> None:
     page.goto("/")
     page.keyboard.press("?")

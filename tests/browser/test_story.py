@@ -53,6 +53,7 @@ def flights(site: Site, make_topic: MakeTopic) -> Generator[Flights]:
     made.stop()
 
 
+@pytest.mark.core
 def test_a_pipeline_is_created_started_watched_and_drained_without_a_reload(
     site: Site, page: Page, flights: Flights, make_topic: MakeTopic
 ) -> None:

@@ -43,6 +43,7 @@ def go_and_watch(page: Page, path: str) -> None:
     page.evaluate("window.untouched = true")
 
 
+@pytest.mark.core
 def test_a_transaction_is_seen_opening_and_committing(site: Site, watched: Page, make_topic: MakeTopic) -> None:
     page, topic, name = watched, make_topic(), unique_name(ODD)
     page.goto("/")

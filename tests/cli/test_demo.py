@@ -92,6 +92,7 @@ def started(folder: Path, *arguments: str) -> Generator[Demo]:
             process.communicate()
 
 
+@pytest.mark.core
 @pytest.mark.always
 def test_once_kills_a_worker_in_an_open_transaction_and_nothing_is_lost_or_doubled(tmp_path: Path) -> None:
     with started(tmp_path, "--once") as demo:

@@ -58,6 +58,7 @@ def document(ended: subprocess.CompletedProcess[str]) -> Any:
     return orjson.loads(ended.stdout)
 
 
+@pytest.mark.core
 def test_stuck_reads_as_a_chain_and_ends_with_what_to_do(scene: Scene, fenceline: Command) -> None:
     topic = scene.topic()
     name, producer = scene.leave_open(topic, records=2, timeout_ms=900_000)

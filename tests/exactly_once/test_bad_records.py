@@ -63,6 +63,7 @@ def finish(pipeline: TestPipeline, task: TaskThread) -> None:
     task.drain()
 
 
+@pytest.mark.core
 def test_policy_fail_stops_with_offset_and_error_and_leaves_nothing_of_the_checkpoint(
     make_pipeline: MakePipeline,
 ) -> None:
@@ -95,6 +96,7 @@ def test_transform_that_cannot_run_fails_the_attempt_and_commits_nothing_of_its_
     assert len(found) == committed[pipeline.source, 0]
 
 
+@pytest.mark.core
 def test_policy_skip_leaves_out_bad_records_only(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(errors=ErrorHandling(policy=FailurePolicy.SKIP))
     pipeline.feed(100)
@@ -107,6 +109,7 @@ def test_policy_skip_leaves_out_bad_records_only(make_pipeline: MakePipeline) ->
     pipeline.assert_whole()
 
 
+@pytest.mark.core
 def test_dead_letter_joins_the_same_transaction_with_everything_it_had(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(partitions=1)
     errors = with_letters(pipeline)

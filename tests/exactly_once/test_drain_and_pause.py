@@ -18,6 +18,7 @@ from workers.transactional.producing.transactional_producer import Transactional
 from workers.transactional.slices import Patience
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("protocol", list(GroupProtocol))
 @pytest.mark.parametrize("guarantee", [ProcessingGuarantee.EXACTLY_ONCE_V2, ProcessingGuarantee.AT_LEAST_ONCE])
 def test_drained_pipeline_is_whole_and_nothing_is_left_open(

@@ -27,6 +27,7 @@ def inits(pipeline: TestPipeline) -> int:
     return count_transactions(records, prefixes=(transactional_id,)).inits
 
 
+@pytest.mark.core
 def test_second_attempt_of_an_id_supersedes_the_first_without_a_server(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline()
     with running(pipeline.specification(attempt=0)) as first:
@@ -131,6 +132,7 @@ def read(journal: IdJournal) -> list[TransactionState | Undecodable | None]:
     return journal.states
 
 
+@pytest.mark.core
 def test_journal_tells_timeout_from_takeover(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(partitions=1)
 

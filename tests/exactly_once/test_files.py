@@ -40,6 +40,7 @@ def primed(make_pipeline: MakePipeline, root: Path, *, upload_timeout_ms: int = 
     return pipeline
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("guarantee", [ProcessingGuarantee.EXACTLY_ONCE_V2, ProcessingGuarantee.EXACTLY_ONCE])
 def test_every_record_is_in_one_referenced_file_of_its_user(
     make_pipeline: MakePipeline, tmp_path: Path, guarantee: ProcessingGuarantee
@@ -204,6 +205,7 @@ def test_nothing_held_survives_the_loss_of_one_of_its_partitions(
     assert_whole(pipeline, tmp_path)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("protocol", list(GroupProtocol))
 def test_without_the_ownership_number_it_references_records_twice(
     make_pipeline: MakePipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: GroupProtocol

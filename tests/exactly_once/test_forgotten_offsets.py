@@ -133,6 +133,7 @@ def test_group_that_is_deleted_between_two_attempts_of_a_run_is_known_to_the_ser
     assert pipeline.audit().duplicated == ()
 
 
+@pytest.mark.core
 def test_resumed_at_what_was_recorded_nothing_is_lost_or_doubled(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(partitions=2)
     pipeline.feed(EACH)

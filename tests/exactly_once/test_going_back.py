@@ -56,6 +56,7 @@ def run_with_aborts(pipeline: TestPipeline, monkeypatch: pytest.MonkeyPatch) -> 
         return task.control.last.counters.transactions_aborted
 
 
+@pytest.mark.core
 def test_aborted_checkpoints_are_read_again_from_the_committed_offset(
     make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch, recorders: Recorders
 ) -> None:
@@ -114,6 +115,7 @@ def stay(_self: Settling) -> None:
     """In place of going back."""
 
 
+@pytest.mark.core
 def test_without_going_back_an_abort_loses_records(
     make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch, recorders: Recorders
 ) -> None:

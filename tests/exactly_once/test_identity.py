@@ -22,6 +22,7 @@ RECORDS: list[tuple[bytes | None, bytes | None, list[tuple[str, str | bytes | No
 ]
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("guarantee", [ProcessingGuarantee.EXACTLY_ONCE_V2, ProcessingGuarantee.AT_LEAST_ONCE])
 def test_keys_values_headers_and_timestamps_survive(
     make_pipeline: MakePipeline, guarantee: ProcessingGuarantee

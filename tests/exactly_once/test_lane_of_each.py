@@ -55,6 +55,7 @@ def journal_of(pipeline: TestPipeline, transactional_id: str) -> list[Transactio
     ]
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("settings", KINDS)
 @pytest.mark.usefixtures("uncontradicted_offsets")
 def test_each_partition_has_its_own_id_through_rebalances(make_pipeline: MakePipeline, settings: Any) -> None:

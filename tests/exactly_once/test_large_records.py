@@ -41,6 +41,7 @@ def values(pipeline: TestPipeline, topic: str) -> list[bytes | None]:
     return [found.value for found in verifier.read_all(pipeline.bootstrap_servers, topic)]
 
 
+@pytest.mark.core
 @GUARANTEES
 def test_records_up_to_the_sinks_own_limit_go_through(
     make_pipeline: MakePipeline, guarantee: ProcessingGuarantee, rng: random.Random

@@ -99,6 +99,7 @@ def test_checkpoint_whose_partition_went_and_came_back_is_aborted(
     assert recorders.found() == []
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("protocol", list(GroupProtocol))
 def test_without_the_ownership_number_it_duplicates(
     make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch, protocol: GroupProtocol, recorders: Recorders
@@ -140,6 +141,7 @@ def test_partition_that_left_while_it_was_paused_is_read_when_it_comes_back(
     assert recorders.found() == []
 
 
+@pytest.mark.core
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", list(GroupProtocol))
 def test_tasks_that_come_and_go_under_load_keep_it_exact(

@@ -120,6 +120,7 @@ def lose_one_answer(*, arrives: bool) -> Commit:
     return commit
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("arrives", [True, False], ids=["commit arrived", "commit did not arrive"])
 def test_lost_answer_neither_loses_nor_doubles(
     make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch, arrives: bool

@@ -16,6 +16,7 @@ from workers.transactional.control import TaskEnd
 HELD_OPEN = {"commit_interval_ms": 5_000, "transaction_timeout_ms": 20_000}
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(
     ("guarantee", "is_exact"),
     [(ProcessingGuarantee.EXACTLY_ONCE_V2, True), (ProcessingGuarantee.AT_LEAST_ONCE, False)],
@@ -47,6 +48,7 @@ def test_death_between_outputs_and_commit_leaves_no_trace_of_the_outputs(
     assert (not audit.duplicated) is is_exact, str(audit)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("protocol", list(GroupProtocol))
 def test_frozen_zombie_cannot_commit_what_another_task_has_processed(
     make_pipeline: MakePipeline, start_process: StartProcess, protocol: GroupProtocol, recorders: Recorders

@@ -225,6 +225,7 @@ def test_only_broker_restarts_and_is_read_on(tmp_path: Path) -> None:
             assert (seen.transactions["a"].commits, len(seen.transactions["a"].steps)) == (1, 1)
 
 
+@pytest.mark.core
 def test_coordinators_say_what_the_journal_says(kafka: KafkaCluster, make_topic: MakeTopic, tmp_path: Path) -> None:
     topic, name = make_topic(), unique_name("open")
     still_open = produce(kafka.bootstrap_servers, topic, ["x"], transactional_id=name)

@@ -109,6 +109,7 @@ def told(entries: tuple[LogEntry, ...]) -> list[tuple[str, int | None]]:
     return [(entry.marker or entry.state.value, entry.producer_epoch) for entry in entries]
 
 
+@pytest.mark.core
 @pytest.mark.slow
 @pytest.mark.parametrize("language", ["C", "Java"])
 async def test_second_client_with_the_same_id_ends_the_first_ones_transaction(
@@ -156,6 +157,7 @@ async def test_second_client_with_another_id_fences_nobody(brokers: KafkaBrokers
         assert [events_of(journal[name]) for name in ids] == [[], []]
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 async def test_compressed_batches_are_read_as_kafkas_tool_reads_them(
     brokers: KafkaBrokers, kafka: KafkaCluster, connection: Connection, make_topic: MakeTopic, codec: str

@@ -9,6 +9,7 @@ from tests.support.pipelines import TestPipeline
 from tests.support.tasks import running
 
 
+@pytest.mark.core
 def test_journal_counts_what_the_task_committed(kafka: KafkaCluster) -> None:
     pipeline = TestPipeline.create(kafka.bootstrap_servers, partitions=2)
     with running(pipeline.specification()) as task:

@@ -137,6 +137,7 @@ async def test_a_broker_that_reports_less_than_2_5_is_refused_with_the_reason_of
     assert "(KIP-447)" in brokers.seen
 
 
+@pytest.mark.core
 async def test_a_foreign_producer_under_one_of_our_ids_is_refused(migrating: MigratingTasks) -> None:
     settings = {"bootstrap.servers": migrating.pipeline.bootstrap_servers, **QUIET}
     # Longer than it takes to begin and to look.

@@ -17,6 +17,7 @@ from tests.mutations.seams import seam_of, switched_off
 from tests.mutations.switches import VARIABLE, Switch, environment_of, makers
 
 
+@pytest.mark.core
 @pytest.mark.slow
 @pytest.mark.faults(keep=1)
 @pytest.mark.parametrize("protocol", list(GroupProtocol))

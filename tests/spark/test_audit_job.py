@@ -70,6 +70,7 @@ def without_course(result: AuditResult, like: AuditResult) -> AuditResult:
     )
 
 
+@pytest.mark.core
 @pytest.mark.slow
 def test_spark_finds_what_one_process_finds(
     kafka: KafkaCluster, make_topic: MakeTopic, writer: Writer, tmp_path: Path

@@ -61,6 +61,7 @@ def read_committed(bootstrap_servers: str, topic: str, expected: int, deadline_s
     return values
 
 
+@pytest.mark.core
 def test_an_instance_runs_without_a_server_and_drains_on_sigterm(
     spark_instances: SparkInstances, spark_cluster: SparkCluster, make_topic: MakeTopic
 ) -> None:

@@ -42,16 +42,18 @@ def not_drawn(items: Sequence[pytest.Item], rng: random.Random) -> list[pytest.I
 def over_budget(
     items: Sequence[pytest.Item], rng: random.Random, *, seconds: Mapping[str, float], budget_s: float
 ) -> list[pytest.Item]:
-    """Of the tests that `seconds` knows as long, those that are too many for `budget_s` together, drawn at random.
+    """Of the tests whose seconds are known, those that are too many for `budget_s` together, drawn at random.
 
     One of each folder stays in any case, and so do those marked `always`, and those that nobody has timed yet.
     """
-    long = [item for item in items if item.nodeid in seconds and item.get_closest_marker("always") is None]
-    rng.shuffle(long)
-    kept: list[pytest.Item] = list({item.path.parent: item for item in long}.values())
-    left_s = budget_s - sum(seconds[item.nodeid] for item in kept)
+    known = [item for item in items if item.nodeid in seconds]
+    always = [item for item in known if item.get_closest_marker("always") is not None]
+    drawn = [item for item in known if item not in always]
+    rng.shuffle(drawn)
+    kept: list[pytest.Item] = list({item.path.parent: item for item in drawn}.values())
+    left_s = budget_s - sum(seconds[item.nodeid] for item in (*always, *kept))
     dropped: list[pytest.Item] = []
-    for item in long:
+    for item in drawn:
         if item in kept:
             continue
         if seconds[item.nodeid] > left_s:
@@ -61,17 +63,28 @@ def over_budget(
     return dropped
 
 
-class Part(StrEnum):
-    """How a test may be run: BESIDE others at the same time, or ALONE on the machine's cores."""
+class Suite(StrEnum):
+    """QUICK: needs neither broker nor Spark nor browser, and may run beside others. CORE: marked so. MORE: the rest."""
 
-    BESIDE = "beside"
-    ALONE = "alone"
+    QUICK = "quick"
+    CORE = "core"
+    MORE = "more"
 
 
-def part_of(item: pytest.Item) -> Part:
-    """ALONE: what starts brokers, Spark or a browser, or says that it is slow; the others share nothing but cores."""
-    is_alone = any(item.get_closest_marker(name) is not None for name in ("browser", "faults", "slow"))
-    return Part.ALONE if is_alone or _HEAVY & fixtures_of(item) else Part.BESIDE
+def suites_of(items: Sequence[pytest.Item], rng: random.Random) -> dict[str, Suite]:
+    """The suite of each test, by its id. Of a parametrised test marked `core` one case is drawn; the rest is MORE."""
+    found = {item.nodeid: Suite.MORE if _is_heavy(item) else Suite.QUICK for item in items}
+    cases: defaultdict[str, list[str]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("core") is not None:
+            cases[item.nodeid.partition("[")[0]].append(item.nodeid)
+    return found | {rng.choice(ids): Suite.CORE for _, ids in sorted(cases.items())}
+
+
+def _is_heavy(item: pytest.Item) -> bool:
+    """Whether it starts brokers, Spark or a browser, or says that it is slow; the others share nothing but cores."""
+    is_marked = any(item.get_closest_marker(name) is not None for name in ("browser", "faults", "slow", "core"))
+    return is_marked or bool(_HEAVY & fixtures_of(item))
 
 
 def _other_parameters(item: pytest.Item) -> list[tuple[str, str]]:

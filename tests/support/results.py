@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 _SLOWEST = 10
-_LONG_S = 2.0
+_LONG_S = 0.2
 SECONDS = "seconds.json"
-"""Beside the results: how long the long tests took when they were last run, by name."""
+"""Beside the results: how long tests took when they were last run, by id, unless they took next to no time."""
 
 
 class Results:
@@ -70,14 +70,14 @@ class Results:
 
     def _keep_seconds(self, file: Path) -> None:
         """What was not run keeps what it took before; a whole run forgets tests that are not there any more."""
-        before = long_tests(file) if self._not_run else {}
+        before = timed_tests(file) if self._not_run else {}
         now = {name: round(seconds, 1) for name, seconds in self._seconds.items() if seconds >= _LONG_S}
         kept = {name: seconds for name, seconds in before.items() if name not in self._seconds}
         file.write_text(json.dumps(dict(sorted((kept | now).items())), indent=0) + "\n")
 
 
-def long_tests(file: Path) -> dict[str, float]:
-    """How many seconds each long test took when it was last run; empty without the file."""
+def timed_tests(file: Path) -> dict[str, float]:
+    """How many seconds each test took when it was last run, if that was 0.2 s or more; empty without the file."""
     return json.loads(file.read_text()) if file.exists() else {}
 
 

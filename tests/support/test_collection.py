@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from tests.support.collection import over_budget
+from tests.support.collection import Suite, over_budget
 
 TESTS = """
 import pytest
@@ -42,6 +42,10 @@ def test_variants(kafka, policy, protocol): ...
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_pure_variants(protocol): ...
 
+@pytest.mark.core
+@pytest.mark.parametrize("n", range(4))
+def test_promise(kafka, n): ...
+
 def test_on_database(make_database): ...
 
 def test_pure(): ...
@@ -52,7 +56,7 @@ def collected(folder: Path, *arguments: str) -> list[str]:
     """Names of the tests in the order in which a run with these arguments would run them."""
     (folder / "conftest.py").write_text("from tests.conftest import *\n", encoding="utf-8")
     (folder / "test_some.py").write_text(TESTS, encoding="utf-8")
-    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n  browser\n  faults\n", encoding="utf-8")
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n  browser\n  faults\n  core\n", encoding="utf-8")
     argv = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *arguments, str(folder)]
     # Plugins that are installed take seconds to import and have no say here.
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
@@ -69,6 +73,7 @@ def test_quick_kinds_of_tests_come_first(tmp_path: Path) -> None:
         "test_on_database",
         "test_on_broker",
         "test_variants",
+        "test_promise",
         "test_sampled",
         "test_pool",
         "test_whole",
@@ -90,7 +95,7 @@ def test_seed_decides_what_is_drawn(tmp_path: Path) -> None:
     assert draws[1] != draws[2]
 
 
-def test_long_tests_are_drawn_until_their_time_is_spent() -> None:
+def test_timed_tests_are_drawn_until_the_time_is_spent() -> None:
     def item(file: str, name: str, *markers: str) -> Any:
         return SimpleNamespace(
             nodeid=f"{file}::{name}",
@@ -99,26 +104,30 @@ def test_long_tests_are_drawn_until_their_time_is_spent() -> None:
         )
 
     always, new = item("a", "always", "always"), item("a", "new")
-    long = [item("a", f"long-{n}") for n in range(10)] + [item("b", "alone")]
-    seconds = {one.nodeid: 10.0 for one in (always, *long)}
+    timed = [item("a", f"timed-{n}") for n in range(10)] + [item("b", "alone")]
+    seconds = {one.nodeid: 10.0 for one in (always, *timed)}
     for seed in range(20):
-        dropped = over_budget([always, new, *long], random.Random(seed), seconds=seconds, budget_s=45)
-        kept = [one.nodeid for one in long if one not in dropped]
+        dropped = over_budget([always, new, *timed], random.Random(seed), seconds=seconds, budget_s=55)
+        kept = [one.nodeid for one in timed if one not in dropped]
         assert len(kept) == 4
         assert "b::alone" in kept
         assert always not in dropped
         assert new not in dropped
     draws = {
-        tuple(one.nodeid for one in over_budget(long, random.Random(seed), seconds=seconds, budget_s=45))
+        tuple(one.nodeid for one in over_budget(timed, random.Random(seed), seconds=seconds, budget_s=45))
         for seed in (1, 1, 2)
     }
     assert len(draws) == 2
 
 
-def test_each_test_is_in_one_part_and_what_is_heavy_runs_alone(tmp_path: Path) -> None:
-    beside, alone = (collected(tmp_path, "--all", "--seed", "1", "--part", part) for part in ("beside", "alone"))
-    assert {name.partition("[")[0] for name in beside} == {"test_pure_variants", "test_pure", "test_on_database"}
-    assert sorted(beside + alone) == sorted(collected(tmp_path, "--all", "--seed", "1"))
+def test_each_test_is_in_one_suite_and_what_is_heavy_in_none_that_runs_beside_others(tmp_path: Path) -> None:
+    whole = sorted(collected(tmp_path, "--all", "--seed", "1"))
+    quick, core, more = (collected(tmp_path, "--all", "--seed", "1", "--suite", suite) for suite in Suite)
+    assert {name.partition("[")[0] for name in quick} == {"test_pure_variants", "test_pure", "test_on_database"}
+    assert sorted(quick + core + more) == whole
+    assert [name.partition("[")[0] for name in core] == ["test_promise"], "one of its four cases"
+    draws = {tuple(collected(tmp_path, "--seed", str(seed), "--suite", "core")) for seed in range(5)}
+    assert len(draws) > 1
 
 
 def test_all_samples_nothing(tmp_path: Path) -> None:

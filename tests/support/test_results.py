@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pytest
 
-from tests.support.results import SECONDS, Results, long_tests
+from tests.support.results import SECONDS, Results, timed_tests
 
 pytest_plugins = ["pytester"]
 
@@ -61,7 +61,7 @@ def test_a_run_says_what_passed_and_what_did_not(pytester: pytest.Pytester) -> N
     assert len(found["commit"]) == 40
 
 
-def test_how_long_tests_took_is_kept_until_they_are_run_again(tmp_path: Path) -> None:
+def test_how_timed_tests_took_is_kept_until_they_are_run_again(tmp_path: Path) -> None:
     file = tmp_path / SECONDS
     file.write_text('{"quick now": 9.0, "left out": 8.0, "gone": 7.0}')
 
@@ -77,6 +77,6 @@ def test_how_long_tests_took_is_kept_until_they_are_run_again(tmp_path: Path) ->
         results.pytest_sessionfinish(0)
 
     run(left_out=1)
-    assert long_tests(file) == {"long": 3.5, "left out": 8.0, "gone": 7.0}
+    assert timed_tests(file) == {"long": 3.5, "left out": 8.0, "gone": 7.0}
     run(left_out=0)
-    assert long_tests(file) == {"long": 3.5}
+    assert timed_tests(file) == {"long": 3.5}

@@ -16,6 +16,7 @@ from tests.support.waiting import wait_for
 OTHERWISE = {"outlives-a-broker": Verdict.AT_RISK, "coordinator-moves": Verdict.NOT_SHOWN}
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("name", [check.name for check in CHECKS])
 def test_a_kafka_broker_keeps_what_it_promises(checked: MakeCheck, name: str) -> None:
     result = checked(name)

@@ -178,6 +178,7 @@ BROKEN_BY = {
 NEVER_KEPT = {"outlives-a-broker", "coordinator-moves"}
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(("name", "bench"), BROKEN_BY.items())
 def test_a_promise_that_is_broken_is_seen(checked: MakeCheck, name: str, bench: type[Bench]) -> None:
     result = checked(name, bench=bench)

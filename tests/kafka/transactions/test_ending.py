@@ -19,6 +19,7 @@ from tests.support.hanging import make_hanging
 from tests.support.topics import unique_name
 
 
+@pytest.mark.core
 async def test_hanging_transaction_is_ended_and_readers_go_on(scene: Scene) -> None:
     topic = scene.topic()
     make_hanging(scene.bootstrap_servers, TopicPartition(topic, 0), unique_name("late"))

@@ -36,6 +36,7 @@ async def look(scene: Scene, topic: str) -> Explanation:
     return await explain_topic(scene.brokers, scene.connection, topic, scene.asked)
 
 
+@pytest.mark.core
 async def test_producer_left_open_is_named_and_when_it_times_out_readers_go_on(scene: Scene) -> None:
     topic = scene.topic()
     scene.write(topic, records=2)

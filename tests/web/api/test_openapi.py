@@ -118,6 +118,7 @@ def test_any_request_is_answered_as_described(live: LiveApplication, seed: int, 
     _check(live, seed, tmp_path, "--phases", "examples,coverage,fuzzing")
 
 
+@pytest.mark.core
 @pytest.mark.slow
 def test_what_is_there_is_answered_as_described(live: LiveApplication, seed: int, tmp_path: Path) -> None:
     """Questions only, about what was seeded: so their answers have something in them."""
