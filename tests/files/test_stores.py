@@ -55,6 +55,7 @@ def test_all_below_a_folder_is_listed_and_nothing_beside_it(store: tuple[FileSto
     assert list(files.list("nothing")) == []
 
 
+@pytest.mark.slow
 def test_a_file_is_read_whole_and_deleted(store: tuple[FileStore, Put]) -> None:
     files, put = store
     content = os.urandom(20_000_000)
@@ -137,6 +138,7 @@ def test_a_folder_that_is_not_there_is_no_empty_store(tmp_path: Path) -> None:
             act()
 
 
+@pytest.mark.slow
 def test_a_bucket_that_is_not_there_and_a_store_that_does_not_answer_are_said(s3: S3) -> None:
     nowhere = open_store("s3://nowhere-at-all/lake", s3.options())
     for act in (lambda: list(nowhere.list("p")), lambda: list(nowhere.open_uploads("p")), nowhere.now_ms):

@@ -93,6 +93,7 @@ async def _ask(question: str, bootstrap: str, allowed: tuple[str, ...]) -> None:
             asked.all_partitions()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "question"), [*((kind, "describe") for kind in _KINDS), *(("DEAD", one) for one in _QUESTIONS[1:])]
 )

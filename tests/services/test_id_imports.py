@@ -64,6 +64,7 @@ async def owned(plane: ControlPlane, pipeline: str = "flights") -> dict[str, IdK
         return {one.transactional_id: one.kind for one in await mappings.list_transactional_ids(uow, pipeline)}
 
 
+@pytest.mark.slow
 async def test_as_many_as_an_import_may_have_are_imported_at_once(plane: ControlPlane) -> None:
     await plane.pipeline()
     await import_into(plane, STREAMS, partitions=MAX_LINES)

@@ -99,6 +99,7 @@ async def test_transaction_of_the_dead_is_ended_and_its_readers_go_on(scene: Sce
     assert refused(lambda: zombie.commit_transaction(20)).code() == KafkaError._FENCED
 
 
+@pytest.mark.slow
 async def test_next_owner_begins_as_ever_after_it(scene: Scene) -> None:
     topic = scene.topic()
     name, _ = scene.leave_open(topic, timeout_ms=900_000)

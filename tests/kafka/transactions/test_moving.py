@@ -31,6 +31,7 @@ _ASK_FOR_S = 6.0
 _DEADLINE_S = 60.0
 
 
+@pytest.mark.slow
 async def test_transactions_that_come_and_go_while_brokers_are_asked_never_hang(scene: Scene) -> None:
     topic = scene.topic()
     stop = threading.Event()

@@ -281,6 +281,7 @@ async def test_readers_need_to_reach_the_end_of_then_and_not_of_now(migrating: M
     assert (await migrating.until(migration, is_over, turns=3)).state is MigrationState.DONE
 
 
+@pytest.mark.slow
 async def test_an_audit_that_found_a_duplicate_keeps_the_last_gate_shut(migrating: Migrating) -> None:
     await migrating.running()
     migrating.audit_now = AuditNow(audit_id="a1", is_through=True, duplicated=2, expected=40)

@@ -99,6 +99,7 @@ async def test_what_came_while_no_server_looked_is_not_called_late(migrating: Mi
     assert (await migrating.until(migration, is_over)).state is MigrationState.DONE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", [MigrationState.PAUSED, MigrationState.STOPPED])
 async def test_an_alarm_is_heard_while_nothing_is_waited_for(migrating: Migrating, state: MigrationState) -> None:
     await migrating.running()

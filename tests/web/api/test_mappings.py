@@ -74,6 +74,7 @@ async def test_history_goes_on_where_a_page_ends(plane: ControlPlane, as_role: A
     assert ([one["generation"] for one in rest["items"]], rest["next_cursor"]) == ([1], None)
 
 
+@pytest.mark.slow
 async def test_import_is_previewed_then_done_once_then_given_up(plane: ControlPlane, as_role: AsRole) -> None:
     await plane.pipeline()
     author = await as_role(Role.AUTHOR)
@@ -98,6 +99,7 @@ async def test_import_is_previewed_then_done_once_then_given_up(plane: ControlPl
     assert (await author.get(owned)).json()["items"] == []
 
 
+@pytest.mark.slow
 async def test_import_with_a_problem_is_refused_with_each_at_its_line(plane: ControlPlane, as_role: AsRole) -> None:
     await plane.pipeline()
     author = await as_role(Role.AUTHOR)

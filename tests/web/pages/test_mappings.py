@@ -115,6 +115,7 @@ async def test_registry_shows_whose_ids_are_and_who_fights_about_them(
     assert "No id is like that" in await text_of(viewer, "/mappings/ids", cluster="c", search="nothing")
 
 
+@pytest.mark.slow
 async def test_import_shows_what_it_would_do_before_it_does_it(wiring: Wiring, plane: ControlPlane) -> None:
     await plane.pipeline()
     path = "/pipelines/flights/imported-ids"
