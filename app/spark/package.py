@@ -1,10 +1,12 @@
-"""What travels to executors: `workers`, `app/domain`, `app/wire` and the empty `app/__init__.py`, as one zip.
+"""The package for executors: one zip of `workers` and of the modules of `app` that these import, directly or not.
 
-The same sources give the same bytes: two servers of one release hand out the same package, and a mismatch is one.
+The same sources give the same bytes: two servers of one release build the same package, and any difference is reported
+as a version mismatch.
 """
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import io
 import json
@@ -16,8 +18,9 @@ from pathlib import Path
 
 import msgspec
 
-ROOMS = ("workers", "app/domain", "app/wire")
-SINGLE_FILES = ("app/__init__.py",)
+_WHOLE = "workers"
+"""The folder that goes whole; what it imports of `_FOLLOWED` goes with it."""
+_FOLLOWED = "app"
 PACKAGE_FILE = "workers/package.json"
 """Version and digest of the package, read by workers/versions.py on both sides."""
 DRIVER = "workers.spark.driver"
@@ -52,7 +55,7 @@ def source_root() -> Path:
 def build(*, version: str, into: Path, root: Path | None = None) -> WorkerPackage:
     """Write the package under `into` unless it is there already; safe when two processes build at once."""
     root = root or source_root()
-    sources = [(name, (root / name).read_bytes()) for name in _source_names(root)]
+    sources = [(name, (root / name).read_bytes()) for name in source_names(root)]
     digest = _digest(version, sources)
     folder = into / digest[:16]
     package = WorkerPackage(
@@ -69,11 +72,43 @@ def build(*, version: str, into: Path, root: Path | None = None) -> WorkerPackag
     return package
 
 
-def _source_names(root: Path) -> Iterator[str]:
-    yield from SINGLE_FILES
-    for room in ROOMS:
-        for path in sorted((root / room).rglob("*.py")):
-            yield path.relative_to(root).as_posix()
+def source_names(root: Path) -> list[str]:
+    """Return the paths of the package's sources, relative to `root` and sorted.
+
+    Imports are read from the sources, inside functions too: an import of a name that is only computed is not seen. The
+    `__init__.py` of every folder above a module goes with it.
+    """
+    found: set[str] = set()
+    waiting = [path.relative_to(root).as_posix() for path in (root / _WHOLE).rglob("*.py")]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += _folders_above(name, root)
+            waiting += _imports_of(name, root)
+    return sorted(found)
+
+
+def _folders_above(name: str, root: Path) -> Iterator[str]:
+    for folder in list(Path(name).parents)[:-1]:
+        if (root / folder / "__init__.py").is_file():
+            yield f"{folder.as_posix()}/__init__.py"
+
+
+def _imports_of(name: str, root: Path) -> Iterator[str]:
+    """Yield the files of `_FOLLOWED` that a source names in its import statements."""
+    for node in ast.walk(ast.parse((root / name).read_bytes(), filename=name)):
+        modules: list[str] = []
+        if isinstance(node, ast.Import):
+            modules = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            if node.module is None or node.level:
+                raise ValueError(f"{name}, line {node.lineno}: relative import; name the module from its root")
+            modules = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        for module in modules:
+            if module.split(".")[0] == _FOLLOWED:
+                path = module.replace(".", "/")
+                yield from (file for file in (f"{path}.py", f"{path}/__init__.py") if (root / file).is_file())
 
 
 def _digest(version: str, sources: list[tuple[str, bytes]]) -> str:

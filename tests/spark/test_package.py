@@ -1,7 +1,9 @@
-"""What travels to executors: nothing else, always the same bytes, and enough to run."""
+"""The package for executors: workers and what they import, the same bytes each time, and enough to run."""
 
 from __future__ import annotations
 
+import ast
+import re
 import shutil
 import subprocess
 import sys
@@ -19,10 +21,9 @@ LOOP_IN_AN_EMPTY_ENVIRONMENT = """\
 import importlib, pkgutil, sys, threading
 from confluent_kafka import Consumer, Producer
 
-import app.wire, workers
-for room in (app.wire, workers):
-    for module in pkgutil.walk_packages(room.__path__, room.__name__ + "."):
-        # With all that they use of the domain; what else is there may use the server's libraries (YAML, compressions).
+import app, workers
+for root in (app, workers):
+    for module in pkgutil.walk_packages(root.__path__, root.__name__ + "."):
         if not module.name.startswith("workers.spark"):
             importlib.import_module(module.name)
 assert "pyspark" not in sys.modules
@@ -68,7 +69,7 @@ result = run_task(
         client_config={"bootstrap.servers": bootstrap}, transactional_id=name,
     ),
     UntilAllAreThrough(),
-    transform=build(definition.transform, source=None),
+    transform=build(definition.transform, source=None, sink_topic=sink),
 )
 reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "r-" + name, "auto.offset.reset": "earliest",
                    "isolation.level": "read_committed"})
@@ -84,12 +85,64 @@ print(result.end, versions.of_this_process().fenceline)
 """
 
 
-def test_it_holds_the_workers_rooms_and_nothing_else(tmp_path: Path) -> None:
-    names = zipfile.ZipFile(package.build(version="1", into=tmp_path).archive).namelist()
+def test_it_holds_workers_whole_and_of_app_only_what_they_import(tmp_path: Path) -> None:
+    names = set(zipfile.ZipFile(package.build(version="1", into=tmp_path).archive).namelist())
     assert {name.split("/")[0] for name in names} == {"app", "workers"}
-    rooms = {"/".join(name.split("/")[:2]) for name in names if name.startswith("app/")}
-    assert rooms == {"app/__init__.py", "app/domain", "app/wire"}
-    assert {"workers/transactional/task.py", "workers/spark/driver.py", "workers/package.json"} <= set(names)
+    root = package.source_root()
+    whole = {path.relative_to(root).as_posix() for path in (root / "workers").rglob("*.py")}
+    assert {name for name in names if name.startswith("workers/")} == {*whole, "workers/package.json"}
+    assert {"app/__init__.py", "app/wire/heartbeat.py", "app/domain/pipelines/pipeline.py"} <= names
+    assert not names & {"app/db/database.py", "app/spark/package.py", "app/domain/conformance/report.py"}
+
+
+def test_an_init_file_of_app_in_it_has_no_code() -> None:
+    """Executors load every `__init__.py` above a module, with all that it imports."""
+    root = package.source_root()
+    inits = [name for name in package.source_names(root) if re.fullmatch("app/.*__init__.py", name)]
+    with_code = [name for name in inits if ast.parse(_without_docstring((root / name).read_text("utf-8"))).body]
+    assert inits
+    assert with_code == []
+
+
+def _without_docstring(source: str) -> str:
+    first = ast.parse(source).body[:1]
+    if first and isinstance(first[0], ast.Expr) and isinstance(first[0].value, ast.Constant):
+        return "\n".join(source.splitlines()[first[0].end_lineno :])
+    return source
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import app.edge.module",
+        "import app.edge.module as other",
+        "from app.edge.module import name",
+        "from app.edge import module",
+        "def later() -> None:\n    from app.edge.module import name",
+    ],
+)
+def test_an_import_of_a_worker_is_followed(tmp_path: Path, line: str) -> None:
+    root = _sources(tmp_path, {"workers/task.py": line, "app/edge/module.py": "import app.next"})
+    assert set(package.source_names(root)) == {
+        *("workers/__init__.py", "workers/task.py"),
+        *("app/__init__.py", "app/edge/__init__.py", "app/edge/module.py", "app/next.py"),
+    }
+
+
+@pytest.mark.parametrize("line", ["from . import other", "from .other import name"])
+def test_a_relative_import_is_refused(tmp_path: Path, line: str) -> None:
+    root = _sources(tmp_path, {"workers/task.py": line})
+    with pytest.raises(ValueError, match=r"workers/task\.py, line 1: relative import"):
+        package.source_names(root)
+
+
+def _sources(folder: Path, files: dict[str, str]) -> Path:
+    """Write the sources of a small code base and return its root."""
+    always = ("workers/__init__.py", "app/__init__.py", "app/edge/__init__.py", "app/next.py", "app/other.py")
+    for name, content in {**dict.fromkeys(always, ""), **files}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content, "utf-8")
+    return folder
 
 
 def test_the_same_sources_give_the_same_bytes(tmp_path: Path) -> None:
@@ -100,9 +153,9 @@ def test_the_same_sources_give_the_same_bytes(tmp_path: Path) -> None:
 
 def test_a_changed_source_or_version_is_another_package(tmp_path: Path) -> None:
     root = tmp_path / "root"
-    for name in ("app/domain", "app/wire", "workers"):
-        shutil.copytree(package.source_root() / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(package.source_root() / "app/__init__.py", root / "app/__init__.py")
+    for name in package.source_names(package.source_root()):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(package.source_root() / name, root / name)
     before = package.build(version="1", into=tmp_path, root=root)
     assert package.build(version="2", into=tmp_path, root=root).digest != before.digest
     (root / "workers/reporting.py").write_text("# changed\n")
