@@ -30,7 +30,7 @@ from tests.support.topics import create_topic, delete_topics, unique_name
 hypothesis.settings.register_profile("fenceline", deadline=None)
 hypothesis.settings.load_profile("fenceline")
 
-
+pytest_plugins = ("tests.support.fixtures",)
 TIMED = Path(__file__).parent / "results" / SECONDS
 MORE_S = 1700.0
 """About how long `make test-more` takes, by what its tests took when they were last timed."""

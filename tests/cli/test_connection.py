@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.cli.conftest import Fenceline, json_of
+from tests.support.fixtures import Fenceline, json_of
 from tests.support.serving import Serving
 from tests.support.topics import unique_name
 

@@ -18,10 +18,10 @@ from app.domain.fencing_events.record import FencingPlace, FencingRecord
 from app.embedded.kafka import KafkaCluster
 from app.services.fencing_feed import FencingLine
 from app.web.api.schemas.fencing import FencingEvent, FencingEventDetail
-from tests.cli.conftest import Fenceline, json_of
 from tests.conftest import MakeTopic
 from tests.domain.fencing_events.coordinator import ID, Coordinator
 from tests.domain.fencing_events.scenes import epoch_event, felt, word
+from tests.support.fixtures import Fenceline, json_of
 from tests.support.topics import unique_name
 from tests.support.transactions import take_over
 from tests.support.waiting import wait_for

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from app.embedded.kafka import KafkaCluster
-from tests.cli.conftest import Fenceline, json_of
 from tests.conftest import MakeTopic
+from tests.support.fixtures import Fenceline, json_of
 from tests.support.topics import unique_name
 from tests.support.transactions import take_over
 

@@ -11,7 +11,7 @@ from rich.console import Console, RenderableType
 
 from app.cli import mapping_tables, mappings
 from app.cli.errors import CommandError
-from tests.cli.conftest import Fenceline, json_of
+from tests.support.fixtures import Fenceline, json_of
 
 OWNER = {"run_id": "r", "ordinal": 0, "lease": 2, "task": 1, "attempt": 3, "host": "worker-3"}
 STRETCH: dict[str, Any] = {

@@ -17,8 +17,8 @@ from app.domain.migrations.decision import judged
 from app.domain.migrations.migration import MigrationState, Step, StepKind, StepState
 from app.domain.migrations.mode import Mode
 from app.domain.migrations.plan import planned
-from tests.cli.conftest import Fenceline, json_of
 from tests.domain.migrations.looks import NOW, instance, look, migration
+from tests.support.fixtures import Fenceline, json_of
 from tests.support.serving import Serving
 
 A, B, C = Mode

@@ -12,9 +12,9 @@ import yaml
 
 from app.cli.runs import ENDED
 from app.embedded.kafka import KafkaCluster
-from tests.cli.conftest import Fenceline, json_of
 from tests.conftest import MakeTopic
 from tests.support.brokers import TEST_BROKER_SETTINGS
+from tests.support.fixtures import Fenceline, json_of
 from tests.support.kafka_clients import Members
 from tests.support.serving import Serving
 from tests.support.topics import create_topic, unique_name

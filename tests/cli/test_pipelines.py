@@ -11,8 +11,8 @@ import yaml
 
 from app.cli.errors import ExitCode
 from app.embedded.kafka import KafkaCluster
-from tests.cli.conftest import Fenceline, json_of
 from tests.support.api_samples import definition_on
+from tests.support.fixtures import Fenceline, json_of
 from tests.support.topics import unique_name
 
 pytestmark = pytest.mark.slow

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from app.embedded.kafka import KafkaCluster
-from tests.cli.conftest import Fenceline, json_of
 from tests.conftest import MakeTopic
 from tests.kafka.transactions.conftest import Scene
+from tests.support.fixtures import Fenceline, json_of
 from tests.support.serving import Serving
 from tests.support.waiting import wait_for
 

@@ -11,9 +11,9 @@ from confluent_kafka.admin import AdminClient
 
 from app.cli.runs import ENDED
 from app.embedded.kafka import KafkaCluster
-from tests.cli.conftest import Fenceline, json_of
 from tests.conftest import MakeTopic
 from tests.support import verifier
+from tests.support.fixtures import Fenceline, json_of
 from tests.support.serving import Serving
 from tests.support.topics import unique_name
 from tests.support.waiting import wait_for

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from app.cli.output import json_text
 from app.cli.redaction import REMOVED, redact
 from app.embedded.kafka import KafkaCluster
-from tests.cli.conftest import Fenceline
 from tests.support.api_samples import definition_on
+from tests.support.fixtures import Fenceline
 from tests.support.serving import Serving
 from tests.support.topics import unique_name
 

@@ -13,9 +13,9 @@ import pytest
 from app.cli.errors import ExitCode
 from app.domain.webhooks.signature import headers_of, key_of
 from app.embedded.kafka import KafkaCluster
-from tests.cli.conftest import WEBHOOK_SECRETS, Fenceline, json_of
 from tests.conftest import MakeTopic
 from tests.kafka.test_raw_fetch import produce
+from tests.support.fixtures import WEBHOOK_SECRETS, Fenceline, json_of
 from tests.support.serving import Serving
 from tests.support.topics import unique_name
 from tests.support.waiting import wait_for_async

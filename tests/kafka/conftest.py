@@ -4,7 +4,6 @@ from collections.abc import AsyncGenerator, Generator
 
 import pytest
 
-from app.embedded.kafka import KafkaCluster
 from app.kafka.admin import KafkaBrokers
 from app.ports.brokers import Connection
 from tests.support.kafka_clients import Members, Writer
@@ -15,11 +14,6 @@ async def brokers() -> AsyncGenerator[KafkaBrokers]:
     made = KafkaBrokers(environment={}, secrets_dir=None)
     yield made
     await made.close()
-
-
-@pytest.fixture
-def connection(kafka: KafkaCluster) -> Connection:
-    return {"bootstrap.servers": kafka.bootstrap_servers}
 
 
 @pytest.fixture

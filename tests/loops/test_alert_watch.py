@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.db.database import Database
 from app.db.repositories import tasks
 from app.domain.alerts.conditions import Bounds
 from app.domain.clocks.broker_clocks import BrokerClocks
@@ -28,11 +27,6 @@ from app.wire.heartbeat import TaskHeartbeat
 from tests.domain.fencing_events.coordinator import Coordinator
 from tests.support.control_plane import CLUSTER, ControlPlane, driver_heartbeat, task_heartbeat
 from tests.support.hanging_samples import hanging_transaction
-
-
-@pytest.fixture
-def plane(database: Database) -> ControlPlane:
-    return ControlPlane(database)
 
 
 class Clock:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 
-import pytest
 from msgspec.structs import replace
 
-from app.db.database import Database
 from app.domain.drills.drill import AuditFigures, Drill, DrillKind, DrillState, DrillVerdict, TargetState
 from app.domain.runs.task import PartitionProgress
 from app.loops.drill_watch import DrillWatch
@@ -19,11 +17,6 @@ from tests.services.test_drills import order, running, stop
 from tests.support.control_plane import ControlPlane, PlaneClock, task_heartbeat
 
 CLEAN = AuditFigures(audit_id="a1", read=9, expected=7, lost=0, duplicated=0)
-
-
-@pytest.fixture
-def plane(database: Database) -> ControlPlane:
-    return ControlPlane(database)
 
 
 class Audits:

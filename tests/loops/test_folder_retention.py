@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from app.db.database import Database
 from app.domain.runs.instance import InstanceState
 from app.loops.folder_retention import FolderRetention
 from app.spark.audit_launcher import SubmitAuditLauncher
@@ -25,11 +24,6 @@ from tests.support.control_plane import ControlPlane, PlaneClock
 
 KEPT_FOR = timedelta(days=14)
 OLD_S = timedelta(days=15).total_seconds()
-
-
-@pytest.fixture
-def plane(database: Database) -> ControlPlane:
-    return ControlPlane(database)
 
 
 @pytest.fixture

@@ -61,11 +61,6 @@ class RecordingSpark:
 
 
 @pytest.fixture
-def plane(database: Database) -> ControlPlane:
-    return ControlPlane(database)
-
-
-@pytest.fixture
 def spark(plane: ControlPlane) -> RecordingSpark:
     return RecordingSpark(plane)
 

@@ -12,12 +12,6 @@ from app.embedded.spark import SparkCluster
 from tests.support.spark_instances import SparkInstances
 
 
-@pytest.fixture(scope="session")
-def worker_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the package for the executors is built, once."""
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.fixture
 def spark_instances(
     kafka: KafkaCluster, spark_cluster: SparkCluster, tmp_path: Path, worker_cache: Path

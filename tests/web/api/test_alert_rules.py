@@ -19,8 +19,8 @@ from app.domain.observing.snapshot import Phase
 from app.services.observing.observations import Observations
 from app.web.dependencies import Wiring
 from tests.support.fencing import register
+from tests.support.fixtures import AsRole
 from tests.support.observing import cluster
-from tests.web.api.conftest import AsRole
 
 RULES = Path(__file__).parents[3] / "deploy/prometheus-alerts.yml"
 WORDS = {
@@ -39,10 +39,10 @@ def rules() -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-async def described(wiring: Wiring, as_role: AsRole) -> str:
+async def described(api_wiring: Wiring, as_role: AsRole) -> str:
     """What /metrics says with a cluster that is registered and observed."""
-    await register(wiring.unit_of_work, "c", "kafka-1")
-    observations: Observations = wiring.observations
+    await register(api_wiring.unit_of_work, "c", "kafka-1")
+    observations: Observations = api_wiring.observations
     observations.publish(cluster().snapshot(now_ms=1))
     observations.note_search(SearchReport(cluster="c", swept_ms=1))
     viewer: httpx.AsyncClient = await as_role(Role.VIEWER)

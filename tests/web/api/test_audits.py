@@ -28,7 +28,7 @@ from app.wire.audit import (
 )
 from tests.support.audit_samples import broken_result
 from tests.support.control_plane import ControlPlane
-from tests.web.api.conftest import AsRole
+from tests.support.fixtures import AsRole
 
 NOW = datetime.now(UTC)
 LAST_HOUR = {"kind": "time", "start": (NOW - timedelta(hours=1)).isoformat(), "end": NOW.isoformat()}
@@ -36,12 +36,12 @@ BY_ID = {"kind": "json", "path": "order.id"}
 
 
 @pytest.fixture
-async def pipeline(wiring: Wiring) -> str:
+async def pipeline(api_wiring: Wiring) -> str:
     """A pipeline without a broker behind it."""
 
     class _Plane(ControlPlane):
         def uow(self) -> SqlUnitOfWork:
-            made = wiring.unit_of_work()
+            made = api_wiring.unit_of_work()
             assert isinstance(made, SqlUnitOfWork)
             return made
 
@@ -55,7 +55,7 @@ async def ask(client: httpx.AsyncClient, **fields: Any) -> httpx.Response:
 
 
 async def test_an_audit_from_wish_to_verdict(
-    wiring: Wiring, pipeline: str, as_role: AsRole, workers_client: httpx.AsyncClient
+    api_wiring: Wiring, pipeline: str, as_role: AsRole, workers_client: httpx.AsyncClient
 ) -> None:
     operator, viewer = await as_role(Role.OPERATOR), await as_role(Role.VIEWER)
     response = await ask(operator)
@@ -64,7 +64,7 @@ async def test_an_audit_from_wish_to_verdict(
     assert (asked["state"], asked["sentence"], asked["padding_s"]) == ("pending", "It waits.", 300)
     again = await ask(operator)
     assert again.status_code == 409
-    async with wiring.unit_of_work() as uow:
+    async with api_wiring.unit_of_work() as uow:
         order = await carrying_out.begin_submission(
             uow, asked["id"], host="w1", cores=2, fenceline_version="1", server_urls=(), now=NOW
         )
@@ -113,10 +113,10 @@ async def test_an_audit_from_wish_to_verdict(
     assert 'fenceline_audited_outputs_total{finding="lost",pipeline="flights"} 2.0' in metrics
 
 
-async def test_ids_are_contents_of_records(wiring: Wiring, pipeline: str, as_role: AsRole) -> None:
+async def test_ids_are_contents_of_records(api_wiring: Wiring, pipeline: str, as_role: AsRole) -> None:
     operator, viewer = await as_role(Role.OPERATOR), await as_role(Role.VIEWER)
     audit_id = (await ask(operator)).json()["id"]
-    async with wiring.unit_of_work() as uow:
+    async with api_wiring.unit_of_work() as uow:
         audit = await uow.audits.get(audit_id)
         await uow.audits.save(
             msgspec.structs.replace(audit, state=AuditState.DONE, result=broken_result(audit_id), ended_at=NOW)

@@ -11,7 +11,7 @@ import pytest
 from app.domain.access import Role
 from app.embedded.kafka import KafkaCluster
 from tests.support.api_samples import create_pipeline, definition_on, register
-from tests.web.api.conftest import AsRole
+from tests.support.fixtures import AsRole
 
 P = "/api/v1/pipelines"
 

@@ -11,17 +11,17 @@ from app.domain.access import Role
 from app.web.dependencies import Wiring
 from tests.domain.fencing_events.coordinator import ID
 from tests.support.fencing import clean_restart, lost_membership, put_down, refusal, register, takeover, timeout
-from tests.web.api.conftest import AsRole
+from tests.support.fixtures import AsRole
 
 BASE = "/api/v1/fencing"
 
 
 @pytest.fixture
-async def began(wiring: Wiring) -> datetime:
+async def began(api_wiring: Wiring) -> datetime:
     """Three events and a clean restart, a minute apart, on two registered clusters and one that is gone."""
-    await register(wiring.unit_of_work, "a", "kafka-a")
-    await register(wiring.unit_of_work, "b", "kafka-b")
-    at = wiring.clock.now() - timedelta(hours=1)
+    await register(api_wiring.unit_of_work, "a", "kafka-a")
+    await register(api_wiring.unit_of_work, "b", "kafka-b")
+    at = api_wiring.clock.now() - timedelta(hours=1)
     cases = [
         *takeover("kafka-a", at=at),
         refusal("kafka-a", at=at + timedelta(seconds=1)),
@@ -29,7 +29,7 @@ async def began(wiring: Wiring) -> datetime:
         *takeover("kafka-gone", at=at + timedelta(minutes=2)),
         *clean_restart("kafka-also-gone", at=at + timedelta(minutes=3)),
     ]
-    await put_down(wiring.unit_of_work, cases, now=wiring.clock.now())
+    await put_down(api_wiring.unit_of_work, cases, now=api_wiring.clock.now())
     return at
 
 
@@ -57,11 +57,11 @@ async def test_list_is_filtered(began: datetime, viewer: httpx.AsyncClient) -> N
     assert await told(viewer, transactional_id="another") == []
 
 
-async def test_list_is_filtered_by_group(wiring: Wiring, viewer: httpx.AsyncClient) -> None:
-    at = wiring.clock.now()
-    await register(wiring.unit_of_work, "a", "kafka-a")
+async def test_list_is_filtered_by_group(api_wiring: Wiring, viewer: httpx.AsyncClient) -> None:
+    at = api_wiring.clock.now()
+    await register(api_wiring.unit_of_work, "a", "kafka-a")
     lost = [lost_membership("kafka-a", group=group, at=at, transactional_id=f"of {group}") for group in ("g", "h")]
-    await put_down(wiring.unit_of_work, lost, now=at)
+    await put_down(api_wiring.unit_of_work, lost, now=at)
     assert await told(viewer, group="g") == [("a", "stale_generation")]
     assert await told(viewer, group="g", cluster="a") == [("a", "stale_generation")]
     assert await told(viewer, group="of g") == []
@@ -102,10 +102,10 @@ async def test_one_event_has_what_proves_it_and_whose_it_was(began: datetime, vi
     assert len(body["runbook"]) == 3
 
 
-async def test_correction_says_what_was_told_before(wiring: Wiring, viewer: httpx.AsyncClient) -> None:
-    at = wiring.clock.now() - timedelta(minutes=1)
-    await put_down(wiring.unit_of_work, clean_restart("kafka-a", at=at), now=wiring.clock.now())
-    await put_down(wiring.unit_of_work, [refusal("kafka-a", at=at)], now=wiring.clock.now())
+async def test_correction_says_what_was_told_before(api_wiring: Wiring, viewer: httpx.AsyncClient) -> None:
+    at = api_wiring.clock.now() - timedelta(minutes=1)
+    await put_down(api_wiring.unit_of_work, clean_restart("kafka-a", at=at), now=api_wiring.clock.now())
+    await put_down(api_wiring.unit_of_work, [refusal("kafka-a", at=at)], now=api_wiring.clock.now())
     (item,) = (await viewer.get(BASE)).json()["items"]
     assert item["cause"] == "zombie_refused"
     (before,) = (await viewer.get(f"{BASE}/{item['id']}")).json()["corrections"]
@@ -119,19 +119,19 @@ async def test_unknown_cluster_or_event_is_said(viewer: httpx.AsyncClient) -> No
         assert (await viewer.get(BASE, params={"since": not_a_moment})).status_code == 422, not_a_moment
 
 
-async def test_metrics_count_what_was_told_and_start_at_zero(wiring: Wiring, viewer: httpx.AsyncClient) -> None:
+async def test_metrics_count_what_was_told_and_start_at_zero(api_wiring: Wiring, viewer: httpx.AsyncClient) -> None:
     async def counted(cause: str) -> float:
         text = (await viewer.get("/metrics")).text
         (line,) = [line for line in text.splitlines() if "fencing_events_total" in line and f'cause="{cause}"' in line]
         return float(line.rpartition(" ")[2])
 
-    await register(wiring.unit_of_work, "a", "kafka-a")
-    now = wiring.clock.now()
+    await register(api_wiring.unit_of_work, "a", "kafka-a")
+    now = api_wiring.clock.now()
     at = now - timedelta(minutes=1)
     assert await counted("zombie_refused") == 0
     restarted = clean_restart("kafka-a", at=at)
     for _ in range(2):
-        await put_down(wiring.unit_of_work, restarted, now=now)
+        await put_down(api_wiring.unit_of_work, restarted, now=now)
     assert await counted("clean_restart") == 1
-    await put_down(wiring.unit_of_work, [refusal("kafka-a", at=at)], now=now)
+    await put_down(api_wiring.unit_of_work, [refusal("kafka-a", at=at)], now=now)
     assert (await counted("clean_restart"), await counted("zombie_refused")) == (1, 1)

@@ -13,17 +13,18 @@ from app.db.database import Database
 from app.domain.access import Role
 from app.web.dependencies import Wiring
 from tests.support.control_plane import ControlPlane
+from tests.support.fixtures import AsRole
 from tests.support.kept_files import take
 from tests.support.written_files import AT_MS, SINK, message, portion, reference
-from tests.web.api.conftest import AsRole
 
 BASE = "/api/v1/pipelines/flights/files"
 
 
 @pytest.fixture
-async def plane(wiring: Wiring) -> ControlPlane:
+async def plane(api_wiring: Wiring) -> ControlPlane:
     return ControlPlane(
-        cast(Database, SimpleNamespace(unit_of_work=wiring.unit_of_work)), now=datetime.now(UTC).replace(microsecond=0)
+        cast(Database, SimpleNamespace(unit_of_work=api_wiring.unit_of_work)),
+        now=datetime.now(UTC).replace(microsecond=0),
     )
 
 

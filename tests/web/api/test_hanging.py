@@ -15,9 +15,9 @@ from app.domain.journals import group_records
 from app.domain.observing.snapshot import Phase
 from app.services import hanging
 from app.web.dependencies import Wiring
+from tests.support.fixtures import AsRole
 from tests.support.hanging_samples import hanging_transaction
 from tests.support.observing import NOW_MS, hear, observed_cluster, offset_batch, publish
-from tests.web.api.conftest import AsRole
 
 BASE = "/api/v1/clusters/c/hanging"
 
@@ -27,12 +27,12 @@ async def viewer(as_role: AsRole) -> httpx.AsyncClient:
     return await as_role(Role.VIEWER)
 
 
-async def test_what_hangs_is_told_with_what_ends_it(wiring: Wiring, viewer: httpx.AsyncClient) -> None:
-    await observed_cluster(wiring)
+async def test_what_hangs_is_told_with_what_ends_it(api_wiring: Wiring, viewer: httpx.AsyncClient) -> None:
+    await observed_cluster(api_wiring)
     before = (await viewer.get(BASE)).json()
     assert (before["items"], before["search"]["swept_at"]) == ([], None)
     unclear = Unclear(topic="secret", partition=3, since_ms=NOW_MS, reason="DescribeProducers was refused")
-    wiring.observations.note_search(
+    api_wiring.observations.note_search(
         SearchReport(
             cluster="c",
             swept_ms=NOW_MS,
@@ -55,22 +55,22 @@ async def test_what_hangs_is_told_with_what_ends_it(wiring: Wiring, viewer: http
     assert [one["reason"] for one in search["unclear"]] == ["DescribeProducers was refused"]
 
 
-async def test_pending_offsets_are_told_with_who_holds_them(wiring: Wiring, viewer: httpx.AsyncClient) -> None:
-    live = await observed_cluster(wiring)
+async def test_pending_offsets_are_told_with_who_holds_them(api_wiring: Wiring, viewer: httpx.AsyncClient) -> None:
+    live = await observed_cluster(api_wiring)
     hear(live, offset_batch("billing", 41, at=7, producer_id=4015, committed_ms=1), topic=group_records.TOPIC)
     live.enter(group_records.TOPIC, Phase.LIVE, now_ms=NOW_MS)
-    publish(wiring, live)
+    publish(api_wiring, live)
     found = hanging_transaction(topic=group_records.TOPIC)
-    wiring.observations.note_search(SearchReport(cluster="c", swept_ms=NOW_MS, hanging=(found,)))
+    api_wiring.observations.note_search(SearchReport(cluster="c", swept_ms=NOW_MS, hanging=(found,)))
     (one,) = [one for one in (await viewer.get(BASE)).json()["pending_offsets"] if one["group"] == "billing"]
     assert (one["topic"], one["partition"], one["offset"], one["is_hanging"]) == ("orders", 0, 41, True)
     assert one["journal_partition"] == 0
 
 
-async def test_what_hung_before_is_told_with_how_it_ended(wiring: Wiring, viewer: httpx.AsyncClient) -> None:
-    await observed_cluster(wiring)
+async def test_what_hung_before_is_told_with_how_it_ended(api_wiring: Wiring, viewer: httpx.AsyncClient) -> None:
+    await observed_cluster(api_wiring)
     now = datetime.now(UTC)
-    async with wiring.unit_of_work() as uow:
+    async with api_wiring.unit_of_work() as uow:
         kafka_cluster_id = (await uow.clusters.get("c")).kafka_cluster_id
         both: list[HangingTransaction] = [
             hanging_transaction(kafka_cluster_id=kafka_cluster_id, start_offset=start) for start in (10, 20)

@@ -190,19 +190,19 @@ async def lie(world: World, client: httpx.AsyncClient, draw: random.Random) -> s
 
 @pytest.mark.parametrize("guarantee", [ProcessingGuarantee.EXACTLY_ONCE_V2, ProcessingGuarantee.EXACTLY_ONCE])
 async def test_worker_that_lies_changes_nothing_outside_its_pipeline(
-    wiring: Wiring, app: FastAPI, workers_app: FastAPI, seed: int, guarantee: ProcessingGuarantee
+    api_wiring: Wiring, app: FastAPI, workers_app: FastAPI, seed: int, guarantee: ProcessingGuarantee
 ) -> None:
-    world = await world_of(wiring, guarantee)
+    world = await world_of(api_wiring, guarantee)
     before = await world.of_others()
     async with client_of(workers_app, url=WORKERS_URL) as client:
         statuses = await lie(world, client, random.Random(seed))
     assert {200, 403} <= statuses, "messages were taken, and others refused"
-    await wiring.partition_counts.settled()
+    await api_wiring.partition_counts.settled()
     assert await world.of_others() == before
 
     coordinators = Coordinators()
     loop = DeadTasks(
-        unit_of_work=wiring.unit_of_work,
+        unit_of_work=api_wiring.unit_of_work,
         brokers=cast(TransactionBrokers, coordinators),
         launcher=cast(SparkLauncher, Gone()),
         clock=PlaneClock(world.plane),
@@ -217,12 +217,14 @@ async def test_worker_that_lies_changes_nothing_outside_its_pipeline(
         await loop.turn()
         world.plane.pass_time(60)
     assert coordinators.ended <= {"fl.t.flights.0.0", "fl.t.flights.0.1"}
-    watch = OffsetWatch(unit_of_work=wiring.unit_of_work, observations=wiring.observations, clock=wiring.clock)
+    watch = OffsetWatch(
+        unit_of_work=api_wiring.unit_of_work, observations=api_wiring.observations, clock=api_wiring.clock
+    )
     await watch.turn()
-    async with wiring.unit_of_work() as uow:
-        await retention.expire(uow, now=wiring.clock.now() + timedelta(days=400))
+    async with api_wiring.unit_of_work() as uow:
+        await retention.expire(uow, now=api_wiring.clock.now() + timedelta(days=400))
 
-    async with browser_of(wiring, Role.ADMINISTRATOR) as browser:
+    async with browser_of(api_wiring, Role.ADMINISTRATOR) as browser:
         for path in (
             "/",
             "/metrics",
@@ -249,12 +251,12 @@ async def test_worker_that_lies_changes_nothing_outside_its_pipeline(
         families = list(text_string_to_metric_families((await browser.get("/metrics")).text))
     samples = {sample.name: sample.value for family in families for sample in family.samples}
     assert "fenceline_run_records_in_total" in samples
-    assert sum(wiring.dropped_fields.counts.values()) > 0
+    assert sum(api_wiring.dropped_fields.counts.values()) > 0
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_deep_json_is_refused_and_not_a_bug(wiring: Wiring, workers_app: FastAPI, path: str) -> None:
-    world = await world_of(wiring, ProcessingGuarantee.EXACTLY_ONCE_V2)
+async def test_deep_json_is_refused_and_not_a_bug(api_wiring: Wiring, workers_app: FastAPI, path: str) -> None:
+    world = await world_of(api_wiring, ProcessingGuarantee.EXACTLY_ONCE_V2)
     token = world.tokens[path.startswith("/workers/v1/audit/")]
     async with client_of(workers_app, url=WORKERS_URL) as client:
         for body in (b'{"protocol_version":1,"a":' + b"[" * 300_000, b"[" * 300_000, b'{"a":' * 100_000):

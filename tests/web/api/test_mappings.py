@@ -13,17 +13,18 @@ from app.domain.access import Role
 from app.domain.transactions.id_import import MAX_CSV_CHARACTERS, MAX_LINES
 from app.web.dependencies import Wiring
 from tests.support.control_plane import ControlPlane, task_heartbeat
+from tests.support.fixtures import AsRole
 from tests.support.observing import ODD, hear, observed_cluster, publish, state_of, transaction_batch
-from tests.web.api.conftest import AsRole
 
 CSV = "topic,partition,transactional_id\nin,0,app-0_0\nin,1,app-0_1\n"
 IMPORTED = "/api/v1/pipelines/flights/imported-ids"
 
 
 @pytest.fixture
-async def plane(wiring: Wiring) -> ControlPlane:
+async def plane(api_wiring: Wiring) -> ControlPlane:
     return ControlPlane(
-        cast(Database, SimpleNamespace(unit_of_work=wiring.unit_of_work)), now=datetime.now(UTC).replace(microsecond=0)
+        cast(Database, SimpleNamespace(unit_of_work=api_wiring.unit_of_work)),
+        now=datetime.now(UTC).replace(microsecond=0),
     )
 
 
@@ -136,15 +137,15 @@ async def test_formulas_are_told_with_what_they_need(as_role: AsRole) -> None:
     assert {name for name, one in by_name.items() if one["counts"]} == {"kafka-streams-v2", "spring-kafka-v2"}
 
 
-async def test_registry_tells_whose_each_id_is(wiring: Wiring, plane: ControlPlane, as_role: AsRole) -> None:
+async def test_registry_tells_whose_each_id_is(api_wiring: Wiring, plane: ControlPlane, as_role: AsRole) -> None:
     viewer = await as_role(Role.VIEWER)
-    live = await observed_cluster(wiring)
-    now_ms = int(wiring.clock.now().timestamp() * 1000)
+    live = await observed_cluster(api_wiring)
+    now_ms = int(api_wiring.clock.now().timestamp() * 1000)
     began = state_of(producer_id=9, start_ms=now_ms - 60_000, changed_ms=now_ms - 60_000)
     hear(live, transaction_batch(ODD, began, at=2, at_ms=now_ms - 60_000), now_ms=now_ms)
-    publish(wiring, live)
+    publish(api_wiring, live)
     await plane.pipeline("flights", cluster="c")
-    async with wiring.unit_of_work() as uow:
+    async with api_wiring.unit_of_work() as uow:
         await uow.transactional_ids.claim(
             pipeline="flights", kafka_cluster_id="kafka-1", ids=[(ODD, 0, 0), ("fl.t.flights.0.0", 0, 0)]
         )

@@ -12,8 +12,8 @@ from app.domain.access import Role
 from app.domain.migrations.mode import Mode
 from app.web.dependencies import Wiring
 from tests.support.control_plane import ControlPlane
+from tests.support.fixtures import AsRole
 from tests.support.migrating import Migrating, played
-from tests.web.api.conftest import AsRole
 
 
 class _Databases:
@@ -24,8 +24,10 @@ class _Databases:
 
 
 @pytest.fixture
-async def migrating(wiring: Wiring) -> Migrating:
-    played = Migrating(ControlPlane(cast("Database", _Databases(wiring)), now=wiring.clock.now()), wiring.observations)
+async def migrating(api_wiring: Wiring) -> Migrating:
+    played = Migrating(
+        ControlPlane(cast("Database", _Databases(api_wiring)), now=api_wiring.clock.now()), api_wiring.observations
+    )
     await played.running()
     return played
 
@@ -60,9 +62,9 @@ async def test_a_migration_tells_its_steps_its_gate_and_its_evidence(
 
 
 async def test_a_plan_tells_its_preflight_its_steps_and_how_long_they_usually_take(
-    wiring: Wiring, migrating: Migrating, operator: httpx.AsyncClient
+    api_wiring: Wiring, migrating: Migrating, operator: httpx.AsyncClient
 ) -> None:
-    played(wiring, migrating)
+    played(api_wiring, migrating)
     run = await migrating.run()
     migrating.publish()
     plan = await get(operator, "/pipelines/flights/migrations/plan?goal=v2")

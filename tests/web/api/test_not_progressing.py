@@ -12,13 +12,13 @@ from app.db.database import Database
 from app.domain.access import Role
 from app.web.dependencies import Wiring
 from tests.support.control_plane import ControlPlane, task_heartbeat
-from tests.web.api.conftest import AsRole
+from tests.support.fixtures import AsRole
 
 
 async def test_it_is_in_the_report_of_the_task_in_the_metrics_and_needs_somebody(
-    wiring: Wiring, as_role: AsRole
+    api_wiring: Wiring, as_role: AsRole
 ) -> None:
-    database = cast(Database, SimpleNamespace(unit_of_work=wiring.unit_of_work))
+    database = cast(Database, SimpleNamespace(unit_of_work=api_wiring.unit_of_work))
     plane = ControlPlane(database, now=datetime.now(UTC).replace(microsecond=0))
     run, viewer = await plane.running(), await as_role(Role.VIEWER)
     for sequence, still_ms in ((10, 31_000), (11, None)):

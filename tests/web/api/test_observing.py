@@ -18,6 +18,7 @@ from app.domain.observing.live_cluster import LiveCluster
 from app.domain.observing.snapshot import Phase
 from app.web.api.schemas.observing.transactions import StateWord
 from app.web.dependencies import Wiring
+from tests.support.fixtures import AsRole
 from tests.support.observing import (
     NOW_MS,
     ODD,
@@ -28,14 +29,13 @@ from tests.support.observing import (
     state_of,
     transaction_batch,
 )
-from tests.web.api.conftest import AsRole
 
 BASE = "/api/v1/clusters/c"
 
 
 @pytest.fixture
-async def live(wiring: Wiring) -> LiveCluster:
-    return await observed_cluster(wiring)
+async def live(api_wiring: Wiring) -> LiveCluster:
+    return await observed_cluster(api_wiring)
 
 
 @pytest.fixture
@@ -62,14 +62,16 @@ async def test_ids_are_listed_with_how_good_the_list_is(live: LiveCluster, viewe
     assert 0 <= reading["age_ms"] < 60_000
 
 
-async def test_the_pace_is_told_second_by_second(wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient) -> None:
-    now_ms = int(wiring.clock.now().timestamp() * 1000)
+async def test_the_pace_is_told_second_by_second(
+    api_wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient
+) -> None:
+    now_ms = int(api_wiring.clock.now().timestamp() * 1000)
     ended = state_of(TransactionStatus.COMPLETE_COMMIT, start_ms=now_ms - 90_000)
     hear(live, transaction_batch(ODD, ended, at=2, at_ms=now_ms - 10_000), now_ms=now_ms)
     hear(
         live, transaction_batch("slow", state_of(start_ms=now_ms - 60_000), at=3, at_ms=now_ms - 60_000), now_ms=now_ms
     )
-    publish(wiring, live)
+    publish(api_wiring, live)
     answer = (await viewer.get(f"{BASE}/transaction-pace")).json()
     assert (answer["ids"], answer["open_transactions"], answer["oldest"]) == (3, 1, "slow")
     by_age = [sample["oldest_ms"] // 1_000 for sample in answer["samples"]]
@@ -97,15 +99,15 @@ async def test_list_is_filtered_and_paged(live: LiveCluster, viewer: httpx.Async
 
 
 async def test_the_page_after_a_long_name_is_found(
-    wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient
+    api_wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient
 ) -> None:
     """Kafka takes names of 32,767 bytes; what a list gives for its next page, it takes back."""
     longest = "漢" * 10_922
     hear(live, transaction_batch(longest, state_of(), at=2))
-    publish(wiring, live)
+    publish(api_wiring, live)
     query = {"search": "漢", "limit": "1", "sort": "id"}
     hear(live, transaction_batch(longest[:-1] + "龍", state_of(), at=3))
-    publish(wiring, live)
+    publish(api_wiring, live)
     first = (await viewer.get(f"{BASE}/transactions", params=query)).json()
     rest = await viewer.get(f"{BASE}/transactions", params=query | {"after": first["next_cursor"]})
     assert rest.status_code == 200, rest.text
@@ -124,10 +126,10 @@ async def test_one_id_has_its_steps_and_what_waits_for_it(live: LiveCluster, vie
 
 
 async def test_an_id_that_no_database_takes_is_listed_as_foreign(
-    wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient
+    api_wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient
 ) -> None:
     hear(live, transaction_batch("nul\x00", state_of(), at=2))
-    publish(wiring, live)
+    publish(api_wiring, live)
     answer = await viewer.get(f"{BASE}/transactions", params={"search": "nul"})
     assert answer.status_code == 200, answer.text
     (item,) = answer.json()["items"]
@@ -153,12 +155,12 @@ async def test_groups_have_stored_and_pending_offsets_and_whose_they_are(
 
 
 async def test_what_the_coordinators_said_is_marked_as_theirs(
-    wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient
+    api_wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient
 ) -> None:
     live.enter(live.transactions.topic, Phase.REFUSED, problem="may not be read", now_ms=0)
     found = {"polled": live_transaction("polled", state_of(changed_ms=-1), partition=-1, offset=-1)}
-    live.transactions.polled(found, now_ms=int(wiring.clock.now().timestamp() * 1000))
-    publish(wiring, live)
+    live.transactions.polled(found, now_ms=int(api_wiring.clock.now().timestamp() * 1000))
+    publish(api_wiring, live)
     answer = (await viewer.get(f"{BASE}/transactions")).json()
     (item,) = answer["items"]
     assert (item["source"], item["journal_offset"], item["changed_at"]) == ("admin_calls", None, None)
@@ -166,14 +168,14 @@ async def test_what_the_coordinators_said_is_marked_as_theirs(
 
 
 async def test_group_that_its_coordinator_told_is_marked_so_and_says_what_it_does_not_tell(
-    wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient
+    api_wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient
 ) -> None:
     live.enter(live.groups.topic, Phase.REFUSED, problem="may not be read", now_ms=0)
     told = LiveGroup("polled", classic=ClassicGroup("consumer", -1), answered_state=GroupState.COMPLETING_REBALANCE)
     told.offsets["orders", 0] = Committed(OffsetCommit(5), -1)
     told.pending["orders", 0, -1] = Committed(OffsetCommit(-1), -1)
-    live.groups.polled({"polled": told}, now_ms=int(wiring.clock.now().timestamp() * 1000))
-    publish(wiring, live)
+    live.groups.polled({"polled": told}, now_ms=int(api_wiring.clock.now().timestamp() * 1000))
+    publish(api_wiring, live)
     answer = (await viewer.get(f"{BASE}/groups", params={"state": "CompletingRebalance"})).json()
     (item,) = answer["items"]
     assert (item["source"], item["generation"], item["rebalanced_at"]) == ("admin_calls", -1, None)
@@ -185,31 +187,33 @@ async def test_group_that_its_coordinator_told_is_marked_so_and_says_what_it_doe
     ]
 
 
-async def test_unknown_id_says_how_much_is_known(wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient) -> None:
+async def test_unknown_id_says_how_much_is_known(
+    api_wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient
+) -> None:
     answer = await viewer.get(f"{BASE}/transactional-ids/nobody")
     assert answer.status_code == 404
     assert "no transactional id nobody is known on c" in answer.json()["detail"]
     live.enter(live.groups.topic, Phase.LOST, problem="no broker answers", now_ms=0)
-    publish(wiring, live)
+    publish(api_wiring, live)
     assert "no broker answers" in (await viewer.get(f"{BASE}/groups/nobody")).json()["detail"]
 
 
-async def test_cluster_that_is_not_read_yet_is_no_error(viewer: httpx.AsyncClient, wiring: Wiring) -> None:
+async def test_cluster_that_is_not_read_yet_is_no_error(viewer: httpx.AsyncClient, api_wiring: Wiring) -> None:
     assert (await viewer.get("/api/v1/clusters/none/transactions")).status_code == 404
     assert (await viewer.get("/api/v1/clusters/none/observer")).status_code == 404
 
 
-async def test_observer_says_how_it_is(wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient) -> None:
+async def test_observer_says_how_it_is(api_wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient) -> None:
     body = (await viewer.get(f"{BASE}/observer")).json()
     assert (body["transactional_ids"], body["open_transactions"], body["known_groups"]) == (2, 1, 1)
     assert body["groups"]["records_read"] == 2
     hear(live, transaction_batch("new", state_of(), at=2))
-    publish(wiring, live)
+    publish(api_wiring, live)
     assert (await viewer.get(f"{BASE}/observer")).json()["number"] == body["number"] + 1
 
 
 async def test_metrics_count_what_ends_while_it_is_watched(
-    live: LiveCluster, wiring: Wiring, viewer: httpx.AsyncClient
+    live: LiveCluster, api_wiring: Wiring, viewer: httpx.AsyncClient
 ) -> None:
     async def ended() -> list[str]:
         lines = (await viewer.get("/metrics")).text.splitlines()
@@ -218,7 +222,7 @@ async def test_metrics_count_what_ends_while_it_is_watched(
     name = 'fenceline_transactions_ended_total{cluster="c",outcome='
     assert await ended() == [f'{name}"aborted"}} 0.0', f'{name}"committed"}} 0.0'], "the journal's past is not counted"
     hear(live, transaction_batch(ODD, state_of(TransactionStatus.COMPLETE_ABORT), at=2))
-    publish(wiring, live)
+    publish(api_wiring, live)
     assert await ended() == [f'{name}"aborted"}} 1.0', f'{name}"committed"}} 0.0']
 
 
@@ -232,10 +236,12 @@ async def test_metrics_have_lag_age_and_what_is_open(live: LiveCluster, viewer: 
 
 
 async def test_metrics_have_no_zero_for_what_nobody_knows(
-    wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient
+    api_wiring: Wiring, live: LiveCluster, viewer: httpx.AsyncClient
 ) -> None:
-    wiring.observations.note_search(SearchReport(cluster="c", problem="no broker answers"))
-    wiring.observations.publish(msgspec.structs.replace(wiring.observations.of("nobody"), cluster="c", number=1))
+    api_wiring.observations.note_search(SearchReport(cluster="c", problem="no broker answers"))
+    api_wiring.observations.publish(
+        msgspec.structs.replace(api_wiring.observations.of("nobody"), cluster="c", number=1)
+    )
     text = (await viewer.get("/metrics")).text
     of_cluster = {line.partition("{")[0] for line in text.splitlines() if '{cluster="c"}' in line}
     # A search that never got through is older than any bound, so that its alert fires.
@@ -246,7 +252,7 @@ async def test_metrics_have_no_zero_for_what_nobody_knows(
     lost = live.snapshot(now_ms=NOW_MS)
     status = lost.transaction_journal
     an_hour_ago = msgspec.structs.replace(status, as_of_ms=status.as_of_ms - 3_600_000)
-    wiring.observations.publish(msgspec.structs.replace(lost, transaction_journal=an_hour_ago, number=2))
+    api_wiring.observations.publish(msgspec.structs.replace(lost, transaction_journal=an_hour_ago, number=2))
     text = (await viewer.get("/metrics")).text
     # It was open for 90 s an hour before it was heard of last: nobody knows that it is open for longer.
     assert 'fenceline_oldest_transaction_seconds{cluster="c"} 0.0' in text

@@ -12,22 +12,23 @@ from app.db.database import Database
 from app.domain.access import Role
 from app.web.dependencies import Wiring
 from tests.support.control_plane import ControlPlane
+from tests.support.fixtures import AsRole
 from tests.support.offset_tellers import tasks_of
-from tests.web.api.conftest import AsRole
 
 BASE = "/api/v1/pipelines/flights/offset-log"
 
 
 @pytest.fixture
-async def plane(wiring: Wiring) -> ControlPlane:
+async def plane(api_wiring: Wiring) -> ControlPlane:
     return ControlPlane(
-        cast(Database, SimpleNamespace(unit_of_work=wiring.unit_of_work)), now=datetime.now(UTC).replace(microsecond=0)
+        cast(Database, SimpleNamespace(unit_of_work=api_wiring.unit_of_work)),
+        now=datetime.now(UTC).replace(microsecond=0),
     )
 
 
-async def test_gap_is_told_with_both_sides(wiring: Wiring, plane: ControlPlane, as_role: AsRole) -> None:
+async def test_gap_is_told_with_both_sides(api_wiring: Wiring, plane: ControlPlane, as_role: AsRole) -> None:
     viewer = await as_role(Role.VIEWER)
-    tasks = await tasks_of(plane, wiring.observations)
+    tasks = await tasks_of(plane, api_wiring.observations)
     assert (await viewer.get(BASE)).json() == {"last": None, "findings": []}
     assert (await viewer.get(f"{BASE}/check")).json()["standing"] is None
     await tasks.handed_over(began=15)
@@ -48,9 +49,9 @@ async def test_gap_is_told_with_both_sides(wiring: Wiring, plane: ControlPlane, 
     assert 'fenceline_offset_contradictions{pipeline="flights"} 1.0' in metrics
 
 
-async def test_since_asks_for_less_and_must_be_a_time(plane: ControlPlane, as_role: AsRole, wiring: Wiring) -> None:
+async def test_since_asks_for_less_and_must_be_a_time(plane: ControlPlane, as_role: AsRole, api_wiring: Wiring) -> None:
     viewer = await as_role(Role.VIEWER)
-    tasks = await tasks_of(plane, wiring.observations)
+    tasks = await tasks_of(plane, api_wiring.observations)
     await tasks.handed_over(began=10)
     later = plane.pass_time(60).isoformat()
     assert (await viewer.get(f"{BASE}/check", params={"since": later})).json()["standing"] is None

@@ -15,17 +15,18 @@ from app.domain.files.orphan_findings import Amount, Collected, OrphanFindings
 from app.domain.files.orphan_look import OrphanResult
 from app.web.dependencies import Wiring
 from tests.support.control_plane import ControlPlane
+from tests.support.fixtures import AsRole
 from tests.support.orphans import begun, ended, findings, get, looked, open_transaction
 from tests.support.written_files import SINK
-from tests.web.api.conftest import AsRole
 
 BASE = "/api/v1/pipelines/flights/files/orphans"
 
 
 @pytest.fixture
-async def plane(wiring: Wiring) -> ControlPlane:
+async def plane(api_wiring: Wiring) -> ControlPlane:
     made = ControlPlane(
-        cast(Database, SimpleNamespace(unit_of_work=wiring.unit_of_work)), now=datetime.now(UTC).replace(microsecond=0)
+        cast(Database, SimpleNamespace(unit_of_work=api_wiring.unit_of_work)),
+        now=datetime.now(UTC).replace(microsecond=0),
     )
     await made.pipeline("flights", files=SINK)
     await made.pipeline("records", sink_topic="elsewhere")

@@ -9,8 +9,8 @@ from app.domain.access import Role
 from app.embedded.kafka import KafkaCluster
 from tests.conftest import MakeTopic
 from tests.support.api_samples import register
+from tests.support.fixtures import AsRole
 from tests.support.transactions import producer, send
-from tests.web.api.conftest import AsRole
 
 
 @pytest.fixture

@@ -160,8 +160,8 @@ def test_hosts_are_loopback_those_of_the_urls_and_those_allowed(tmp_path: Path) 
     }
 
 
-async def test_a_bug_is_a_problem_document_with_the_headers_and_no_details(wiring: Wiring) -> None:
-    app = create_users_app(wiring)
+async def test_a_bug_is_a_problem_document_with_the_headers_and_no_details(api_wiring: Wiring) -> None:
+    app = create_users_app(api_wiring)
 
     async def broken() -> None:
         raise RuntimeError("the secret is 42")
@@ -175,8 +175,8 @@ async def test_a_bug_is_a_problem_document_with_the_headers_and_no_details(wirin
     assert "42" not in response.text
 
 
-async def test_a_path_cannot_write_a_line_of_the_log(wiring: Wiring, caplog: pytest.LogCaptureFixture) -> None:
-    app = create_users_app(wiring)
+async def test_a_path_cannot_write_a_line_of_the_log(api_wiring: Wiring, caplog: pytest.LogCaptureFixture) -> None:
+    app = create_users_app(api_wiring)
 
     async def broken() -> None:
         raise RuntimeError

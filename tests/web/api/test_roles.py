@@ -14,8 +14,8 @@ from fastapi.routing import iter_route_contexts
 from app.domain.access import NEEDED_ROLE, Role, Verb
 from app.web.dependencies import Allowed
 from app.web.security.cookies import COOKIE_NAMES
+from tests.support.fixtures import AsRole
 from tests.support.wiring import USERS_URL
-from tests.web.api.conftest import AsRole
 
 OPEN = {
     ("GET", "/healthz"),

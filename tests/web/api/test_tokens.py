@@ -6,8 +6,8 @@ import httpx
 from fastapi import FastAPI
 
 from app.domain.access import Role
+from tests.support.fixtures import AsRole
 from tests.support.wiring import USERS_URL, client_of
-from tests.web.api.conftest import AsRole
 
 
 async def _new(administrator: httpx.AsyncClient, name: str, role: str = "viewer") -> str:

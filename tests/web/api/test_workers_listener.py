@@ -86,13 +86,13 @@ class Worker:
 
 @pytest.fixture
 async def worker(
-    wiring: Wiring, administrator: httpx.AsyncClient, workers_client: httpx.AsyncClient, kafka: KafkaCluster
+    api_wiring: Wiring, administrator: httpx.AsyncClient, workers_client: httpx.AsyncClient, kafka: KafkaCluster
 ) -> Worker:
     """The driver of a run that was just submitted."""
     await register(administrator, kafka.bootstrap_servers)
     await create_pipeline(administrator, "flights", definition_on(kafka.bootstrap_servers))
     run = (await administrator.post("/api/v1/pipelines/flights/runs")).json()
-    async with wiring.unit_of_work() as uow:
+    async with api_wiring.unit_of_work() as uow:
         _, secret = await instances.begin_submission(
             uow, run_id=run["id"], ordinal=0, lease=1, host="h", now=datetime.now(UTC)
         )
@@ -130,7 +130,7 @@ async def test_a_driver_claims_reports_and_ends(worker: Worker, administrator: h
     assert run["instances"][0]["state"] == "stopped"
 
 
-async def test_a_row_of_fencing_that_others_hold_keeps_no_task_silent(worker: Worker, wiring: Wiring) -> None:
+async def test_a_row_of_fencing_that_others_hold_keeps_no_task_silent(worker: Worker, api_wiring: Wiring) -> None:
     await worker.post("claim", worker.claim())
 
     async def beat(sequence: int, *kinds: EventKind) -> HeartbeatAnswer:
@@ -144,13 +144,13 @@ async def test_a_row_of_fencing_that_others_hold_keeps_no_task_silent(worker: Wo
         return msgspec.json.decode(answer.content, type=HeartbeatAnswer)
 
     async def kept() -> list[FencingRecord]:
-        async with wiring.unit_of_work() as uow:
+        async with api_wiring.unit_of_work() as uow:
             return list((await uow.fencing.list(FencingFilter(), after=None, limit=10)).items)
 
     now_ms = time.time_ns() // 1_000_000
     assert (await beat(1, EventKind.FENCED)).accepted_events == (EventKind.FENCED,)
     (before,) = await kept()
-    async with wiring.unit_of_work() as other:
+    async with api_wiring.unit_of_work() as other:
         await other.fencing.find(before.event.key, for_update=True)
         told = await beat(2, EventKind.SUPERSEDED)
         assert (told.is_current, told.accepted_events) == (True, ()), "it is heard, and repeats its event"
@@ -188,21 +188,23 @@ async def test_offsets_are_kept_beside_the_heartbeat_and_what_cannot_be_kept_sil
     assert without.json()["offsets_stored"] is False
 
 
-async def test_partitions_that_there_are_not_are_known_once_brokers_have_told(worker: Worker, wiring: Wiring) -> None:
+async def test_partitions_that_there_are_not_are_known_once_brokers_have_told(
+    worker: Worker, api_wiring: Wiring
+) -> None:
     await worker.post("claim", worker.claim())
-    async with wiring.unit_of_work() as uow:
+    async with api_wiring.unit_of_work() as uow:
         (topic,) = (await uow.pipelines.get("flights")).definition.source_topics
     forged = tuple(PartitionProgress(topic=topic, partition=number) for number in range(50))
 
     async def told(sequence: int) -> int:
         await worker.post("heartbeat", worker.heartbeat(sequence=sequence, partitions=forged))
-        await wiring.partition_counts.settled()
-        async with wiring.unit_of_work() as uow:
+        await api_wiring.partition_counts.settled()
+        async with api_wiring.unit_of_work() as uow:
             (status,) = await uow.tasks.list_statuses([worker.run_id])
         return len(status.last.partitions)
 
     assert (await told(1), await told(2)) == (50, 2)
-    assert wiring.dropped_fields.counts["flights", "partitions"] == 48
+    assert api_wiring.dropped_fields.counts["flights", "partitions"] == 48
 
 
 async def test_metrics_have_what_was_reported(worker: Worker, administrator: httpx.AsyncClient) -> None:
@@ -256,9 +258,9 @@ async def test_a_field_of_a_later_release_is_no_mistake(worker: Worker) -> None:
 
 @pytest.mark.parametrize("path", ["claim", "heartbeat", "driver", "outcome"])
 async def test_users_tokens_and_no_tokens_are_refused(
-    wiring: Wiring, workers_client: httpx.AsyncClient, path: str
+    api_wiring: Wiring, workers_client: httpx.AsyncClient, path: str
 ) -> None:
-    token = await token_of(wiring, Role.ADMINISTRATOR)
+    token = await token_of(api_wiring, Role.ADMINISTRATOR)
     for headers in ({}, {"Authorization": f"Bearer {token}"}):
         response = await workers_client.post(f"/workers/v1/{path}", content=b"{}", headers=headers)
         assert response.status_code == 401
