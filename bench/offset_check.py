@@ -18,6 +18,7 @@ import sqlalchemy as sa
 
 from app.db import migrations
 from app.db.database import Database
+from app.db.repositories.offset_log import OffsetLogStore
 from app.embedded.postgres import EmbeddedPostgres
 from app.services import offset_log
 from bench.machine import keep, machine
@@ -77,7 +78,7 @@ async def _measure(url: str, spread_s: float) -> dict[str, float]:
             is_over.set()
             pauses_s.append(await ticking)
         async with tasks.plane.uow() as uow:
-            heard = await uow.offset_log.heard("flights", since=tasks.plane.now - offset_log.LIVE_SPAN)
+            heard = await uow.of(OffsetLogStore).heard("flights", since=tasks.plane.now - offset_log.LIVE_SPAN)
     finally:
         await database.close()
     return {

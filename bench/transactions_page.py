@@ -18,6 +18,9 @@ from statistics import quantiles
 import msgspec
 
 from app.db import migrations
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.pipelines import PipelineStore
+from app.db.repositories.transactional_ids import TransactionalIdStore
 from app.domain.access import Role
 from app.domain.clusters.cluster import Cluster
 from app.domain.journals.live_transactions import LiveTransaction
@@ -91,7 +94,7 @@ async def measure(wiring: Wiring) -> dict[str, dict[str, float]]:
         cluster = Cluster(
             name="c", kafka_cluster_id="kafka-1", bootstrap_servers="127.0.0.1:1", created_at=now, created_by="bench"
         )
-        await uow.clusters.add(cluster)
+        await uow.of(ClusterStore).add(cluster)
         revision = Revision(
             pipeline=PIPELINE,
             number=1,
@@ -101,10 +104,10 @@ async def measure(wiring: Wiring) -> dict[str, dict[str, float]]:
             created_at=now,
             created_by="bench",
         )
-        await uow.pipelines.add(name=PIPELINE, revision=revision, cluster="c")
+        await uow.of(PipelineStore).add(name=PIPELINE, revision=revision, cluster="c")
         for start in range(0, OURS, _CLAIMED_AT_ONCE):
             ids = [(name_of(number), number, 0) for number in range(start, start + _CLAIMED_AT_ONCE)]
-            await uow.transactional_ids.claim(pipeline=PIPELINE, kafka_cluster_id="kafka-1", ids=ids)
+            await uow.of(TransactionalIdStore).claim(pipeline=PIPELINE, kafka_cluster_id="kafka-1", ids=ids)
         await uow.commit()
     snapshot = snapshot_of(int(now.timestamp() * 1000))
     figures: dict[str, dict[str, float]] = {}

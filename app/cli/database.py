@@ -9,7 +9,7 @@ from app.cli.errors import CommandError, ExitCode
 from app.domain.errors import FencelineError, UnavailableError
 
 if TYPE_CHECKING:
-    from app.ports.unit_of_work import UnitOfWork
+    from app.db.unit_of_work import UnitOfWork
     from app.settings import Settings
 
 T = TypeVar("T")

@@ -14,8 +14,8 @@ from app.domain.access import COMMAND_LINE
 from app.services.access import tokens
 
 if TYPE_CHECKING:
+    from app.db.unit_of_work import UnitOfWork
     from app.domain.access import Session
-    from app.ports.unit_of_work import UnitOfWork
 
 app = typer.Typer(
     help="Browsers that are logged in. Works on the database itself: run it where the server's settings are.",

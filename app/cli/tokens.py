@@ -15,8 +15,8 @@ from app.services.access import tokens
 from app.state_files import write_private
 
 if TYPE_CHECKING:
+    from app.db.unit_of_work import UnitOfWork
     from app.domain.access import Token
-    from app.ports.unit_of_work import UnitOfWork
 
 app = typer.Typer(
     help="Tokens of people and programs. Works on the database itself: run it where the server's settings are.",

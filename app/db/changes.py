@@ -16,8 +16,8 @@ from sqlalchemy import make_url
 
 from app.db.connection import answer_in_time
 from app.db.keep_alive import lasting_conninfo
+from app.db.unit_of_work import CHANNEL
 
-CHANNEL = "fenceline_changes"
 EVERYTHING = "*:*"
 _RECONNECT_AFTER_S = 0.2
 _RECONNECT_AFTER_AT_MOST_S = 5.0

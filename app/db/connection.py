@@ -19,7 +19,7 @@ ANSWER_WITHIN_S = STATEMENT_TIMEOUT_S + 2
 
 
 class Connection:
-    """What repositories execute their statements with."""
+    """What stores execute their statements with."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine

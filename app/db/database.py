@@ -9,7 +9,7 @@ from sqlalchemy import make_url
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from app.db.connection import STATEMENT_TIMEOUT_S, Connection, address_of
-from app.db.unit_of_work import SqlUnitOfWork
+from app.db.unit_of_work import UnitOfWork
 
 _OPTIONS = (
     f"-c statement_timeout={STATEMENT_TIMEOUT_S}s -c lock_timeout=5s"
@@ -51,8 +51,8 @@ class Database:
         """`host:port`, as sentences name it."""
         return address_of(self.engine)
 
-    def unit_of_work(self) -> SqlUnitOfWork:
-        return SqlUnitOfWork(self.engine)
+    def unit_of_work(self) -> UnitOfWork:
+        return UnitOfWork(self.engine)
 
     async def ping(self) -> None:
         """Raises UnavailableError, naming address, error and how long it was tried, when Postgres does not answer."""

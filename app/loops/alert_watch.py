@@ -8,13 +8,17 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.runs import RunStore
+from app.db.repositories.tasks import TaskStore
+from app.db.repositories.webhooks import RaisedAlertStore
+from app.db.unit_of_work import UnitOfWorkFactory
 from app.domain.alerts.alert import Alert, AlertKind
 from app.domain.alerts.conditions import Bounds, FirstSeen, Seen, changes, seen
 from app.domain.alerts.told import crash_loop_alert, not_progressing_alert
 from app.domain.clusters.cluster import Cluster
 from app.domain.runs.task import TaskStatus
 from app.ports.clock import Clock
-from app.ports.unit_of_work import UnitOfWorkFactory
 from app.services.alerts import raise_alert, resolve_alert
 from app.services.observing.observations import Observations
 
@@ -53,10 +57,10 @@ class AlertWatch:
     async def turn(self) -> None:
         now = self._clock.now()
         async with self._unit_of_work() as uow:
-            clusters = await uow.clusters.list_all()
-            runs = await uow.runs.list_live()
-            tasks = await uow.tasks.list_not_progressing([run.id for run in runs])
-            raised = await uow.raised_alerts.list(WATCHED)
+            clusters = await uow.of(ClusterStore).list_all()
+            runs = await uow.of(RunStore).list_live()
+            tasks = await uow.of(TaskStore).list_not_progressing([run.id for run in runs])
+            raised = await uow.of(RaisedAlertStore).list(WATCHED)
         # Off the event loop: a look at 50,000 ids takes tens of milliseconds.
         now_seen = await asyncio.to_thread(self._look, clusters, raised)
         loops = [alert for run in runs if (alert := crash_loop_alert(run, now=now)) is not None]

@@ -10,6 +10,10 @@ import logging
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
+from app.db.repositories.audits import AuditPlanStore, AuditStore
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.pipelines import PipelineStore
+from app.db.unit_of_work import UnitOfWorkFactory
 from app.domain.audits.audit import Audit, AuditState, IllegalTransitionError
 from app.domain.audits.decision import (
     Action,
@@ -28,7 +32,6 @@ from app.domain.errors import ConflictError, FencelineError, NotFoundError, Unav
 from app.ports.brokers import Brokers
 from app.ports.clock import Clock
 from app.ports.spark import AuditLauncher, Submitted
-from app.ports.unit_of_work import UnitOfWorkFactory
 from app.services.auditing import carrying_out, planning
 from app.services.auditing.passing import why_not_passed
 from app.wire.audit import AuditEnd, AuditOutcome
@@ -87,8 +90,8 @@ class Auditor:
     async def turn(self) -> None:
         """Look at every plan and at every audit that lives, and take the next step of each."""
         async with self._unit_of_work() as uow:
-            plans = await uow.audit_plans.scheduled()
-            living = await uow.audits.living()
+            plans = await uow.of(AuditPlanStore).scheduled()
+            living = await uow.of(AuditStore).living()
         busy = {audit.pipeline for audit in living}
         now = self._clock.now()
         self._listening_since = self._listening_since or now
@@ -163,8 +166,8 @@ class Auditor:
 
     async def _why_it_waits(self, audit: Audit) -> NotPassed | None:
         async with self._unit_of_work() as uow:
-            revision = await uow.pipelines.get_revision(audit.pipeline, audit.revision)
-            cluster = await uow.clusters.get(revision.definition.cluster)
+            revision = await uow.of(PipelineStore).get_revision(audit.pipeline, audit.revision)
+            cluster = await uow.of(ClusterStore).get(revision.definition.cluster)
         return await why_not_passed(self._brokers, cluster.connection(), revision.definition, audit.window)
 
     async def _submit(self, audit: Audit) -> None:

@@ -10,13 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TypeVar
 
+from app.db.repositories.file_readings import FileReadingStore
+from app.db.unit_of_work import UnitOfWorkFactory
 from app.domain.clusters.cluster import Cluster
 from app.domain.errors import ConflictError, FencelineError, UnavailableError
-from app.domain.files.reading import Place, Portion, TopicReading, asked_offset, moved, topics_to_read
+from app.domain.files.reading import Place, Portion, TopicReading, WatchedPipeline, asked_offset, moved, topics_to_read
 from app.ports.clock import Clock
-from app.ports.file_repository import WatchedPipeline
 from app.ports.reference_topics import ReferenceConnection, ReferenceTopics
-from app.ports.unit_of_work import UnitOfWorkFactory
 from app.services.defining.clusters import refuse_other_cluster
 from app.services.files.receiving import Received, Step, keep, receive
 
@@ -74,7 +74,7 @@ class ClusterFiles:
             return
         names = [one.name for one in pipelines]
         async with self._unit_of_work() as uow:
-            readings = await uow.file_readings.readings(names)
+            readings = await uow.of(FileReadingStore).readings(names)
         bug: Exception | None = None
         try:
             connection = self._connection or await self._connect()
@@ -205,7 +205,7 @@ class ClusterFiles:
         if problem:
             log.warning("the references of %s are not read: %s", ", ".join(news), problem)
         async with self._unit_of_work() as uow:
-            await uow.file_readings.note_problem(news, problem, now=self._clock.now())
+            await uow.of(FileReadingStore).note_problem(news, problem, now=self._clock.now())
             for name in news:
                 uow.notify("pipeline", name)
             await uow.commit()

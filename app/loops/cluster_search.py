@@ -13,6 +13,8 @@ from typing import TypeVar
 
 import msgspec
 
+from app.db.repositories.hanging import HangingStore
+from app.db.unit_of_work import UnitOfWorkFactory
 from app.domain.clusters.cluster import Cluster
 from app.domain.errors import FencelineError
 from app.domain.fencing_events.cases import case_of_marker, case_of_torn
@@ -29,7 +31,6 @@ from app.domain.observing.snapshot import Snapshot
 from app.ports.brokers import TopicPartition
 from app.ports.clock import Clock
 from app.ports.hanging import PARTITIONS_A_REQUEST, SearchBrokers, SearchConnection
-from app.ports.unit_of_work import UnitOfWorkFactory
 from app.services.defining.clusters import refuse_other_cluster
 from app.services.fencing_events import record_cases
 from app.services.hanging import record_ended, record_found
@@ -103,7 +104,7 @@ class ClusterSearch:
         search = self._search
         if search is None:
             async with self._unit_of_work() as uow:
-                known = await uow.hanging.open_ones(self.cluster.kafka_cluster_id)
+                known = await uow.of(HangingStore).open_ones(self.cluster.kafka_cluster_id)
             search = self._search = Search(self.cluster.kafka_cluster_id, asks_per_s=self._asks_per_s, known=known)
         if time.monotonic() >= self._not_before:
             try:

@@ -13,6 +13,12 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.instances import InstanceStore
+from app.db.repositories.pipelines import PipelineStore
+from app.db.repositories.runs import RunStore
+from app.db.repositories.tasks import TaskStore
+from app.db.unit_of_work import UnitOfWorkFactory
 from app.domain.clusters.cluster import Cluster
 from app.domain.errors import NotFoundError
 from app.domain.pipelines.pipeline import PipelineDefinition
@@ -22,7 +28,6 @@ from app.domain.stuck.dead_tasks import DeadEnd, DeadProducer, dead_producer, wh
 from app.ports.clock import Clock
 from app.ports.spark import SparkLauncher
 from app.ports.transactions import TransactionBrokers
-from app.ports.unit_of_work import UnitOfWorkFactory
 from app.services.stuck.dead_tasks import Ended, end_what_is_left
 from app.wire.heartbeat import DriverHeartbeat
 
@@ -103,7 +108,7 @@ class DeadTasks:
     async def turn(self) -> None:
         now = self._clock.now()
         async with self._unit_of_work() as uow:
-            ended = {_lease(one): one for one in await uow.instances.ended_since(now - LOOKED_AFTER_FOR)}
+            ended = {_lease(one): one for one in await uow.of(InstanceStore).ended_since(now - LOOKED_AFTER_FOR)}
         self._done = {lease: at for lease, at in self._done.items() if lease in ended}
         self._again = {lease: when for lease, when in self._again.items() if lease in ended}
         self._forget(now)
@@ -151,7 +156,7 @@ class DeadTasks:
         run_id, ordinal, number = lease
         try:
             async with self._unit_of_work() as uow:
-                instance = await uow.instances.get(run_id, ordinal, number)
+                instance = await uow.of(InstanceStore).get(run_id, ordinal, number)
         except NotFoundError:
             return None
         return await self._left_by(instance)
@@ -160,10 +165,10 @@ class DeadTasks:
         """None where nobody can say any more what it ran, since its pipeline was removed."""
         try:
             async with self._unit_of_work() as uow:
-                run = await uow.runs.get(instance.run_id)
-                revision = await uow.pipelines.get_revision(run.pipeline, instance.revision)
-                cluster = await uow.clusters.get(run.cluster)
-                reports = await uow.tasks.producers_of_lease(
+                run = await uow.of(RunStore).get(instance.run_id)
+                revision = await uow.of(PipelineStore).get_revision(run.pipeline, instance.revision)
+                cluster = await uow.of(ClusterStore).get(run.cluster)
+                reports = await uow.of(TaskStore).producers_of_lease(
                     run_id=instance.run_id, ordinal=instance.ordinal, lease=instance.lease
                 )
         except NotFoundError:

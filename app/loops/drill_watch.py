@@ -12,11 +12,13 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
+from app.db.repositories.drills import DrillStore
+from app.db.repositories.runs import RunStore
+from app.db.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from app.domain.drills import judging
 from app.domain.drills.drill import ActStep, Drill, DrillKind, DrillState, Target
 from app.ports.clock import Clock
 from app.ports.drills import DrillAudits, FreezeSelf
-from app.ports.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from app.services.drill_looks import look_at
 from app.services.drills import notify
 from app.services.observing.observations import Observations
@@ -54,7 +56,7 @@ class DrillWatch:
 
     async def turn(self) -> None:
         async with self._unit_of_work() as uow:
-            found = await uow.drills.list_open()
+            found = await uow.of(DrillStore).list_open()
         self.period_s = LOOK_EVERY_S if found else self._idle_s
         # The one that is disturbed first: how exactly its standstill is measured hangs on when it is looked at.
         for drill in sorted(found, key=lambda one: one.state is DrillState.AUDITING):
@@ -74,7 +76,7 @@ class DrillWatch:
         """Nothing is remembered between turns: the drill is in Postgres."""
 
     async def _seen(self, uow: UnitOfWork, drill: Drill, now: datetime) -> Drill:
-        run = await uow.runs.get(drill.run_id)
+        run = await uow.of(RunStore).get(drill.run_id)
         look = await look_at(uow, self._observations.of(drill.plan.cluster), drill, now=now)
         drill = judging.see(drill, look)
         return judging.advance(drill, now=now, run_is_live=run.ended_at is None)
@@ -109,12 +111,12 @@ class DrillWatch:
     async def _change(self, drill: Drill, change: Callable[[UnitOfWork, Drill, datetime], Awaitable[Drill]]) -> Drill:
         """The drill after `change` of its locked row."""
         async with self._unit_of_work() as uow:
-            before = await uow.drills.get(drill.id, for_update=True)
+            before = await uow.of(DrillStore).get(drill.id, for_update=True)
             if not before.is_open:
                 return before
             after = await change(uow, before, self._clock.now())
             if after != before:
-                await uow.drills.save(after)
+                await uow.of(DrillStore).save(after)
                 if after.entries != before.entries or after.state is not before.state:
                     notify(uow, after)
                 await uow.commit()

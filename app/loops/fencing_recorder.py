@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from app.db.unit_of_work import UnitOfWorkFactory
 from app.domain.clocks.broker_clocks import BrokerClocks
 from app.domain.clusters.cluster import Cluster
 from app.domain.fencing_events.comeback import groups_by_producer, with_members
@@ -16,7 +17,6 @@ from app.domain.journals import group_records
 from app.domain.journals.live_groups import LiveGroup
 from app.domain.journals.live_transactions import LiveTransaction
 from app.ports.clock import Clock
-from app.ports.unit_of_work import UnitOfWorkFactory
 from app.services.fencing_events import record_cases
 
 log = logging.getLogger(__name__)

@@ -6,12 +6,14 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.file_readings import FileReadingStore
+from app.db.unit_of_work import UnitOfWorkFactory
 from app.domain.clusters.cluster import Cluster
+from app.domain.files.reading import WatchedPipeline
 from app.loops.cluster_files import ClusterFiles
 from app.ports.clock import Clock
-from app.ports.file_repository import WatchedPipeline
 from app.ports.reference_topics import ReferenceTopics
-from app.ports.unit_of_work import UnitOfWorkFactory
 
 log = logging.getLogger(__name__)
 
@@ -56,8 +58,8 @@ class FileWatch:
     async def _look(self) -> tuple[list[WatchedPipeline], dict[str, Cluster]]:
         """The pipelines that write files, and their clusters by name."""
         async with self._unit_of_work() as uow:
-            watched = await uow.file_readings.watched()
-            known = await uow.clusters.list_all() if watched else []
+            watched = await uow.of(FileReadingStore).watched()
+            known = await uow.of(ClusterStore).list_all() if watched else []
         names = {one.cluster for one in watched}
         return watched, {cluster.name: cluster for cluster in known if cluster.name in names}
 

@@ -9,11 +9,12 @@ import logging
 from datetime import datetime, timedelta
 from itertools import groupby
 
+from app.db.repositories.instances import InstanceStore
+from app.db.unit_of_work import UnitOfWorkFactory
 from app.domain.errors import UnavailableError
 from app.domain.runs.instance import Instance
 from app.ports.clock import Clock
 from app.ports.spark import AuditLauncher, InstanceFolders, LeaseFolder
-from app.ports.unit_of_work import UnitOfWorkFactory
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +54,7 @@ class FolderRetention:
         removed = 0
         for run_id, of_run in groupby(sorted(candidates, key=lambda f: f.run_id), key=lambda f: f.run_id):
             async with self._unit_of_work() as uow:
-                leases = {(i.ordinal, i.lease): i for i in await uow.instances.list(run_id, with_history=True)}
+                leases = {(i.ordinal, i.lease): i for i in await uow.of(InstanceStore).list(run_id, with_history=True)}
             for folder in of_run:
                 if _has_served(leases.get((folder.ordinal, folder.lease)), before):
                     removed += await self._remove(folder)

@@ -6,11 +6,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from app.db.repositories.clusters import ClusterStore
+from app.db.unit_of_work import UnitOfWorkFactory
 from app.domain.clusters.cluster import Cluster
 from app.loops.cluster_search import ClusterSearch
 from app.ports.clock import Clock
 from app.ports.hanging import SearchBrokers
-from app.ports.unit_of_work import UnitOfWorkFactory
 from app.services.observing.observations import Observations
 
 log = logging.getLogger(__name__)
@@ -60,7 +61,7 @@ class HangingSearch:
 
     async def turn(self) -> None:
         async with self._unit_of_work() as uow:
-            clusters = {cluster.name: cluster for cluster in await uow.clusters.list_all()}
+            clusters = {cluster.name: cluster for cluster in await uow.of(ClusterStore).list_all()}
         gone = [one for name, one in self._searches.items() if clusters.get(name) != one.cluster]
         for search in gone:
             del self._searches[search.cluster.name]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from app.db.unit_of_work import UnitOfWorkFactory
 from app.ports.clock import Clock
-from app.ports.unit_of_work import UnitOfWorkFactory
 from app.services.id_registry import count_ids
 from app.services.observing.observations import Observations
 

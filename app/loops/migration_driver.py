@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from app.db.repositories.migrations import MigrationStore
+from app.db.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from app.domain.errors import FencelineError, UnavailableError
 from app.domain.migrations.decision import TARGETS, Patience, Wait
 from app.domain.migrations.evidence import partition_ids, task_ids
@@ -21,7 +23,6 @@ from app.domain.migrations.migration import Migration, MigrationState, Stage
 from app.ports.brokers import GroupDescription
 from app.ports.clock import Clock
 from app.ports.migrations import MigrationActs, MigrationQuestions
-from app.ports.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from app.services.migrating import driving
 from app.services.migrating.looking import look_at
 from app.services.migrating.rows import lock
@@ -76,7 +77,7 @@ class MigrationDriver:
 
     async def turn(self) -> None:
         async with self._unit_of_work() as uow:
-            found = await uow.migrations.list_open()
+            found = await uow.of(MigrationStore).list_open()
         for migration in found:
             try:
                 await self._follow(migration)
@@ -93,7 +94,7 @@ class MigrationDriver:
         if self._turns % _WATCHED_EVERY != 1:
             return
         async with self._unit_of_work() as uow:
-            found = await uow.migrations.list_done()
+            found = await uow.of(MigrationStore).list_done()
         for migration in found:
             async with self._unit_of_work() as uow:
                 now = self._clock.now()
@@ -181,12 +182,12 @@ class MigrationDriver:
 
     async def _audited(self, uow: UnitOfWork, migration_id: str) -> tuple[Migration, AuditNow | None]:
         """Begun once, and known by the migration in the same transaction: else it would be nobody's."""
-        migration = await uow.migrations.get(migration_id)
+        migration = await uow.of(MigrationStore).get(migration_id)
         if migration.stage is not Stage.VERIFY or migration.state is not MigrationState.ACTIVE:
             return migration, None
         migration = await lock(uow, migration_id)
         audit = await self._questions.audit(uow, migration)
         if audit.audit_id and migration.audit_id is None:
             migration = replace(migration, audit_id=audit.audit_id)
-            await uow.migrations.save(migration)
+            await uow.of(MigrationStore).save(migration)
         return migration, audit

@@ -10,6 +10,8 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
+from app.db.repositories.clusters import ClusterStore
+from app.db.unit_of_work import UnitOfWorkFactory
 from app.domain.clusters.cluster import Cluster
 from app.domain.journals.live_transactions import LiveTransaction
 from app.domain.observing.snapshot import Snapshot
@@ -17,7 +19,6 @@ from app.loops.cluster_observer import ClusterObserver
 from app.loops.newest import Newest
 from app.ports.clock import Clock
 from app.ports.journals import FoldStore, Journals
-from app.ports.unit_of_work import UnitOfWorkFactory
 from app.services.observing.observations import Observations
 
 log = logging.getLogger(__name__)
@@ -64,7 +65,7 @@ class Observer:
 
     async def turn(self) -> None:
         async with self._unit_of_work() as uow:
-            wanted = _oldest_first(await uow.clusters.list_all())
+            wanted = _oldest_first(await uow.of(ClusterStore).list_all())
         for kafka_cluster_id, reader in list(self._readers.items()):
             if wanted.get(kafka_cluster_id, [None])[0] != reader.cluster:
                 del self._readers[kafka_cluster_id]

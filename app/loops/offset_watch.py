@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from datetime import datetime
 
+from app.db.repositories.offset_log import OffsetLogStore
+from app.db.unit_of_work import UnitOfWorkFactory
 from app.domain.errors import NotFoundError, UnavailableError
 from app.ports.clock import Clock
-from app.ports.unit_of_work import UnitOfWorkFactory
 from app.services.observing.observations import Observations
 from app.services.offset_log import LIVE_SPAN, check_live
 
@@ -37,7 +38,7 @@ class OffsetWatch:
         now = self._clock.now()
         since = self._checked_at or now - LIVE_SPAN
         async with self._unit_of_work() as uow:
-            names = await uow.offset_log.told_since(since)
+            names = await uow.of(OffsetLogStore).told_since(since)
         failures: list[Exception] = []
         for name in names:
             try:

@@ -6,11 +6,12 @@ import logging
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from app.db.repositories.orphan_looks import OrphanLookStore
+from app.db.unit_of_work import UnitOfWorkFactory
 from app.domain.errors import NotFoundError
 from app.domain.files.orphan_look import OrphanAct, OrphanLook, OrphanResult, collected_so_far
 from app.ports.clock import Clock
 from app.ports.orphans import OrphanCollectors, OrphanJob, Progress
-from app.ports.unit_of_work import UnitOfWorkFactory
 from app.services.files import orphans
 
 log = logging.getLogger(__name__)
@@ -71,7 +72,7 @@ class OrphanWatch:
 
     async def _begin_next(self) -> None:
         async with self._unit_of_work() as uow:
-            living = await uow.orphan_looks.living()
+            living = await uow.of(OrphanLookStore).living()
         for one in living:
             now = self._clock.now()
             try:

@@ -11,6 +11,9 @@ import logging
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
+from app.db.repositories.identity import IdentityStore
+from app.db.repositories.pipelines import PipelineStore
+from app.db.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from app.domain.access import RECONCILER, RunTokenScope
 from app.domain.errors import ConflictError, FencelineError, NotFoundError, UnavailableError
 from app.domain.pipelines.pipeline import PipelineDefinition
@@ -34,7 +37,6 @@ from app.domain.runs.run import Run
 from app.domain.runs.task import OutcomeKind
 from app.ports.clock import Clock
 from app.ports.spark import SparkLauncher
-from app.ports.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from app.services.running import heartbeats, instances, runs, specifications
 from app.wire.heartbeat import Outcome
 
@@ -85,7 +87,7 @@ class Reconciler:
     async def turn(self) -> None:
         """Look at every live run once, and take the next step of each."""
         async with self._unit_of_work() as uow:
-            epoch = await uow.identity.database_epoch()
+            epoch = await uow.of(IdentityStore).database_epoch()
             live = await runs.list_live_runs(uow)
             # A restored database gets its new identity from whoever asks first, and keeps it only if that is committed.
             await uow.commit()
@@ -277,7 +279,10 @@ class Reconciler:
 async def _definitions(uow: UnitOfWork, run: Run) -> dict[int, PipelineDefinition]:
     """The definitions of all revisions that the run's instances use now or shall use."""
     revisions = {run.revision, *run.targets.values(), *(instance.revision for instance in run.instances)}
-    return {number: (await uow.pipelines.get_revision(run.pipeline, number)).definition for number in sorted(revisions)}
+    return {
+        number: (await uow.of(PipelineStore).get_revision(run.pipeline, number)).definition
+        for number in sorted(revisions)
+    }
 
 
 def _instance(run: Run, ordinal: int) -> Instance:

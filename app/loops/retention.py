@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from collections import Counter
 
+from app.db.repositories.retention import RetentionStore
+from app.db.unit_of_work import UnitOfWorkFactory
 from app.ports.clock import Clock
-from app.ports.unit_of_work import UnitOfWorkFactory
 
 log = logging.getLogger(__name__)
 
@@ -24,8 +25,8 @@ class Retention:
     async def turn(self) -> None:
         now = self._clock.now()
         async with self._unit_of_work() as uow:
-            thinned = await uow.retention.thin_samples(now=now)
-            expired = await uow.retention.expire(now=now)
+            thinned = await uow.of(RetentionStore).thin_samples(now=now)
+            expired = await uow.of(RetentionStore).expire(now=now)
             await uow.commit()
         removed = Counter(expired) + Counter(run_samples=thinned)
         if removed:

@@ -13,15 +13,16 @@ from collections.abc import Callable
 
 import msgspec
 
+from app.db.repositories.deliveries import DeliveryStore
+from app.db.repositories.webhooks import WebhookStore
+from app.db.unit_of_work import UnitOfWorkFactory
 from app.domain.alerts.alert import message_of
 from app.domain.errors import FencelineError
 from app.domain.storable import storable_text
 from app.domain.webhooks.retry import Answered, Pace
 from app.domain.webhooks.signature import headers_of
-from app.domain.webhooks.webhook import Webhook
+from app.domain.webhooks.webhook import DeliveryAttempt, Webhook
 from app.ports.clock import Clock
-from app.ports.unit_of_work import UnitOfWorkFactory
-from app.ports.webhook_repository import Attempt
 from app.ports.webhooks import SigningKeys, WebhookPost
 from app.services.alerts import NOTICE
 
@@ -66,11 +67,11 @@ class WebhookSender:
         failed = [task for task in self._sending.values() if task.done()]
         self._sending = {name: task for name, task in self._sending.items() if not task.done()}
         async with self._unit_of_work() as uow:
-            given_up = await uow.deliveries.give_up(older_than=self._pace.give_up_after)
+            given_up = await uow.of(DeliveryStore).give_up(older_than=self._pace.give_up_after)
             for name in given_up:
                 uow.notify(NOTICE, name)
             await uow.commit()
-            due = await uow.deliveries.due()
+            due = await uow.of(DeliveryStore).due()
         for name, count in given_up.items():
             hours = self._pace.give_up_after.total_seconds() / 3600
             log.error("the webhook %s: %d deliveries given up, which were tried for %g h", name, count, hours)
@@ -94,10 +95,10 @@ class WebhookSender:
     async def _send_due(self, name: str) -> None:
         while True:
             async with self._unit_of_work() as uow:
-                attempt = await uow.deliveries.begin(name, lease_s=self._pace.lease_s)
+                attempt = await uow.of(DeliveryStore).begin(name, lease_s=self._pace.lease_s)
                 if attempt is None:
                     return
-                webhook = await uow.webhooks.get(name)
+                webhook = await uow.of(WebhookStore).get(name)
                 uow.notify(NOTICE, name)
                 await uow.commit()
             try:
@@ -107,7 +108,7 @@ class WebhookSender:
             else:
                 await self._note_answer(webhook, attempt, answered)
 
-    async def _send(self, webhook: Webhook, attempt: Attempt) -> Answered:
+    async def _send(self, webhook: Webhook, attempt: DeliveryAttempt) -> Answered:
         body = message_of(attempt.alert, server_url=self._server_url)
         headers = headers_of(
             attempt.delivery_id,
@@ -117,27 +118,27 @@ class WebhookSender:
         )
         return await self._post(webhook.url, headers=headers, body=body)
 
-    async def _note_answer(self, webhook: Webhook, attempt: Attempt, answered: Answered) -> None:
+    async def _note_answer(self, webhook: Webhook, attempt: DeliveryAttempt, answered: Answered) -> None:
         answered = msgspec.structs.replace(answered, text=storable_text(answered.text))
         if not answered.is_taken:
             await self._note_failed(webhook, attempt, answered.problem, answered)
             return
         async with self._unit_of_work() as uow:
-            await uow.deliveries.note_delivered(attempt, answered)
+            await uow.of(DeliveryStore).note_delivered(attempt, answered)
             uow.notify(NOTICE, webhook.name)
             await uow.commit()
         log.info("the webhook %s: %s delivered at attempt %d", webhook.name, attempt.alert.type, attempt.number)
 
     async def _note_failed(
-        self, webhook: Webhook, attempt: Attempt, error: str, answered: Answered | None = None
+        self, webhook: Webhook, attempt: DeliveryAttempt, error: str, answered: Answered | None = None
     ) -> None:
         pause_s = self._pace.pause_s(attempts=attempt.number, chance=self._chance())
         async with self._unit_of_work() as uow:
-            await uow.deliveries.note_failed(attempt, pause_s=pause_s, error=error, answered=answered)
+            await uow.of(DeliveryStore).note_failed(attempt, pause_s=pause_s, error=error, answered=answered)
             if answered is not None and answered.is_gone:
-                now = await uow.webhooks.get(webhook.name, for_update=True)
+                now = await uow.of(WebhookStore).get(webhook.name, for_update=True)
                 paused = msgspec.structs.replace(now, paused_at=self._clock.now(), pause_reason=answered.problem)
-                await uow.webhooks.save(paused)
+                await uow.of(WebhookStore).save(paused)
             uow.notify(NOTICE, webhook.name)
             await uow.commit()
         log.warning(

@@ -10,10 +10,10 @@ from typing import Any, Literal, TypeVar
 
 from app.db import migrations
 from app.db.database import Database
+from app.db.unit_of_work import UnitOfWork
 from app.embedded.errors import EmbeddedError
 from app.embedded.postgres import EmbeddedPostgres
 from app.main.errors import StartError
-from app.ports.unit_of_work import UnitOfWork
 from app.settings import Settings
 from app.state_files import StateFileError, find_server, prepare_folder
 

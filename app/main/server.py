@@ -17,6 +17,7 @@ from app.db.changes import ChangeFeed
 from app.db.clock import DatabaseClock
 from app.db.database import Database
 from app.db.locks import AdvisoryLocks
+from app.db.repositories.identity import IdentityStore
 from app.domain.access import COMMAND_LINE, Principal, Role
 from app.domain.alerts.conditions import Bounds
 from app.domain.audits.decision import AuditTiming
@@ -363,7 +364,7 @@ class Server:
         link: str | None = None
         async with self._database.unit_of_work() as uow:
             # A new or restored database takes its identity here, before anything is told it.
-            await uow.identity.database_epoch()
+            await uow.of(IdentityStore).database_epoch()
             if await tokens.is_first_start(uow):
                 link = await tokens.create_one_time_link(
                     uow,

@@ -6,8 +6,8 @@ from typing import Protocol
 
 import msgspec
 
+from app.db.unit_of_work import UnitOfWork
 from app.domain.drills.drill import AuditFigures, Drill
-from app.ports.unit_of_work import UnitOfWork
 
 
 class FreezeSelf(Protocol):

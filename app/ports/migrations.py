@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+from app.db.unit_of_work import UnitOfWork
 from app.domain.clusters.survey import Survey
 from app.domain.migrations.look import AuditNow, Incarnation, PreflightFacts
 from app.domain.migrations.migration import Migration
 from app.ports.brokers import Connection, GroupDescription
-from app.ports.unit_of_work import UnitOfWork
 
 
 class GroupBrokers(Protocol):

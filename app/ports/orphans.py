@@ -1,45 +1,14 @@
-"""Looking for orphans and deleting them: what the database keeps of it, and who does it."""
+"""Finding and deleting orphans, carried out beside the request that ordered it."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
 from app.domain.files.orphan_findings import Amount, Confirmed
-from app.domain.files.orphan_look import OrphanLook, OrphanResult
+from app.domain.files.orphan_look import OrphanResult
 from app.domain.pipelines.pipeline import PipelineDefinition
-
-
-class OrphanLookRepository(Protocol):
-    async def add(self, look: OrphanLook) -> OrphanLook:
-        """Keep it, and of those that have ended only the newest; its id is the database's.
-
-        Raises ConflictError while another one of the pipeline lives.
-        """
-        ...
-
-    async def get(self, look_id: str, *, for_update: bool = False) -> OrphanLook: ...
-
-    async def living(self) -> list[OrphanLook]:
-        """Those that have not ended, the oldest first."""
-        ...
-
-    async def newest(self, pipeline: str) -> list[OrphanLook]:
-        """All that are kept of it, the newest first."""
-        ...
-
-    async def newest_findings(self, names: Collection[str]) -> Mapping[str, OrphanLook]:
-        """Of each pipeline the newest that judged something, if there is any."""
-        ...
-
-    async def save(self, look: OrphanLook, *, attempt: int) -> bool:
-        """Write what changes in its life; False: it has ended, or this is not the attempt that it is at."""
-        ...
-
-    async def save_progress(self, look_id: str, told: str, deleted: Amount, *, attempt: int) -> bool:
-        """False as of `save`."""
-        ...
 
 
 class OrphanOrder(NamedTuple):

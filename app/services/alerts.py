@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.deliveries import DeliveryStore
+from app.db.repositories.webhooks import RaisedAlertStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.alerts.alert import CONDITIONS, Alert, AlertKind, AlertState, bounded
 from app.domain.alerts.conditions import resolved
 from app.domain.alerts.told import fencing_alert, fencing_subject, is_alerting
 from app.domain.fencing_events.fencing_event import Verdict
 from app.domain.fencing_events.record import FencingRecord
 from app.domain.storable import storable
-from app.ports.unit_of_work import UnitOfWork
 
 NOTICE = "webhook"
 SETTLE_S = 5.0
@@ -23,31 +26,31 @@ SETTLE_S = 5.0
 
 async def tell(uow: UnitOfWork, alert: Alert) -> None:
     """Write down what has happened, for every webhook that is told its kind."""
-    _notify(uow, await uow.deliveries.write(bounded(storable(alert))))
+    _notify(uow, await uow.of(DeliveryStore).write(bounded(storable(alert))))
 
 
 async def tell_one(uow: UnitOfWork, alert: Alert, *, webhook: str) -> None:
     """Write it down for this webhook, whatever kinds it is told."""
-    _notify(uow, await uow.deliveries.write(bounded(storable(alert)), only=webhook))
+    _notify(uow, await uow.of(DeliveryStore).write(bounded(storable(alert)), only=webhook))
 
 
 async def raise_alert(uow: UnitOfWork, alert: Alert) -> bool:
     """Tell that something lasts, unless it was told already. True when it is new."""
     _refuse_what_does_not_last(alert.kind)
     alert = bounded(storable(alert))
-    is_new = await uow.raised_alerts.add(alert)
+    is_new = await uow.of(RaisedAlertStore).add(alert)
     if is_new:
-        _notify(uow, await uow.deliveries.write(alert))
+        _notify(uow, await uow.of(DeliveryStore).write(alert))
     return is_new
 
 
 async def resolve_alert(uow: UnitOfWork, kind: AlertKind, subject: str, *, now: datetime) -> bool:
     """Tell that it is over; False when it was not raised, or another server has told it."""
     _refuse_what_does_not_last(kind)
-    raised = await uow.raised_alerts.take(kind, subject)
+    raised = await uow.of(RaisedAlertStore).take(kind, subject)
     if raised is None:
         return False
-    _notify(uow, await uow.deliveries.write(bounded(resolved(raised, now=now))))
+    _notify(uow, await uow.of(DeliveryStore).write(bounded(resolved(raised, now=now))))
     return True
 
 
@@ -65,7 +68,7 @@ async def tell_of_fencing(uow: UnitOfWork, record: FencingRecord, before: Verdic
     if not is_told and not was_told:
         return
     cause_before = before.cause if before is not None and was_told else None
-    clusters = await uow.clusters.list_all()
+    clusters = await uow.of(ClusterStore).list_all()
     names = [one.name for one in clusters if one.kafka_cluster_id == record.event.key.kafka_cluster_id]
     state = AlertState.CORRECTED if was_told else AlertState.HAPPENED
     alert = bounded(
@@ -73,9 +76,9 @@ async def tell_of_fencing(uow: UnitOfWork, record: FencingRecord, before: Verdic
     )
     settled: set[str] = set()
     if not is_told:
-        settled |= await uow.deliveries.take_back_unsent(fencing_subject(record))
-    settled |= await uow.deliveries.replace_unsent(alert)
-    _notify(uow, await uow.deliveries.write(alert, wait_s=SETTLE_S, except_for=settled))
+        settled |= await uow.of(DeliveryStore).take_back_unsent(fencing_subject(record))
+    settled |= await uow.of(DeliveryStore).replace_unsent(alert)
+    _notify(uow, await uow.of(DeliveryStore).write(alert, wait_s=SETTLE_S, except_for=settled))
 
 
 def _refuse_what_does_not_last(kind: AlertKind) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from app.db.repositories.audits import AuditPlanStore, AuditStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import DRILLS
 from app.domain.audits.audit import Audit
 from app.domain.audits.plan import time_window
@@ -10,7 +12,6 @@ from app.domain.drills.drill import AuditFigures, Drill
 from app.domain.errors import ConflictError, InvalidError
 from app.ports.clock import Clock
 from app.ports.drills import AuditWord
-from app.ports.unit_of_work import UnitOfWork
 from app.services.auditing.asking import Wish, ask_audit
 
 
@@ -23,7 +24,7 @@ class PlannedAudits:
     async def ask(self, uow: UnitOfWork, drill: Drill) -> AuditWord:
         """While another audit of the pipeline lives, the drill's waits for its end."""
         if drill.audit_id is not None:
-            return word_of(await uow.audits.get(drill.audit_id))
+            return word_of(await uow.of(AuditStore).get(drill.audit_id))
         try:
             return await self._begin(uow, drill)
         except ConflictError:
@@ -32,7 +33,7 @@ class PlannedAudits:
             return AuditWord(no_audit=error.message)
 
     async def _begin(self, uow: UnitOfWork, drill: Drill) -> AuditWord:
-        if await uow.audit_plans.find(drill.pipeline) is None:
+        if await uow.of(AuditPlanStore).find(drill.pipeline) is None:
             return AuditWord(
                 no_audit=f"pipeline {drill.pipeline} has no audit plan, which says by which id its records are known"
             )

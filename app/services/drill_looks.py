@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from app.db.repositories.fencing import FencingStore
+from app.db.repositories.tasks import TaskStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.drills.drill import Drill
 from app.domain.drills.timeline import FencingLook, Look, PartitionLook, TaskLook
 from app.domain.fencing_events.record import FencingFilter
@@ -11,7 +14,6 @@ from app.domain.journals import group_records
 from app.domain.observing.snapshot import Snapshot, Source
 from app.domain.runs.task import TaskState, TaskStatus
 from app.domain.storable import moment_of_ms
-from app.ports.unit_of_work import UnitOfWork
 
 HEARD_WITHIN = timedelta(seconds=3)
 FENCINGS_AT_MOST = 50
@@ -21,8 +23,8 @@ _BUMPS_WITH_EVERY_COMMIT = 2
 
 async def look_at(uow: UnitOfWork, snapshot: Snapshot, drill: Drill, *, now: datetime) -> Look:
     """Offsets and epochs come from the journals where they are read, else from the tasks' own heartbeats."""
-    statuses = await uow.tasks.list_statuses([drill.run_id])
-    fencings = await uow.fencing.list(
+    statuses = await uow.of(TaskStore).list_statuses([drill.run_id])
+    fencings = await uow.of(FencingStore).list(
         FencingFilter(pipeline=drill.pipeline, since=drill.ordered_at), after=None, limit=FENCINGS_AT_MOST
     )
     group = snapshot.groups.get(drill.plan.group)

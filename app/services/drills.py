@@ -9,6 +9,13 @@ import asyncio
 import uuid
 from datetime import datetime, timedelta
 
+from app.db.repositories.audits import AuditStore
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.drills import DrillStore
+from app.db.repositories.pipelines import PipelineStore
+from app.db.repositories.runs import RunStore
+from app.db.repositories.tasks import TaskStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal, RunTokenScope, Verb, require
 from app.domain.audits.audit import AuditState
 from app.domain.clusters.survey import ABORT_SWEEP, GROUP_SESSION, longest_ms
@@ -32,7 +39,6 @@ from app.domain.runs.instance import Instance, InstanceState
 from app.domain.runs.run import DesiredRunState, Run
 from app.domain.runs.task import TaskState, TaskStatus
 from app.domain.storable import storable
-from app.ports.unit_of_work import UnitOfWork
 from app.services.access import command_log
 from app.services.auditing.asking import stop_audit
 from app.services.observing.surveys import Surveys
@@ -66,17 +72,17 @@ async def begin_drill(
     """
     require(by, Verb.START_DRILL)
     _check(kind, ordinal, for_s)
-    run = await uow.runs.find_live(pipeline)
+    run = await uow.of(RunStore).find_live(pipeline)
     if run is None:
-        await uow.pipelines.get(pipeline)
+        await uow.of(PipelineStore).get(pipeline)
         raise ConflictError(f"pipeline {pipeline} does not run: start it first, then drill it")
     await _refuse_another(uow, pipeline)
     _refuse_unless_all_runs(run)
-    runs = [run] if kind is not DrillKind.FREEZE_SERVER else await uow.runs.list_live()
+    runs = [run] if kind is not DrillKind.FREEZE_SERVER else await uow.of(RunStore).list_live()
     for one in runs:
         await _refuse_unless_allowed(uow, one)
-    definition = (await uow.pipelines.get_revision(pipeline, run.revision)).definition
-    heard = await uow.tasks.list_statuses([run.id])
+    definition = (await uow.of(PipelineStore).get_revision(pipeline, run.revision)).definition
+    heard = await uow.of(TaskStore).list_statuses([run.id])
     of_all = definition.tasks_per_instance * definition.instances
     if kind is DrillKind.FREEZE_SERVER:
         lease, targets, own = None, (), 0
@@ -102,7 +108,7 @@ async def begin_drill(
         why=why,
     )
     drill = said(drill, EntryKind.DRILL, f"{by.name} orders: {sentence_of(drill)}", now=now)
-    await uow.drills.add(drill)
+    await uow.of(DrillStore).add(drill)
     await command_log.record(
         uow,
         by=by,
@@ -119,10 +125,10 @@ async def begin_drill(
 
 async def broker_times(uow: UnitOfWork, surveys: Surveys, pipeline: str) -> BrokerTimes:
     """What the brokers of the pipeline's run say now; what they do not say stays open."""
-    run = await uow.runs.find_live(pipeline)
+    run = await uow.of(RunStore).find_live(pipeline)
     if run is None:
         return UNKNOWN
-    cluster = await uow.clusters.get(run.cluster)
+    cluster = await uow.of(ClusterStore).get(run.cluster)
     try:
         async with asyncio.timeout(ANSWER_S):
             survey = (await surveys.of(cluster)).survey
@@ -141,13 +147,13 @@ async def stop_drill(uow: UnitOfWork, drill_id: str, *, by: Principal, why: str 
     The audit that it waits for ends with it.
     """
     require(by, Verb.STOP_DRILL)
-    drill = await uow.drills.get(drill_id, for_update=True)
+    drill = await uow.of(DrillStore).get(drill_id, for_update=True)
     if not drill.is_open:
         raise ConflictError(f"this drill is over: {drill.sentence}")
     stopped = stop(drill, by=by.name, now=now)
     if stopped is drill:
         return drill
-    await uow.drills.save(stopped)
+    await uow.of(DrillStore).save(stopped)
     await command_log.record(
         uow,
         by=by,
@@ -158,7 +164,7 @@ async def stop_drill(uow: UnitOfWork, drill_id: str, *, by: Principal, why: str 
         outcome=f"drill {drill_id} was {drill.state}",
         details={"drill": drill_id},
     )
-    if drill.audit_id is not None and not (await uow.audits.get(drill.audit_id, for_update=True)).has_ended:
+    if drill.audit_id is not None and not (await uow.of(AuditStore).get(drill.audit_id, for_update=True)).has_ended:
         await stop_audit(uow, drill.audit_id, by=by, why=f"drill {drill_id} was stopped", now=now)
     notify(uow, stopped)
     return stopped
@@ -168,7 +174,7 @@ async def receive_report(uow: UnitOfWork, report: DrillReport, *, scope: RunToke
     """A claim, or what a watchdog says. A claim is granted once, to the attempt that was meant, while it is in time."""
     check_scope(scope, run_id=report.run_id, ordinal=report.ordinal, lease=report.lease)
     report = storable(report)
-    drill = await uow.drills.get(report.drill_id, for_update=True)
+    drill = await uow.of(DrillStore).get(report.drill_id, for_update=True)
     if (drill.run_id, drill.ordinal, drill.lease) != (report.run_id, report.ordinal, report.lease):
         raise NotFoundError(f"drill {report.drill_id} is not meant for this instance")
     target = drill.target_of(report.task, report.attempt)
@@ -181,7 +187,7 @@ async def receive_report(uow: UnitOfWork, report: DrillReport, *, scope: RunToke
         return DrillAnswer(goes_on=False, reason=refusal)
     heard = hear(drill, target, report.step, now=now, message=report.message)
     if heard is not drill:
-        await uow.drills.save(heard)
+        await uow.of(DrillStore).save(heard)
         notify(uow, heard)
     return DrillAnswer(goes_on=heard.stop_requested_at is None)
 
@@ -191,12 +197,12 @@ async def list_drills(
 ) -> Page[Drill]:
     """Newest first. Raises NotFoundError when there is no such pipeline."""
     if pipeline is not None:
-        await uow.pipelines.get(pipeline)
-    return await uow.drills.list(pipeline=pipeline, after=after, limit=checked_limit(limit))
+        await uow.of(PipelineStore).get(pipeline)
+    return await uow.of(DrillStore).list(pipeline=pipeline, after=after, limit=checked_limit(limit))
 
 
 async def get_drill(uow: UnitOfWork, drill_id: str) -> Drill:
-    return await uow.drills.get(drill_id)
+    return await uow.of(DrillStore).get(drill_id)
 
 
 def sentence_of(drill: Drill) -> str:
@@ -252,11 +258,11 @@ async def blocking(uow: UnitOfWork, pipeline: str) -> Drill | None:
 
     While its audit waits, the pipeline may still be processing its time, and would be disturbed in that once more.
     """
-    for one in await uow.drills.list_open():
+    for one in await uow.of(DrillStore).list_open():
         if one.state in DISTURBS:
             return one
         if one.pipeline == pipeline and (
-            one.audit_id is None or (await uow.audits.get(one.audit_id)).state is AuditState.PENDING
+            one.audit_id is None or (await uow.of(AuditStore).get(one.audit_id)).state is AuditState.PENDING
         ):
             return one
     return None
@@ -276,7 +282,7 @@ def _refuse_unless_all_runs(run: Run) -> None:
 async def _refuse_unless_allowed(uow: UnitOfWork, run: Run) -> None:
     """By the definitions that run, since theirs are the processes."""
     for number in sorted({instance.revision for instance in run.instances} | {run.revision}):
-        if not (await uow.pipelines.get_revision(run.pipeline, number)).definition.allows_drills:
+        if not (await uow.of(PipelineStore).get_revision(run.pipeline, number)).definition.allows_drills:
             raise ConflictError(
                 f"revision {number} of pipeline {run.pipeline}, which runs, does not allow drills: "
                 "set allows_drills in its definition and let the run take it over"

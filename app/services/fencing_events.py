@@ -13,13 +13,14 @@ from typing import NamedTuple
 
 import msgspec
 
+from app.db.repositories.fencing import FencingStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.fencing_events.cases import joined, told
 from app.domain.fencing_events.evidence import merged
 from app.domain.fencing_events.fencing_event import Case, Cause, FencingEvent, Verdict
 from app.domain.fencing_events.record import KEPT_FOR, FencingFilter, FencingRecord, corrected, kept_id, place_of
 from app.domain.page import Page, checked_limit
 from app.domain.storable import moment_of_ms, storable
-from app.ports.unit_of_work import UnitOfWork
 from app.services.alerts import tell_of_fencing
 from app.services.own_commands import OwnCommands
 
@@ -33,7 +34,7 @@ async def record_cases(uow: UnitOfWork, cases: Iterable[Case], *, now: datetime)
     that two servers with the same cases take turns; call it last in a unit of work that holds other locks.
     """
     wanted = {case.key: case for case in joined(storable(_findable(case)) for case in cases)}
-    kept = await uow.fencing.evidence_of(wanted)
+    kept = await uow.of(FencingStore).evidence_of(wanted)
     commands = OwnCommands(uow, now=now)
     changed: list[FencingEvent] = []
     told_anew: Counter[tuple[str, Cause]] = Counter()
@@ -47,7 +48,7 @@ async def record_cases(uow: UnitOfWork, cases: Iterable[Case], *, now: datetime)
             cause = change.event.verdict.cause
             told_anew[key.kafka_cluster_id, cause] += change.cause_before is not cause
     if told_anew.total():
-        await uow.fencing.add_told(+told_anew)
+        await uow.of(FencingStore).add_told(+told_anew)
     return changed
 
 
@@ -59,17 +60,17 @@ class _Change(NamedTuple):
 
 
 async def _record(uow: UnitOfWork, case: Case, commands: OwnCommands, *, now: datetime) -> _Change | None:
-    before = await uow.fencing.find(case.key, for_update=True)
+    before = await uow.of(FencingStore).find(case.key, for_update=True)
     if before is None:
         event = await _told(case, commands)
         if event is None or not _is_worth_a_row(event, now=now):
             return None
-        place = place_of(event, await uow.fencing.place_of_producer(event.key))
-        if await uow.fencing.add(event, place=place, now=now):
+        place = place_of(event, await uow.of(FencingStore).place_of_producer(event.key))
+        if await uow.of(FencingStore).add(event, place=place, now=now):
             _notify(uow, event, place.pipeline)
             await _tell(uow, event, None, now=now)
             return _Change(event)
-        before = await uow.fencing.find(case.key, for_update=True)
+        before = await uow.of(FencingStore).find(case.key, for_update=True)
     if before is None:
         # Another server wrote it and retention has removed it, all since our first look: it was too old to keep.
         return None
@@ -80,7 +81,7 @@ async def _record(uow: UnitOfWork, case: Case, commands: OwnCommands, *, now: da
         return None
     place = place_of(event, before.place)
     corrections = corrected(before.corrections, before.event.verdict, event.verdict, at=now)
-    await uow.fencing.change(before.id, event, place=place, corrections=corrections, now=now)
+    await uow.of(FencingStore).change(before.id, event, place=place, corrections=corrections, now=now)
     _notify(uow, event, place.pipeline)
     await _tell(uow, event, before.event.verdict, now=now)
     return _Change(event, before.event.verdict.cause)
@@ -93,7 +94,7 @@ async def _told(case: Case, commands: OwnCommands) -> FencingEvent | None:
 
 
 async def _tell(uow: UnitOfWork, event: FencingEvent, before: Verdict | None, *, now: datetime) -> None:
-    record = await uow.fencing.find(event.key)
+    record = await uow.of(FencingStore).find(event.key)
     if record is not None:
         await tell_of_fencing(uow, record, before, now=now)
 
@@ -102,12 +103,12 @@ async def list_events(
     uow: UnitOfWork, wanted: FencingFilter, *, after: str | None = None, limit: int = 50
 ) -> Page[FencingRecord]:
     """Newest first. Raises InvalidError for a cursor or a limit that is none."""
-    return await uow.fencing.list(wanted, after=after, limit=checked_limit(limit))
+    return await uow.of(FencingStore).list(wanted, after=after, limit=checked_limit(limit))
 
 
 async def get_event(uow: UnitOfWork, record_id: str) -> FencingRecord:
     """Raises NotFoundError."""
-    return await uow.fencing.get(record_id)
+    return await uow.of(FencingStore).get(record_id)
 
 
 def _is_worth_a_row(event: FencingEvent, *, now: datetime) -> bool:

@@ -6,11 +6,13 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.fencing import FencingStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.fencing_events.fencing_event import Cause
 from app.domain.fencing_events.record import FencingFilter, FencingRecord, GroupLosses
 from app.domain.page import Page
 from app.domain.storable import storable_text
-from app.ports.unit_of_work import UnitOfWork
 from app.services import fencing_events
 
 _OF_A_GROUP = 20
@@ -68,16 +70,16 @@ class GroupFencings:
 
 async def count_by_cause(uow: UnitOfWork, wanted: FencingFilter, *, cluster: str | None) -> dict[Cause, int]:
     """The commonest first. Raises NotFoundError for a cluster that is not there."""
-    counts = await uow.fencing.count_by_cause(await _of_cluster(uow, wanted, cluster))
+    counts = await uow.of(FencingStore).count_by_cause(await _of_cluster(uow, wanted, cluster))
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
 async def told_by_cluster(uow: UnitOfWork) -> dict[str, dict[Cause, int]]:
     """How often each cause was ever told of each registered cluster; 0 where it never was."""
-    told = await uow.fencing.told()
+    told = await uow.of(FencingStore).told()
     return {
         one.name: {cause: told.get((one.kafka_cluster_id, cause), 0) for cause in Cause}
-        for one in await uow.clusters.list_all()
+        for one in await uow.of(ClusterStore).list_all()
     }
 
 
@@ -90,12 +92,12 @@ async def get_line(uow: UnitOfWork, record_id: str) -> FencingLine:
 async def _of_cluster(uow: UnitOfWork, wanted: FencingFilter, cluster: str | None) -> FencingFilter:
     if cluster is None:
         return wanted
-    return msgspec.structs.replace(wanted, kafka_cluster_id=(await uow.clusters.get(cluster)).kafka_cluster_id)
+    return msgspec.structs.replace(wanted, kafka_cluster_id=(await uow.of(ClusterStore).get(cluster)).kafka_cluster_id)
 
 
 async def _names(uow: UnitOfWork) -> dict[str, str]:
     """By the id that brokers report; of several names for one cluster the first."""
-    return {one.kafka_cluster_id: one.name for one in reversed(await uow.clusters.list_all())}
+    return {one.kafka_cluster_id: one.name for one in reversed(await uow.of(ClusterStore).list_all())}
 
 
 def _name_of(record: FencingRecord, names: dict[str, str], asked: str | None) -> str | None:

@@ -7,23 +7,21 @@ from datetime import datetime
 
 import msgspec
 
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.hanging import HangingStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.alerts.alert import AlertKind
 from app.domain.alerts.told import hanging_alert, hanging_subject
 from app.domain.hanging.hanging_transaction import Ended, HangingTransaction
 from app.domain.hanging.pending import PendingHold, pending_holds
 from app.domain.hanging.record import HangingRecord
 from app.domain.hanging.report import SearchReport
-from app.domain.hanging.search import Search
 from app.domain.page import Page, checked_limit
 from app.domain.storable import moment_of_ms
-from app.ports.brokers import Connection, TopicPartition
-from app.ports.transactions import TransactionBrokers
-from app.ports.unit_of_work import UnitOfWork
 from app.services.alerts import raise_alert, resolve_alert
 from app.services.observing.observations import Observations
 
 NOTICE = "hanging"
-_LOOK_WITHIN_S = 30.0
 
 
 class HangingLook(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +49,7 @@ async def lines_of_all(uow: UnitOfWork) -> list[HangingLine]:
     names = await _names(uow)
     return [
         HangingLine(cluster=names[one.key.kafka_cluster_id], transaction=one)
-        for one in await uow.hanging.open_ones()
+        for one in await uow.of(HangingStore).open_ones()
         if one.key.kafka_cluster_id in names
     ]
 
@@ -60,7 +58,7 @@ async def record_found(
     uow: UnitOfWork, found: Iterable[HangingTransaction], *, now: datetime
 ) -> list[HangingTransaction]:
     """Keep them; those that nobody had kept before. Whoever tells of a find does it by this answer."""
-    new = [one for one in _in_one_order(found) if await uow.hanging.add(one, now=now)]
+    new = [one for one in _in_one_order(found) if await uow.of(HangingStore).add(one, now=now)]
     names = await _names(uow) if new else {}
     for one in new:
         await raise_alert(uow, hanging_alert(one, cluster=names.get(one.key.kafka_cluster_id)))
@@ -70,7 +68,11 @@ async def record_found(
 
 async def record_ended(uow: UnitOfWork, ended: Iterable[Ended], *, now: datetime) -> list[Ended]:
     """Note their ends; those that nobody had noted before."""
-    new = [one for one in sorted(ended, key=lambda one: one.transaction.key) if await uow.hanging.end(one, now=now)]
+    new = [
+        one
+        for one in sorted(ended, key=lambda one: one.transaction.key)
+        if await uow.of(HangingStore).end(one, now=now)
+    ]
     for one in new:
         await resolve_alert(uow, AlertKind.TRANSACTION_HANGING, hanging_subject(one.transaction.key), now=now)
         uow.notify(NOTICE, one.transaction.key.kafka_cluster_id)
@@ -79,7 +81,7 @@ async def record_ended(uow: UnitOfWork, ended: Iterable[Ended], *, now: datetime
 
 async def look(uow: UnitOfWork, observations: Observations, *, cluster: str, now: datetime) -> HangingLook:
     """What this server knows now. Raises NotFoundError when there is no such cluster."""
-    entry = await uow.clusters.get(cluster)
+    entry = await uow.of(ClusterStore).get(cluster)
     search, snapshot = observations.search_of(cluster), observations.of(cluster)
     pending = pending_holds(snapshot, search.hanging, now_ms=int(now.timestamp() * 1000))
     return HangingLook(
@@ -90,45 +92,17 @@ async def look(uow: UnitOfWork, observations: Observations, *, cluster: str, now
     )
 
 
-async def search_once(brokers: TransactionBrokers, connection: Connection, *, now_ms: int, limit: int) -> SearchReport:
-    """What hangs on a cluster that nobody searches: of those partitions that are held back now, the first `limit`.
-
-    However young it is: what ends while it is asked about is told apart (docs/adr/0018).
-    """
-    held = await brokers.held_back(connection)
-    chosen = [TopicPartition(*at) for at in sorted(held.ends)[:limit]]
-    search = Search("", asks_per_s=limit)
-    search.note_ends({at: held.ends[at] for at in chosen}, now_ms=now_ms)
-    if chosen:
-        looked = await brokers.look_at_partitions(connection, chosen, with_waiting=False, timeout_s=_LOOK_WITHIN_S)
-        for facts in looked:
-            search.note_look(facts, now_ms=now_ms)
-    more = len(held.ends) - len(chosen)
-    left_out = (f"{more:,} more partitions are held back and were not asked about",) if more else ()
-    return SearchReport(
-        cluster=connection["bootstrap.servers"],
-        swept_ms=now_ms,
-        partitions=held.asked,
-        held_back=len(held.ends),
-        asked=len(chosen),
-        silent=(*held.silent, *left_out),
-        unclear=search.unclear,
-        unclear_count=len(search.unclear),
-        hanging=search.found,
-    )
-
-
 async def list_records(
     uow: UnitOfWork, *, cluster: str, after: str | None = None, limit: int = 50
 ) -> Page[HangingRecord]:
     """All that were found, ended ones too, newest first. Raises NotFoundError, InvalidError."""
-    kafka_cluster_id = (await uow.clusters.get(cluster)).kafka_cluster_id
-    return await uow.hanging.list(kafka_cluster_id, after=after, limit=checked_limit(limit))
+    kafka_cluster_id = (await uow.of(ClusterStore).get(cluster)).kafka_cluster_id
+    return await uow.of(HangingStore).list(kafka_cluster_id, after=after, limit=checked_limit(limit))
 
 
 async def _names(uow: UnitOfWork) -> dict[str, str]:
     """By the id that brokers report; of several names for one cluster the first."""
-    return {one.kafka_cluster_id: one.name for one in reversed(await uow.clusters.list_all())}
+    return {one.kafka_cluster_id: one.name for one in reversed(await uow.of(ClusterStore).list_all())}
 
 
 def _in_one_order(found: Iterable[HangingTransaction]) -> list[HangingTransaction]:

@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.mappings import MappingStore
+from app.db.repositories.pipelines import PipelineStore
+from app.db.repositories.runs import RunStore
+from app.db.repositories.transactional_ids import TransactionalIdStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal, Verb, require
 from app.domain.clusters.cluster import Cluster
 from app.domain.errors import ConflictError, InvalidError, UnavailableError
@@ -14,7 +20,6 @@ from app.domain.storable import storable_text
 from app.domain.transactions.id_import import ImportFacts, ImportLine, ImportPlan, ImportWish, lines_of, plan_of
 from app.domain.transactions.mapping import AssignedId, IdKind, Origin
 from app.ports.brokers import Brokers
-from app.ports.unit_of_work import UnitOfWork
 from app.services.access import command_log
 from app.services.observing.observations import Observations
 from app.services.running.specifications import ids_of_tasks
@@ -38,7 +43,7 @@ async def plan_import(
     Raises NotFoundError, and InvalidError when there are no lines to speak of.
     """
     require(by, Verb.IMPORT_IDS)
-    record = await uow.pipelines.get(pipeline)
+    record = await uow.of(PipelineStore).get(pipeline)
     return await _plan(uow, brokers, observations, record=record, wish=wish, now=now)
 
 
@@ -59,7 +64,7 @@ async def import_ids(
     already under which ids they read.
     """
     require(by, Verb.IMPORT_IDS)
-    record = await uow.pipelines.get(pipeline, for_update=True)
+    record = await uow.of(PipelineStore).get(pipeline, for_update=True)
     await _refuse_live_run(uow, pipeline)
     plan = await _plan(uow, brokers, observations, record=record, wish=wish, now=now)
     if problems := plan.problems:
@@ -68,15 +73,15 @@ async def import_ids(
             f"{problems[0].field.removeprefix('lines.')}: {problems[0].message}",
             problems=problems,
         )
-    cluster = await uow.clusters.get(record.cluster)
+    cluster = await uow.of(ClusterStore).get(record.cluster)
     new = [line for line in plan.lines if not line.is_known]
-    await uow.transactional_ids.claim_for_partitions(
+    await uow.of(TransactionalIdStore).claim_for_partitions(
         pipeline=pipeline,
         kafka_cluster_id=cluster.kafka_cluster_id,
         ids={line.transactional_id for line in new},
         kind=IdKind.IMPORTED,
     )
-    await uow.mappings.assign(
+    await uow.of(MappingStore).assign(
         pipeline=pipeline,
         kafka_cluster_id=cluster.kafka_cluster_id,
         group=record.definition.group_id,
@@ -105,10 +110,10 @@ async def forget_imports(uow: UnitOfWork, pipeline: str, *, by: Principal, why: 
     Raises ConflictError while a run lives.
     """
     require(by, Verb.FORGET_IMPORTED_IDS)
-    await uow.pipelines.get(pipeline, for_update=True)
+    await uow.of(PipelineStore).get(pipeline, for_update=True)
     await _refuse_live_run(uow, pipeline)
-    await uow.mappings.unassign(pipeline=pipeline, origin=Origin.IMPORTED)
-    ids = await uow.transactional_ids.release(pipeline=pipeline, kind=IdKind.IMPORTED)
+    await uow.of(MappingStore).unassign(pipeline=pipeline, origin=Origin.IMPORTED)
+    ids = await uow.of(TransactionalIdStore).release(pipeline=pipeline, kind=IdKind.IMPORTED)
     await command_log.record(
         uow,
         by=by,
@@ -132,15 +137,15 @@ async def _plan(
     wish: ImportWish,
     now: datetime,
 ) -> ImportPlan:
-    cluster = await uow.clusters.get(record.cluster)
+    cluster = await uow.of(ClusterStore).get(record.cluster)
     group = record.definition.group_id
     partitions = await _partitions(brokers, cluster, record.definition.source_topics)
     lines = lines_of(wish, group=group, partitions=partitions)
     ids = sorted({line.transactional_id for line in lines if line.transactional_id})
-    owned = await uow.transactional_ids.owners(
+    owned = await uow.of(TransactionalIdStore).owners(
         kafka_cluster_id=cluster.kafka_cluster_id, ids=[name for name in ids if storable_text(name) == name]
     )
-    mappings = await uow.mappings.of_group(kafka_cluster_id=cluster.kafka_cluster_id, group=group)
+    mappings = await uow.of(MappingStore).of_group(kafka_cluster_id=cluster.kafka_cluster_id, group=group)
     return plan_of(
         lines,
         ImportFacts(
@@ -169,10 +174,12 @@ async def _partitions(brokers: Brokers, cluster: Cluster, topics: tuple[str, ...
 
 async def _ids_of_tasks(uow: UnitOfWork, cluster: Cluster) -> dict[str, str]:
     """By id: the pipeline on this Kafka cluster whose tasks would use it."""
-    same = {one.name for one in await uow.clusters.list_all() if one.kafka_cluster_id == cluster.kafka_cluster_id}
+    same = {
+        one.name for one in await uow.of(ClusterStore).list_all() if one.kafka_cluster_id == cluster.kafka_cluster_id
+    }
     return {
         name: other.name
-        for other in await uow.pipelines.list_all()
+        for other in await uow.of(PipelineStore).list_all()
         if other.cluster in same
         for name in ids_of_tasks(other.definition, pipeline=other.name)
     }
@@ -204,7 +211,7 @@ def _in_use(observations: Observations, cluster: str, ids: list[str], *, now: da
 
 
 async def _refuse_live_run(uow: UnitOfWork, pipeline: str) -> None:
-    live = await uow.runs.find_live(pipeline)
+    live = await uow.of(RunStore).find_live(pipeline)
     if live is not None:
         raise ConflictError(
             f"pipeline {pipeline} has a run that is {live.state}, whose tasks have been told their ids: drain it first"

@@ -7,6 +7,12 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.id_counts import IdCountStore
+from app.db.repositories.mappings import MappingStore
+from app.db.repositories.pipelines import PipelineStore
+from app.db.repositories.transactional_ids import TransactionalIdStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.clusters.survey import ID_EXPIRATION, longest_ms
 from app.domain.observing.snapshot import JournalStatus, Phase
 from app.domain.transactions import id_registry
@@ -20,7 +26,6 @@ from app.domain.transactions.id_registry import (
     stale_mappings,
 )
 from app.domain.transactions.mapping import PartitionMapping
-from app.ports.unit_of_work import UnitOfWork
 from app.services.observing.observations import Observations
 from app.services.observing.surveys import Surveys
 from app.services.running.specifications import ids_of_tasks
@@ -53,7 +58,7 @@ async def get_registry(
     limit: int = 50,
 ) -> Registry:
     """One page of a cluster's ids with what is to be said of all of them. Raises NotFoundError, InvalidError."""
-    record = await uow.clusters.get(cluster)
+    record = await uow.of(ClusterStore).get(cluster)
     snapshot = observations.of(cluster)
     needed, stale = await _needed(uow, record.kafka_cluster_id)
     answer = await surveys.of(record)
@@ -84,15 +89,15 @@ async def get_registry(
 
 async def get_growth(uow: UnitOfWork, *, cluster: str, now: datetime) -> list[IdCount]:
     """How many ids the cluster had, oldest first, of GROWTH_SPAN. Raises NotFoundError."""
-    record = await uow.clusters.get(cluster)
-    return await uow.id_counts.series(kafka_cluster_id=record.kafka_cluster_id, since=now - GROWTH_SPAN)
+    record = await uow.of(ClusterStore).get(cluster)
+    return await uow.of(IdCountStore).series(kafka_cluster_id=record.kafka_cluster_id, since=now - GROWTH_SPAN)
 
 
 async def count_ids(uow: UnitOfWork, observations: Observations, *, now: datetime) -> int:
     """Write down how many ids each cluster has, where its journal is followed live; of how many clusters."""
     written = 0
     seen: set[str] = set()
-    for cluster in await uow.clusters.list_all():
+    for cluster in await uow.of(ClusterStore).list_all():
         snapshot = observations.of(cluster.name)
         if snapshot.transaction_journal.phase is not Phase.LIVE or cluster.kafka_cluster_id in seen:
             continue
@@ -105,7 +110,7 @@ async def count_ids(uow: UnitOfWork, observations: Observations, *, now: datetim
             now_ms=int(now.timestamp() * 1000),
             clocks=snapshot.clocks,
         )
-        await uow.id_counts.add(
+        await uow.of(IdCountStore).add(
             IdCount(at=now, ids=tally.ids, ours=tally.ours, orphaned=tally.orphaned),
             kafka_cluster_id=cluster.kafka_cluster_id,
         )
@@ -115,21 +120,21 @@ async def count_ids(uow: UnitOfWork, observations: Observations, *, now: datetim
 
 async def _needed(uow: UnitOfWork, kafka_cluster_id: str) -> tuple[Needed, tuple[PartitionMapping, ...]]:
     """What pipelines need on a Kafka cluster, and the mappings that none of them reads."""
-    same = {one.name for one in await uow.clusters.list_all() if one.kafka_cluster_id == kafka_cluster_id}
-    pipelines = [one for one in await uow.pipelines.list_all() if one.cluster in same]
+    same = {one.name for one in await uow.of(ClusterStore).list_all() if one.kafka_cluster_id == kafka_cluster_id}
+    pipelines = [one for one in await uow.of(PipelineStore).list_all() if one.cluster in same]
     of_tasks: set[str] = set()
     for one in pipelines:
         of_tasks |= ids_of_tasks(one.definition, pipeline=one.name)
         if one.current_run is not None and one.current_run.revision != one.current_revision:
             # A run keeps its revision until it is restarted.
-            running = await uow.pipelines.get_revision(one.name, one.current_run.revision)
+            running = await uow.of(PipelineStore).get_revision(one.name, one.current_run.revision)
             of_tasks |= ids_of_tasks(running.definition, pipeline=one.name)
-    mappings = await uow.mappings.of_cluster(kafka_cluster_id=kafka_cluster_id)
+    mappings = await uow.of(MappingStore).of_cluster(kafka_cluster_id=kafka_cluster_id)
     needed = needed_of(
-        await uow.transactional_ids.of_cluster(kafka_cluster_id=kafka_cluster_id),
+        await uow.of(TransactionalIdStore).of_cluster(kafka_cluster_id=kafka_cluster_id),
         of_tasks=of_tasks,
         mappings=mappings,
-        told=await uow.mappings.incarnations(kafka_cluster_id=kafka_cluster_id),
+        told=await uow.of(MappingStore).incarnations(kafka_cluster_id=kafka_cluster_id),
     )
     reads = {one.name: (one.definition.group_id, frozenset(one.definition.source_topics)) for one in pipelines}
     return needed, tuple(stale_mappings(mappings, reads))

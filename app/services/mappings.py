@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.mappings import MappingStore
+from app.db.repositories.pipelines import PipelineStore
+from app.db.repositories.transactional_ids import TransactionalIdStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.errors import InvalidError
 from app.domain.page import Page, checked_limit
 from app.domain.transactions.mapping import (
@@ -12,23 +17,24 @@ from app.domain.transactions.mapping import (
     PartitionOwnership,
     TransactionalIdOwner,
 )
-from app.ports.unit_of_work import UnitOfWork
 
 
 async def list_mappings(uow: UnitOfWork, pipeline: str) -> list[PartitionMapping]:
     """By topic and partition, with owner and offsets as the owner last reported them."""
-    record = await uow.pipelines.get(pipeline)
-    cluster = await uow.clusters.get(record.cluster)
-    return await uow.mappings.of_group(kafka_cluster_id=cluster.kafka_cluster_id, group=record.definition.group_id)
+    record = await uow.of(PipelineStore).get(pipeline)
+    cluster = await uow.of(ClusterStore).get(record.cluster)
+    return await uow.of(MappingStore).of_group(
+        kafka_cluster_id=cluster.kafka_cluster_id, group=record.definition.group_id
+    )
 
 
 async def list_owner_history(
     uow: UnitOfWork, pipeline: str, wanted: OwnershipFilter, *, after: str | None = None, limit: int = 100
 ) -> Page[PartitionOwnership]:
     """Who held which partition of the pipeline's group from when to when, newest first. Raises InvalidError."""
-    record = await uow.pipelines.get(pipeline)
-    cluster = await uow.clusters.get(record.cluster)
-    return await uow.mappings.history(
+    record = await uow.of(PipelineStore).get(pipeline)
+    cluster = await uow.of(ClusterStore).get(record.cluster)
+    return await uow.of(MappingStore).history(
         replace(_checked(wanted), group=record.definition.group_id),
         kafka_cluster_id=cluster.kafka_cluster_id,
         after=after,
@@ -40,31 +46,31 @@ async def list_owner_history_of_cluster(
     uow: UnitOfWork, cluster: str, wanted: OwnershipFilter, *, after: str | None = None, limit: int = 100
 ) -> Page[PartitionOwnership]:
     """Who held which partition of the cluster from when to when, whatever the group, newest first; InvalidError."""
-    record = await uow.clusters.get(cluster)
-    return await uow.mappings.history(
+    record = await uow.of(ClusterStore).get(cluster)
+    return await uow.of(MappingStore).history(
         _checked(wanted), kafka_cluster_id=record.kafka_cluster_id, after=after, limit=checked_limit(limit)
     )
 
 
 async def list_mappings_of_cluster(uow: UnitOfWork, cluster: str) -> list[PartitionMapping]:
     """By group, topic and partition; without offsets."""
-    record = await uow.clusters.get(cluster)
-    return await uow.mappings.of_cluster(kafka_cluster_id=record.kafka_cluster_id)
+    record = await uow.of(ClusterStore).get(cluster)
+    return await uow.of(MappingStore).of_cluster(kafka_cluster_id=record.kafka_cluster_id)
 
 
 async def find_mapping(
     uow: UnitOfWork, cluster: str, *, group: str, topic: str, partition: int
 ) -> PartitionMapping | None:
     """The partition as it is now; None when no pipeline of ours has it mapped in this group."""
-    record = await uow.clusters.get(cluster)
-    found = await uow.mappings.of_group(kafka_cluster_id=record.kafka_cluster_id, group=group)
+    record = await uow.of(ClusterStore).get(cluster)
+    found = await uow.of(MappingStore).of_group(kafka_cluster_id=record.kafka_cluster_id, group=group)
     return next((one for one in found if (one.topic, one.partition) == (topic, partition)), None)
 
 
 async def list_transactional_ids(uow: UnitOfWork, pipeline: str) -> list[TransactionalIdOwner]:
     """The ids that the pipeline owns, by ordinal and task."""
-    await uow.pipelines.get(pipeline)
-    return await uow.transactional_ids.of_pipeline(pipeline)
+    await uow.of(PipelineStore).get(pipeline)
+    return await uow.of(TransactionalIdStore).of_pipeline(pipeline)
 
 
 def _checked(wanted: OwnershipFilter) -> OwnershipFilter:

@@ -8,6 +8,9 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from app.db.repositories.offset_log import OffsetLogStore
+from app.db.repositories.pipelines import PipelineStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.alerts.told import contradiction_alert
 from app.domain.observing.snapshot import Phase, Snapshot
 from app.domain.offset_log.check import PipelineCheck, check
@@ -16,7 +19,6 @@ from app.domain.offset_log.hearing import Init, unheard_inits
 from app.domain.offset_log.record import CheckRecord, FindingRecord
 from app.domain.offset_log.silence import Attempted
 from app.domain.storable import moment_of_ms, storable
-from app.ports.unit_of_work import UnitOfWork
 from app.services.alerts import tell
 from app.services.observing.observations import Observations
 from app.services.running.heartbeats import report_of
@@ -49,7 +51,7 @@ async def keep(uow: UnitOfWork, heartbeat: TaskHeartbeat, *, database_epoch: str
     heartbeat = storable(heartbeat)
     if heartbeat.offsets is None or heartbeat.offsets.database_epoch not in (None, database_epoch):
         return False
-    await uow.offset_log.add(report_of(heartbeat), heartbeat.offsets, now=now)
+    await uow.of(OffsetLogStore).add(report_of(heartbeat), heartbeat.offsets, now=now)
     return True
 
 
@@ -60,19 +62,19 @@ async def verify(
 
     Raises NotFoundError when there is no such pipeline.
     """
-    record = await uow.pipelines.get(pipeline)
-    heard = await uow.offset_log.heard(pipeline, since=since)
-    inits = await uow.offset_log.inits(pipeline)
+    record = await uow.of(PipelineStore).get(pipeline)
+    heard = await uow.of(OffsetLogStore).heard(pipeline, since=since)
+    inits = await uow.of(OffsetLogStore).inits(pipeline)
     snapshot = observations.of(record.cluster)
     found = await asyncio.to_thread(_check, heard, inits, (), snapshot, since, now)
     suspected = {(one.group, one.topic, one.partition) for one in found.findings}
     if not suspected:
         return found
     # Who died may have filled the gap without a word of it.
-    attempted = await uow.offset_log.attempted(pipeline)
+    attempted = await uow.of(OffsetLogStore).attempted(pipeline)
     if since is not None:
         # What was told earlier may fill it: a task that was cut off tells late what it did long ago.
-        whole = await uow.offset_log.heard(pipeline, since=None, places=sorted(suspected))
+        whole = await uow.of(OffsetLogStore).heard(pipeline, since=None, places=sorted(suspected))
         heard = [one for one in heard if one.place not in suspected] + [one for one in whole if one.place in suspected]
     return await asyncio.to_thread(_check, heard, inits, attempted, snapshot, since, now)
 
@@ -83,10 +85,10 @@ async def check_live(uow: UnitOfWork, observations: Observations, *, pipeline: s
     Each is told once, whoever else checks.
     """
     found = await verify(uow, observations, pipeline=pipeline, since=now - LIVE_SPAN, now=now)
-    await uow.offset_log.note_check(pipeline, found)
-    new = await uow.offset_log.add_findings(pipeline, found.findings, now=now)
+    await uow.of(OffsetLogStore).note_check(pipeline, found)
+    new = await uow.of(OffsetLogStore).add_findings(pipeline, found.findings, now=now)
     if new:
-        record = await uow.pipelines.get(pipeline)
+        record = await uow.of(PipelineStore).get(pipeline)
         for finding in new[:FINDINGS_TOLD]:
             await tell(uow, contradiction_alert(record, finding, others=len(new) - 1, now=now))
         uow.notify("pipeline", pipeline)
@@ -98,10 +100,10 @@ async def look(uow: UnitOfWork, *, pipeline: str) -> OffsetLog:
 
     Raises NotFoundError when there is no such pipeline.
     """
-    await uow.pipelines.get(pipeline)
+    await uow.of(PipelineStore).get(pipeline)
     return OffsetLog(
-        last=await uow.offset_log.last_check(pipeline),
-        findings=tuple(await uow.offset_log.findings(pipeline, limit=FINDINGS_SHOWN)),
+        last=await uow.of(OffsetLogStore).last_check(pipeline),
+        findings=tuple(await uow.of(OffsetLogStore).findings(pipeline, limit=FINDINGS_SHOWN)),
     )
 
 

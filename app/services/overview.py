@@ -8,6 +8,17 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from app.db.repositories.audits import AuditStore
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.commands import CommandStore
+from app.db.repositories.file_readings import FileReadingStore
+from app.db.repositories.instances import InstanceStore
+from app.db.repositories.mappings import MappingStore
+from app.db.repositories.offset_log import OffsetLogStore
+from app.db.repositories.pipelines import PipelineStore
+from app.db.repositories.runs import RunStore
+from app.db.repositories.tasks import TaskStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.audits.audit import MARKED_FOR as AUDITS_MARKED_FOR
 from app.domain.clusters.cluster import Cluster
 from app.domain.command import Command
@@ -25,7 +36,6 @@ from app.domain.runs.run import Run, RunState
 from app.domain.runs.series import RunSample, RunTotals
 from app.domain.runs.task import TaskEventRecord, TaskStatus, ZombieSighting
 from app.domain.transactions.mapping import PartitionMapping
-from app.ports.unit_of_work import UnitOfWork
 from app.services import fencing_feed, offset_log
 from app.services.fencing_feed import FencingLine
 from app.services.hanging import HangingLine, lines_of_all
@@ -145,32 +155,32 @@ async def overview(uow: UnitOfWork, *, now: datetime) -> Overview:
         states=dict(Counter("never started" if line.state is None else str(line.state) for line in lines)),
         rates=sum_of([line.rates for line in lines]),
         needs=tuple(need for line in lines for need in line.needs),
-        series=await uow.tasks.summed_series(live, since=now - CHART_SPAN),
+        series=await uow.of(TaskStore).summed_series(live, since=now - CHART_SPAN),
         hanging=tuple(await lines_of_all(uow)),
         fencings=fencings[:FENCINGS_SHOWN],
         fencing_counts=await fencing_feed.count_by_cause(uow, of_a_day, cluster=None),
         happened=tuple(
             Happening(pipeline=name, event=event)
-            for name, event in await uow.tasks.recent_events(pipeline=None, limit=EVENTS_SHOWN)
+            for name, event in await uow.of(TaskStore).recent_events(pipeline=None, limit=EVENTS_SHOWN)
             if (event.run_id, event.event_id) not in told
         ),
-        clusters=tuple(cluster.name for cluster in await uow.clusters.list_all()),
+        clusters=tuple(cluster.name for cluster in await uow.of(ClusterStore).list_all()),
     )
 
 
 async def pipeline_lines(uow: UnitOfWork, *, now: datetime) -> list[PipelineLine]:
     """Every pipeline with its run and rates, by name."""
-    page = await uow.pipelines.list(after=None, limit=LIST_LIMIT)
+    page = await uow.of(PipelineStore).list(after=None, limit=LIST_LIMIT)
     runs = {
         run.id: run
-        for run in await uow.runs.get_many([p.current_run.id for p in page.items if p.current_run is not None])
+        for run in await uow.of(RunStore).get_many([p.current_run.id for p in page.items if p.current_run is not None])
     }
     statuses: dict[str, list[TaskStatus]] = {}
-    for status in await uow.tasks.list_statuses([run.id for run in runs.values() if run.ended_at is None]):
+    for status in await uow.of(TaskStore).list_statuses([run.id for run in runs.values() if run.ended_at is None]):
         statuses.setdefault(status.run_id, []).append(status)
-    unowned = await uow.mappings.unowned([run.pipeline for run in runs.values() if run.ended_at is None])
-    contradicted = await uow.offset_log.contradicted(since=now - MARKED_FOR)
-    broken = await uow.audits.broken(since=now - AUDITS_MARKED_FOR)
+    unowned = await uow.of(MappingStore).unowned([run.pipeline for run in runs.values() if run.ended_at is None])
+    contradicted = await uow.of(OffsetLogStore).contradicted(since=now - MARKED_FOR)
+    broken = await uow.of(AuditStore).broken(since=now - AUDITS_MARKED_FOR)
     repeated = await _repeated_files(uow, page.items, now=now)
     lines: list[PipelineLine] = []
     for pipeline in page.items:
@@ -184,13 +194,13 @@ async def pipeline_lines(uow: UnitOfWork, *, now: datetime) -> list[PipelineLine
 
 async def pipeline_page(uow: UnitOfWork, name: str, *, now: datetime) -> PipelinePage:
     """What is it doing, who owns what, can I change or stop it?"""
-    pipeline = await uow.pipelines.get(name)
-    cluster = await uow.clusters.get(pipeline.cluster)
-    run = None if pipeline.current_run is None else await uow.runs.get(pipeline.current_run.id)
-    tasks = [] if run is None else await uow.tasks.list_statuses([run.id])
-    totals = {} if run is None else await uow.tasks.totals([run.id])
-    series = {} if run is None else await uow.tasks.series([run.id], since=now - CHART_SPAN)
-    mappings = await uow.mappings.of_group(
+    pipeline = await uow.of(PipelineStore).get(name)
+    cluster = await uow.of(ClusterStore).get(pipeline.cluster)
+    run = None if pipeline.current_run is None else await uow.of(RunStore).get(pipeline.current_run.id)
+    tasks = [] if run is None else await uow.of(TaskStore).list_statuses([run.id])
+    totals = {} if run is None else await uow.of(TaskStore).totals([run.id])
+    series = {} if run is None else await uow.of(TaskStore).series([run.id], since=now - CHART_SPAN)
+    mappings = await uow.of(MappingStore).of_group(
         kafka_cluster_id=cluster.kafka_cluster_id, group=pipeline.definition.group_id
     )
     unowned = [mapping for mapping in mappings if mapping.owner is None]
@@ -198,8 +208,8 @@ async def pipeline_page(uow: UnitOfWork, name: str, *, now: datetime) -> Pipelin
         at=now,
         line=_marked(
             await _line(uow, pipeline, run, tasks, unowned, now=now),
-            (await uow.offset_log.contradicted(since=now - MARKED_FOR)).get(name, 0),
-            (await uow.audits.broken(since=now - AUDITS_MARKED_FOR)).get(name, 0),
+            (await uow.of(OffsetLogStore).contradicted(since=now - MARKED_FOR)).get(name, 0),
+            (await uow.of(AuditStore).broken(since=now - AUDITS_MARKED_FOR)).get(name, 0),
             (await _repeated_files(uow, [pipeline], now=now)).get(name, 0),
         ),
         cluster=cluster,
@@ -207,13 +217,13 @@ async def pipeline_page(uow: UnitOfWork, name: str, *, now: datetime) -> Pipelin
         mappings=tuple(mappings),
         totals=totals.get(run.id, RunTotals()) if run else RunTotals(),
         series=series.get(run.id, []) if run else [],
-        runs=(await uow.runs.list(pipeline=name, after=None, limit=10)).items,
-        revisions=tuple(await uow.pipelines.list_revisions(name)),
-        events=tuple(event for _, event in await uow.tasks.recent_events(pipeline=name, limit=20)),
+        runs=(await uow.of(RunStore).list(pipeline=name, after=None, limit=10)).items,
+        revisions=tuple(await uow.of(PipelineStore).list_revisions(name)),
+        events=tuple(event for _, event in await uow.of(TaskStore).recent_events(pipeline=name, limit=20)),
         fencings=(
             await fencing_feed.list_lines(uow, FencingFilter(pipeline=name), cluster=None, limit=FENCINGS_SHOWN)
         ).items,
-        commands=(await uow.commands.list(target=f"pipeline:{name}", after=None, limit=10)).items,
+        commands=(await uow.of(CommandStore).list(target=f"pipeline:{name}", after=None, limit=10)).items,
         offset_log=await offset_log_of(uow, pipeline),
     )
 
@@ -232,7 +242,7 @@ async def _repeated_files(uow: UnitOfWork, pipelines: Sequence[Pipeline], *, now
         return {}
     return {
         name: watch.repeated
-        for name, watch in (await uow.file_readings.watches(names)).items()
+        for name, watch in (await uow.of(FileReadingStore).watches(names)).items()
         if watch.repeated_at is not None and now - watch.repeated_at < FILES_MARKED_FOR
     }
 
@@ -249,23 +259,23 @@ def _marked(line: PipelineLine, contradictions: int, broken_audits: int, repeate
 
 async def run_page(uow: UnitOfWork, run_id: str, *, now: datetime) -> RunPage:
     """One run: its instances with every lease, its tasks, what happened, and who was seen that should be gone."""
-    run = await uow.runs.get(run_id)
-    pipeline = await uow.pipelines.get(run.pipeline)
-    revision = await uow.pipelines.get_revision(run.pipeline, run.revision)
-    tasks = await uow.tasks.list_statuses([run_id])
-    unowned = (await uow.mappings.unowned([run.pipeline])).get(run.pipeline, ())
+    run = await uow.of(RunStore).get(run_id)
+    pipeline = await uow.of(PipelineStore).get(run.pipeline)
+    revision = await uow.of(PipelineStore).get_revision(run.pipeline, run.revision)
+    tasks = await uow.of(TaskStore).list_statuses([run_id])
+    unowned = (await uow.of(MappingStore).unowned([run.pipeline])).get(run.pipeline, ())
     since = now - CHART_SPAN if run.ended_at is None else run.ended_at - CHART_SPAN
     return RunPage(
         at=now,
         run=run,
         definition=revision.definition,
         rates=rates_of(tasks, now=now) if run.ended_at is None else NOTHING_RUNS,
-        instances=tuple(await uow.instances.list(run_id, with_history=True)),
+        instances=tuple(await uow.of(InstanceStore).list(run_id, with_history=True)),
         tasks=tuple(tasks),
-        totals=(await uow.tasks.totals([run_id])).get(run_id, RunTotals()),
-        series=(await uow.tasks.series([run_id], since=since)).get(run_id, []),
-        events=(await uow.tasks.list_events(run_id, after=None, limit=50)).items,
-        zombies=tuple(await uow.tasks.list_zombies(run_id)),
+        totals=(await uow.of(TaskStore).totals([run_id])).get(run_id, RunTotals()),
+        series=(await uow.of(TaskStore).series([run_id], since=since)).get(run_id, []),
+        events=(await uow.of(TaskStore).list_events(run_id, after=None, limit=50)).items,
+        zombies=tuple(await uow.of(TaskStore).list_zombies(run_id)),
         needs=tuple(
             needs_of(
                 run,
@@ -292,7 +302,7 @@ async def _line(
         return PipelineLine(pipeline=pipeline, state=None, run=None, rates=NOTHING_RUNS)
     running = pipeline.definition
     if run.revision != pipeline.current_revision:
-        running = (await uow.pipelines.get_revision(pipeline.name, run.revision)).definition
+        running = (await uow.of(PipelineStore).get_revision(pipeline.name, run.revision)).definition
     return PipelineLine(
         pipeline=pipeline,
         state=run.state,

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.commands import CommandStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Verb
 from app.domain.command import Command
 from app.domain.fencing_events.epoch_verdict import COMMAND_WINDOW_MS
 from app.domain.fencing_events.evidence import CommandVerb, CommandWord, MarkerRecord
 from app.domain.fencing_events.fencing_event import Cause, FencingEvent, FencingKind
 from app.domain.fencing_events.record import KEPT_FOR, kept_id
-from app.ports.unit_of_work import UnitOfWork
 
 _VERBS = {
     Verb.FENCE_TRANSACTION: CommandVerb.FENCE,
@@ -43,10 +45,12 @@ class OwnCommands:
         found = self._of_cluster.get(kafka_cluster_id)
         if found is None:
             names = [
-                one.name for one in await self._uow.clusters.list_all() if one.kafka_cluster_id == kafka_cluster_id
+                one.name
+                for one in await self._uow.of(ClusterStore).list_all()
+                if one.kafka_cluster_id == kafka_cluster_id
             ]
             found = tuple(
-                await self._uow.commands.since(
+                await self._uow.of(CommandStore).since(
                     self._since, targets=[f"cluster:{name}" for name in names], verbs=list(_VERBS)
                 )
             )

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
-from datetime import datetime
 
 import msgspec
 
-from app.domain.access import Principal, Verb
 from app.domain.errors import UnavailableError
 from app.domain.page import checked_limit
 from app.domain.partition_log.entries import LogEntry, entries_of, named
 from app.domain.partition_log.look import Landmark, LogBounds
 from app.ports.brokers import DEFAULT_TIMEOUT_S, Brokers, Connection, TopicPartition, TransactionalIds
-from app.ports.unit_of_work import UnitOfWork
-from app.services.access import command_log
 
 
 class PartitionLog(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,21 +74,4 @@ async def look_into_log(
         is_at_end=next_offset >= look.bounds.high_watermark,
         entries=entries,
         ids_note=ids_note,
-    )
-
-
-async def note_look_at_records(
-    uow: UnitOfWork, found: PartitionLog, *, cluster: str, keys: bool, values: bool, by: Principal, now: datetime
-) -> None:
-    """Keep in the command log that somebody had keys or values shown."""
-    what = " and ".join(name for name, is_shown in (("keys", keys), ("values", values)) if is_shown)
-    await command_log.record(
-        uow,
-        by=by,
-        verb=Verb.READ_RECORDS,
-        target=f"cluster:{cluster}",
-        why=None,
-        now=now,
-        outcome=f"had {what} of {found.topic}-{found.partition} shown, "
-        f"offsets {found.start} to {found.next_offset - 1}",
     )

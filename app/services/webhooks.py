@@ -7,6 +7,9 @@ from datetime import datetime
 
 import msgspec
 
+from app.db.repositories.deliveries import DeliveryStore
+from app.db.repositories.webhooks import WebhookStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal, Role, Verb, require
 from app.domain.alerts.alert import AlertKind
 from app.domain.alerts.told import trial_alert
@@ -14,7 +17,6 @@ from app.domain.errors import ConflictError, InvalidError
 from app.domain.page import Page, checked_limit
 from app.domain.webhooks.retry import Pace
 from app.domain.webhooks.webhook import MAX_WEBHOOKS, Delivery, Webhook, WebhookCounts, check_webhook
-from app.ports.unit_of_work import UnitOfWork
 from app.services import alerts
 from app.services.access import command_log
 
@@ -42,7 +44,7 @@ async def add_webhook(
     """Keep a webhook; it is told what is written from now on. Raises InvalidError with all problems, ConflictError."""
     require(by, Verb.ADD_WEBHOOK)
     _refuse_wrong(name=name, url=url, secrets=secrets, kinds=kinds, allowed_hosts=allowed_hosts)
-    if len(await uow.webhooks.list_all()) >= MAX_WEBHOOKS:
+    if len(await uow.of(WebhookStore).list_all()) >= MAX_WEBHOOKS:
         raise ConflictError(
             f"there are {MAX_WEBHOOKS} webhooks already, and every alert is written for each: remove one"
         )
@@ -54,7 +56,7 @@ async def add_webhook(
         created_at=now,
         created_by=by.name,
     )
-    await uow.webhooks.add(webhook)
+    await uow.of(WebhookStore).add(webhook)
     await _log(uow, webhook, Verb.ADD_WEBHOOK, by=by, why=why, now=now, outcome=f"sends to {webhook.origin}")
     return webhook
 
@@ -73,7 +75,7 @@ async def change_webhook(
 ) -> Webhook:
     """Change what is given. What is on its way already goes to the new address at once, signed with the new secrets."""
     require(by, Verb.CHANGE_WEBHOOK)
-    before = await uow.webhooks.get(name, for_update=True)
+    before = await uow.of(WebhookStore).get(name, for_update=True)
     after = msgspec.structs.replace(
         before,
         url=before.url if url is None else url,
@@ -83,8 +85,8 @@ async def change_webhook(
     _refuse_wrong(name=after.name, url=after.url, secrets=after.secrets, kinds=after.kinds, allowed_hosts=allowed_hosts)
     changed = [field for field in ("url", "secrets", "kinds") if getattr(before, field) != getattr(after, field)]
     if changed:
-        await uow.webhooks.save(after)
-        await uow.deliveries.hurry(name, lease_s=Pace().lease_s)
+        await uow.of(WebhookStore).save(after)
+        await uow.of(DeliveryStore).hurry(name, lease_s=Pace().lease_s)
         await _log(uow, after, Verb.CHANGE_WEBHOOK, by=by, why=why, now=now, outcome=f"changed: {', '.join(changed)}")
     return after
 
@@ -92,20 +94,20 @@ async def change_webhook(
 async def remove_webhook(uow: UnitOfWork, name: str, *, by: Principal, why: str | None, now: datetime) -> None:
     """Forget it, with what is on its way."""
     require(by, Verb.REMOVE_WEBHOOK)
-    webhook = await uow.webhooks.get(name, for_update=True)
-    await uow.webhooks.remove(name)
+    webhook = await uow.of(WebhookStore).get(name, for_update=True)
+    await uow.of(WebhookStore).remove(name)
     await _log(uow, webhook, Verb.REMOVE_WEBHOOK, by=by, why=why, now=now, outcome="removed")
 
 
 async def pause_webhook(uow: UnitOfWork, name: str, *, by: Principal, why: str | None, now: datetime) -> Webhook:
     """Send nothing until it is resumed; what is written meanwhile waits. Paused again, nothing changes."""
     require(by, Verb.PAUSE_WEBHOOK)
-    webhook = await uow.webhooks.get(name, for_update=True)
+    webhook = await uow.of(WebhookStore).get(name, for_update=True)
     if webhook.paused_at is not None:
         return webhook
     reason = f"{by.name} paused it" + (f": {why.strip()}" if why and why.strip() else "")
     webhook = msgspec.structs.replace(webhook, paused_at=now, pause_reason=reason)
-    await uow.webhooks.save(webhook)
+    await uow.of(WebhookStore).save(webhook)
     await _log(uow, webhook, Verb.PAUSE_WEBHOOK, by=by, why=why, now=now, outcome="nothing is sent until it is resumed")
     return webhook
 
@@ -113,12 +115,12 @@ async def pause_webhook(uow: UnitOfWork, name: str, *, by: Principal, why: str |
 async def resume_webhook(uow: UnitOfWork, name: str, *, by: Principal, why: str | None, now: datetime) -> Webhook:
     """Send again, at once, what has waited first."""
     require(by, Verb.RESUME_WEBHOOK)
-    webhook = await uow.webhooks.get(name, for_update=True)
+    webhook = await uow.of(WebhookStore).get(name, for_update=True)
     if webhook.paused_at is None:
         return webhook
     webhook = msgspec.structs.replace(webhook, paused_at=None, pause_reason=None)
-    await uow.webhooks.save(webhook)
-    await uow.deliveries.hurry(name, lease_s=Pace().lease_s)
+    await uow.of(WebhookStore).save(webhook)
+    await uow.of(DeliveryStore).hurry(name, lease_s=Pace().lease_s)
     await _log(uow, webhook, Verb.RESUME_WEBHOOK, by=by, why=why, now=now, outcome="sends again")
     return webhook
 
@@ -129,10 +131,10 @@ async def send_test(uow: UnitOfWork, name: str, *, by: Principal, why: str | Non
     Raises ConflictError while the webhook is paused.
     """
     require(by, Verb.TEST_WEBHOOK)
-    webhook = await uow.webhooks.get(name)
+    webhook = await uow.of(WebhookStore).get(name)
     if webhook.paused_at is not None:
         raise ConflictError(f"the webhook {name} is paused, so a test would wait: resume it first")
-    await uow.deliveries.hurry(name, lease_s=Pace().lease_s)
+    await uow.of(DeliveryStore).hurry(name, lease_s=Pace().lease_s)
     await alerts.tell_one(uow, trial_alert(name, by=by.name, now=now), webhook=name)
     await _log(uow, webhook, Verb.TEST_WEBHOOK, by=by, why=why, now=now, outcome="a test is on its way")
     return webhook
@@ -141,14 +143,14 @@ async def send_test(uow: UnitOfWork, name: str, *, by: Principal, why: str | Non
 async def list_webhooks(uow: UnitOfWork, *, by: Principal) -> list[WebhookLine]:
     """All, by name."""
     require(by, Verb.VIEW_WEBHOOKS)
-    counts = await uow.webhooks.counts()
-    return [_line(webhook, counts, by) for webhook in await uow.webhooks.list_all()]
+    counts = await uow.of(WebhookStore).counts()
+    return [_line(webhook, counts, by) for webhook in await uow.of(WebhookStore).list_all()]
 
 
 async def get_webhook(uow: UnitOfWork, name: str, *, by: Principal) -> WebhookLine:
     """Raises NotFoundError."""
     require(by, Verb.VIEW_WEBHOOKS)
-    return _line(await uow.webhooks.get(name), await uow.webhooks.counts(), by)
+    return _line(await uow.of(WebhookStore).get(name), await uow.of(WebhookStore).counts(), by)
 
 
 async def list_deliveries(
@@ -156,8 +158,8 @@ async def list_deliveries(
 ) -> Page[Delivery]:
     """Newest first. Raises NotFoundError, InvalidError."""
     require(by, Verb.VIEW_WEBHOOKS)
-    await uow.webhooks.get(name)
-    return await uow.deliveries.list(name, after=after, limit=checked_limit(limit))
+    await uow.of(WebhookStore).get(name)
+    return await uow.of(DeliveryStore).list(name, after=after, limit=checked_limit(limit))
 
 
 def _line(webhook: Webhook, counts: dict[str, WebhookCounts], by: Principal) -> WebhookLine:

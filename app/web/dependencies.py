@@ -16,6 +16,7 @@ from typing import Annotated, Any, Protocol
 
 from fastapi import Depends, Request
 
+from app.db.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from app.domain import access
 from app.domain.access import Principal, Verb
 from app.domain.allow_lists.options import AllowedOptions
@@ -24,7 +25,6 @@ from app.ports.brokers import Brokers
 from app.ports.clock import Clock
 from app.ports.migrations import MigrationQuestions
 from app.ports.transactions import TransactionBrokers
-from app.ports.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from app.services.access import tokens
 from app.services.observing.held_back import HeldBack
 from app.services.observing.observations import Observations

@@ -9,7 +9,8 @@ from app.domain.partition_log.look import Landmark
 from app.ports.brokers import TransactionalIds
 from app.services.defining.clusters import get_cluster
 from app.services.observing.transactional_ids import transactional_ids_of
-from app.services.partition_log import PartitionLog, look_into_log, note_look_at_records
+from app.services.partition_log import PartitionLog, look_into_log
+from app.services.shown_records import note_look_at_records
 from app.web.dependencies import Wiring
 
 

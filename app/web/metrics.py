@@ -7,6 +7,11 @@ from datetime import datetime, timedelta
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Info, ProcessCollector, generate_latest
 
+from app.db.repositories.audits import AuditPlanStore, AuditStore
+from app.db.repositories.offset_log import OffsetLogStore
+from app.db.repositories.orphan_looks import OrphanLookStore
+from app.db.repositories.tasks import TaskStore
+from app.db.repositories.webhooks import WebhookStore
 from app.domain.audits.audit import COUNTED
 from app.domain.audits.plan import AuditPlan
 from app.domain.errors import FencelineError
@@ -45,15 +50,15 @@ async def exposition(wiring: Wiring) -> bytes:
         async with wiring.unit_of_work() as uow:
             lines = await overview.pipeline_lines(uow, now=wiring.clock.now())
             runs = [line.run.id for line in lines if line.run is not None]
-            totals = await uow.tasks.totals(runs)
-            webhooks = await uow.webhooks.counts()
-            contradictions = await uow.offset_log.contradicted(since=wiring.clock.now() - MARKED_FOR)
+            totals = await uow.of(TaskStore).totals(runs)
+            webhooks = await uow.of(WebhookStore).counts()
+            contradictions = await uow.of(OffsetLogStore).contradicted(since=wiring.clock.now() - MARKED_FOR)
             fencings = await fencing_feed.told_by_cluster(uow)
-            audits = await uow.audits.counts()
-            plans = await uow.audit_plans.scheduled()
+            audits = await uow.of(AuditStore).counts()
+            plans = await uow.of(AuditPlanStore).scheduled()
             pipelines = [line.pipeline for line in lines]
             files = await standings_of_all(uow, pipelines, now=wiring.clock.now())
-            orphans = await uow.orphan_looks.newest_findings(list(files))
+            orphans = await uow.of(OrphanLookStore).newest_findings(list(files))
     except FencelineError:
         return generate_latest(registry)
     _webhooks(registry, webhooks, now=wiring.clock.now())

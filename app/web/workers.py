@@ -17,10 +17,11 @@ import msgspec
 from fastapi import Depends, FastAPI, Request, Response
 from msgspec.structs import replace
 
+from app.db.repositories.clusters import ClusterStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import RunTokenScope
 from app.domain.errors import UnauthenticatedError, UnavailableError
 from app.domain.fencing_events.fencing_event import Case
-from app.ports.unit_of_work import UnitOfWork
 from app.services import drills, offset_log
 from app.services.access import tokens
 from app.services.auditing import carrying_out
@@ -197,7 +198,7 @@ def _note(wiring: Wiring, heard: heartbeats.Heard) -> None:
 
     async def ask(topics: Collection[str]) -> dict[str, int]:
         async with wiring.unit_of_work() as uow:
-            cluster = await uow.clusters.get(context.cluster)
+            cluster = await uow.of(ClusterStore).get(context.cluster)
         facts = await wiring.brokers.facts(cluster.connection(), topics=topics)
         return {topic: found.partitions for topic, found in facts.topics.items()}
 

@@ -9,6 +9,9 @@ from confluent_kafka import Producer
 from playwright.sync_api import Browser, Page, expect
 
 from app.db.database import Database
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.pipelines import PipelineStore
+from app.db.repositories.recorded_offsets import RecordedOffsetStore
 from app.domain.runs.recorded_offset import RecordedOffset
 from app.embedded.kafka import KafkaCluster
 from app.ports.brokers import TopicPartition
@@ -52,7 +55,7 @@ def live(
         group = unique_name("g")
         await plane.pipeline(cluster="real", source_topics=(topic,), sink_topic=make_topic(), group_id=group)
         async with plane.uow() as uow:
-            await uow.recorded_offsets.replace(
+            await uow.of(RecordedOffsetStore).replace(
                 [RecordedOffset(topic=topic, partition=0, offset=RECORDED)],
                 pipeline="flights",
                 kafka_cluster_id=cluster.kafka_cluster_id,
@@ -97,7 +100,7 @@ def press(page: Page, verb: str, label: str, why: str) -> None:
 def committed(live: LiveApplication, topic: str) -> int | None:
     async def ask(wiring: Wiring) -> int | None:
         async with wiring.unit_of_work() as uow:
-            cluster, pipeline = await uow.clusters.get("real"), await uow.pipelines.get("flights")
+            cluster, pipeline = await uow.of(ClusterStore).get("real"), await uow.of(PipelineStore).get("flights")
         found = await wiring.brokers.committed_offsets(cluster.connection(), pipeline.definition.group_id)
         return found.get(TopicPartition(topic, 0))
 

@@ -12,6 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from app.db.database import Database
+from app.db.repositories.runs import RunStore
 from app.domain.drills.drill import Drill
 from app.web.dependencies import Wiring
 from tests.support.audit_states import add_audits
@@ -111,7 +112,7 @@ def test_every_drill_that_is_at_it_is_accessible_and_as_wide_as_the_window(verif
 
         async def add(_: Wiring, drill: Drill = drill) -> str:
             async with plane.uow() as uow:
-                run = await uow.runs.find_live(DRILLED)
+                run = await uow.of(RunStore).find_live(DRILLED)
             assert run is not None
             return await add_drill(plane, run, drill)
 

@@ -9,6 +9,10 @@ import sqlalchemy as sa
 from msgspec.structs import replace
 from sqlalchemy.exc import IntegrityError
 
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.commands import CommandStore
+from app.db.repositories.instances import InstanceStore
+from app.db.repositories.pipelines import PipelineStore
 from app.domain.errors import ConflictError, InvalidError, UnavailableError
 from app.domain.runs.instance import InstanceState
 from app.domain.runs.run import Run
@@ -25,8 +29,8 @@ async def execute(plane: ControlPlane, statement: str, **parameters: Any) -> Non
 
 async def another_lease(plane: ControlPlane, run: Run, lease: int) -> None:
     async with plane.uow() as uow:
-        instance = await uow.instances.get(run.id, 0, 1)
-        await uow.instances.add(replace(instance, lease=lease, state=InstanceState.PENDING))
+        instance = await uow.of(InstanceStore).get(run.id, 0, 1)
+        await uow.of(InstanceStore).add(replace(instance, lease=lease, state=InstanceState.PENDING))
         await uow.commit()
 
 
@@ -63,7 +67,7 @@ async def test_the_end_of_an_instance_is_final(plane: ControlPlane) -> None:
 async def test_what_is_kept_as_written_cannot_be_changed(plane: ControlPlane, statement: str) -> None:
     run = await plane.running()
     async with plane.uow() as uow:
-        await uow.commands.add(
+        await uow.of(CommandStore).add(
             at=plane.now,
             by=ANNA,
             verb="start_run",
@@ -127,14 +131,14 @@ async def test_a_cluster_that_a_pipeline_names_stays(plane: ControlPlane) -> Non
     await plane.pipeline()
     async with plane.uow() as uow:
         with pytest.raises(ConflictError, match="named by a pipeline"):
-            await uow.clusters.remove("test")
+            await uow.of(ClusterStore).remove("test")
 
 
 @pytest.mark.parametrize("name", ["\x00", "\ud800"])
 async def test_text_that_postgres_cannot_hold_is_the_senders_mistake(plane: ControlPlane, name: str) -> None:
     async with plane.uow() as uow:
         with pytest.raises(InvalidError, match="a value cannot be stored"):
-            await uow.pipelines.find(name)
+            await uow.of(PipelineStore).find(name)
 
 
 async def test_a_statement_that_takes_too_long_ends_by_itself(plane: ControlPlane) -> None:

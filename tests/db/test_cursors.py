@@ -8,9 +8,9 @@ from typing import cast
 import pytest
 
 from app.db.connection import Connection
-from app.db.repositories.fencing import SqlFencing
-from app.db.repositories.hanging import SqlHanging
-from app.db.repositories.runs import SqlRuns
+from app.db.repositories.fencing import FencingStore
+from app.db.repositories.hanging import HangingStore
+from app.db.repositories.runs import RunStore
 from app.domain.errors import InvalidError, NotFoundError
 from app.domain.fencing_events.record import FencingFilter
 from app.domain.page import encode_cursor
@@ -18,9 +18,9 @@ from app.domain.page import encode_cursor
 NOBODY = cast(Connection, None)
 MOMENT, ROW = "2026-01-31T09:00:00+00:00", "8a6e0804-2bd0-4672-b79d-d97027f9071a"
 LISTS: dict[str, Callable[[str], Awaitable[object]]] = {
-    "fencing": lambda after: SqlFencing(NOBODY).list(FencingFilter(), after=after, limit=1),
-    "hanging": lambda after: SqlHanging(NOBODY).list("kafka-1", after=after, limit=1),
-    "runs": lambda after: SqlRuns(NOBODY).list(pipeline=None, after=after, limit=1),
+    "fencing": lambda after: FencingStore(NOBODY).list(FencingFilter(), after=after, limit=1),
+    "hanging": lambda after: HangingStore(NOBODY).list("kafka-1", after=after, limit=1),
+    "runs": lambda after: RunStore(NOBODY).list(pipeline=None, after=after, limit=1),
 }
 
 
@@ -34,4 +34,4 @@ async def test_changed_cursor_is_called_one(of: str, keys: tuple[str, ...]) -> N
 
 async def test_what_is_no_id_is_no_fencing_event() -> None:
     with pytest.raises(NotFoundError, match="there is no fencing event no id"):
-        await SqlFencing(NOBODY).get("no id")
+        await FencingStore(NOBODY).get("no id")

@@ -9,6 +9,9 @@ import sqlalchemy as sa
 
 from app.db import migrations
 from app.db.database import Database, database_url
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.identity import IdentityStore
+from app.db.repositories.pipelines import PipelineStore
 from app.domain.errors import ConflictError, UnavailableError
 from app.embedded.postgres import EmbeddedPostgres
 from tests.conftest import MakeDatabase
@@ -18,7 +21,7 @@ from tests.support.waiting import wait_for_async
 
 async def epoch_of(database: Database) -> str:
     async with database.unit_of_work() as uow:
-        epoch = await uow.identity.database_epoch()
+        epoch = await uow.of(IdentityStore).database_epoch()
         await uow.commit()
     return epoch
 
@@ -47,14 +50,21 @@ def test_every_spelling_of_a_postgres_url_means_our_driver(url: str) -> None:
 async def test_what_is_not_committed_never_was(database: Database) -> None:
     plane = ControlPlane(database)
     async with plane.uow() as uow:
-        assert await uow.clusters.list_all() == []
+        assert await uow.of(ClusterStore).list_all() == []
     with pytest.raises(ConflictError):  # noqa: PT012 - the first statement works, the second ends the unit
         async with plane.uow() as uow:
             await plane.cluster()
-            cluster = (await uow.clusters.list_all())[0]
-            await uow.clusters.add(cluster)
+            cluster = (await uow.of(ClusterStore).list_all())[0]
+            await uow.of(ClusterStore).add(cluster)
     async with plane.uow() as uow:
-        assert [cluster.name for cluster in await uow.clusters.list_all()] == ["test"]
+        assert [cluster.name for cluster in await uow.of(ClusterStore).list_all()] == ["test"]
+
+
+async def test_a_unit_of_work_makes_each_store_once_and_another_unit_makes_its_own(database: Database) -> None:
+    async with database.unit_of_work() as one, database.unit_of_work() as other:
+        assert one.of(ClusterStore) is one.of(ClusterStore)
+        assert isinstance(one.of(PipelineStore), PipelineStore)
+        assert one.of(ClusterStore) is not other.of(ClusterStore)
 
 
 async def test_a_database_is_the_same_until_it_is_another(database: Database, make_database: MakeDatabase) -> None:
@@ -97,7 +107,7 @@ async def test_postgres_goes_and_comes_back_and_the_sentence_says_which_and_how_
             await wait_for_async(lambda: answers(database), 10.0, "the pool finds the new server")
             assert await epoch_of(database) == before, "a crash is not a restore"
             async with plane.uow() as uow:
-                assert (await uow.pipelines.get("flights")).current_revision == 1
+                assert (await uow.of(PipelineStore).get("flights")).current_revision == 1
         finally:
             await database.close()
 
@@ -109,7 +119,7 @@ async def test_a_database_without_the_schema_says_what_it_lacks(make_database: M
             with pytest.raises(
                 UnavailableError, match=r"does not have this release's schema yet.*fenceline db upgrade"
             ):
-                await uow.clusters.list_all()
+                await uow.of(ClusterStore).list_all()
     finally:
         await database.close()
 

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import sqlalchemy as sa
 
+from app.db.repositories.offset_log import OffsetLogStore
 from tests.support.control_plane import ControlPlane
 from tests.support.offset_tellers import committed, tasks_of
 
@@ -42,7 +43,7 @@ async def test_what_was_told_lately_is_found_without_all_that_is_kept(plane: Con
         await uow.commit()
     before = await rows_read()
     async with plane.uow() as uow:
-        heard = await uow.offset_log.heard("flights", since=plane.now - timedelta(hours=1))
+        heard = await uow.of(OffsetLogStore).heard("flights", since=plane.now - timedelta(hours=1))
         await uow.commit()
     events = sum(len(one.events) for one in heard)
     assert 60 <= events <= 80

@@ -9,7 +9,10 @@ import pytest
 import sqlalchemy as sa
 
 from app.db.database import Database
-from app.db.unit_of_work import SqlUnitOfWork
+from app.db.repositories.audits import AuditStore
+from app.db.repositories.fencing import FencingStore
+from app.db.repositories.mappings import MappingStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.fencing_events.fencing_event import Cause
 from app.domain.fencing_events.record import FencingFilter
 from app.domain.transactions.mapping import OwnershipFilter
@@ -31,22 +34,22 @@ _TIMES_USED = sa.text("SELECT idx_scan FROM pg_stat_user_indexes WHERE indexreln
 _SINCE_A_DAY = FencingFilter(since=NOW - timedelta(days=1))
 
 
-async def feed(uow: SqlUnitOfWork) -> int:
-    return len((await uow.fencing.list(FencingFilter(), after=None, limit=50)).items)
+async def feed(uow: UnitOfWork) -> int:
+    return len((await uow.of(FencingStore).list(FencingFilter(), after=None, limit=50)).items)
 
 
-async def feed_of_a_cluster(uow: SqlUnitOfWork) -> int:
+async def feed_of_a_cluster(uow: UnitOfWork) -> int:
     wanted = FencingFilter(kafka_cluster_id="kafka-1", cause=Cause.TAKEOVER)
-    return len((await uow.fencing.list(wanted, after=None, limit=50)).items)
+    return len((await uow.of(FencingStore).list(wanted, after=None, limit=50)).items)
 
 
-async def counts(uow: SqlUnitOfWork) -> int:
-    return (await uow.fencing.count_by_cause(_SINCE_A_DAY))[Cause.TAKEOVER]
+async def counts(uow: UnitOfWork) -> int:
+    return (await uow.of(FencingStore).count_by_cause(_SINCE_A_DAY))[Cause.TAKEOVER]
 
 
 @pytest.mark.parametrize("question", [feed, feed_of_a_cluster, counts])
 async def test_fencings_are_found_without_a_walk_through_restarts(
-    database: Database, question: Callable[[SqlUnitOfWork], Awaitable[int]]
+    database: Database, question: Callable[[UnitOfWork], Awaitable[int]]
 ) -> None:
     async with database.unit_of_work() as uow:
         await uow.connection.execute(_RESTARTS_AND_A_FEW_FENCINGS, {"now": NOW})
@@ -80,7 +83,7 @@ async def test_broken_audits_are_found_without_a_walk_through_clean_ones(databas
         await uow.connection.execute(sa.text("ANALYZE audits"))
         await uow.commit()
     async with database.unit_of_work() as uow:
-        assert await uow.audits.broken(since=NOW - timedelta(days=2)) == {"flights": 2}
+        assert await uow.of(AuditStore).broken(since=NOW - timedelta(days=2)) == {"flights": 2}
         await uow.connection.execute(sa.text("SELECT pg_stat_force_next_flush()"))
         await uow.commit()
     async with database.unit_of_work() as uow:
@@ -106,14 +109,14 @@ _OWNERSHIPS_READ = sa.text(
 async def owner_of_a_moment(plane: ControlPlane) -> None:
     async with plane.uow() as uow:
         wanted = OwnershipFilter(topic="in", partition=2, at=NOW - timedelta(hours=1))
-        found = await uow.mappings.history(wanted, kafka_cluster_id="a-kafka-cluster", after=None, limit=50)
+        found = await uow.of(MappingStore).history(wanted, kafka_cluster_id="a-kafka-cluster", after=None, limit=50)
         assert len(found.items) == 1
 
 
 async def newest_owners(plane: ControlPlane) -> None:
     async with plane.uow() as uow:
         wanted = OwnershipFilter(group="flights-group", topic="in", partition=2)
-        await uow.mappings.history(wanted, kafka_cluster_id="a-kafka-cluster", after=None, limit=50)
+        await uow.of(MappingStore).history(wanted, kafka_cluster_id="a-kafka-cluster", after=None, limit=50)
 
 
 async def take_over(plane: ControlPlane) -> None:

@@ -17,6 +17,7 @@ import pyspark
 import pytest
 
 from app.db.database import Database
+from app.db.repositories.pipelines import PipelineStore
 from app.domain.pipelines.pipeline import SparkSettings
 from app.embedded.java import find_java
 from app.embedded.kafka import KafkaCluster
@@ -94,7 +95,7 @@ async def _leased(database_url: str, pipeline: str) -> tuple[str, str]:
     database = Database(database_url)
     try:
         async with database.unit_of_work() as uow:
-            found = await uow.pipelines.get(pipeline, for_update=True)
+            found = await uow.of(PipelineStore).get(pipeline, for_update=True)
             run = await begin_run(uow, found, started_by="somebody elsewhere", now=found.created_at)
             _, token = await instances.begin_submission(
                 uow, run_id=run.id, ordinal=0, lease=1, host="elsewhere", now=found.created_at

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from app.db.database import Database
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.fencing import FencingStore
 from app.domain.clusters.cluster import Cluster
 from app.domain.fencing_events.fencing_event import Cause
 from app.domain.fencing_events.record import FencingFilter
@@ -48,7 +50,7 @@ class Watching:
     async def told(self) -> dict[tuple[str, int], Cause]:
         await self.recorder.turn()
         async with self.database.unit_of_work() as uow:
-            page = await uow.fencing.list(FencingFilter(with_what_is_none=True), after=None, limit=100)
+            page = await uow.of(FencingStore).list(FencingFilter(with_what_is_none=True), after=None, limit=100)
         return {
             (record.event.key.transactional_id, record.event.key.producer_epoch): record.event.verdict.cause
             for record in page.items
@@ -57,7 +59,7 @@ class Watching:
 
 async def register(database: Database, kafka: KafkaCluster, kafka_cluster_id: str) -> None:
     async with database.unit_of_work() as uow:
-        await uow.clusters.add(
+        await uow.of(ClusterStore).add(
             Cluster(
                 name="prod",
                 kafka_cluster_id=kafka_cluster_id,

@@ -10,6 +10,9 @@ import msgspec
 import pytest
 
 from app.db.repositories import tasks
+from app.db.repositories.deliveries import DeliveryStore
+from app.db.repositories.tasks import TaskStore
+from app.db.repositories.webhooks import WebhookStore
 from app.domain.alerts.conditions import Bounds
 from app.domain.clocks.broker_clocks import BrokerClocks
 from app.domain.clocks.clock_offset import ClockOffset
@@ -69,13 +72,13 @@ def publish(plane: ControlPlane, observations: Observations, *transactions: Live
 
 async def types(plane: ControlPlane) -> list[str]:
     async with plane.uow() as uow:
-        return [one.type for one in reversed((await uow.deliveries.list("pager", after=None, limit=100)).items)]
+        return [one.type for one in reversed((await uow.of(DeliveryStore).list("pager", after=None, limit=100)).items)]
 
 
 async def with_webhook(plane: ControlPlane) -> None:
     await plane.cluster()
     async with plane.uow() as uow:
-        await uow.webhooks.add(
+        await uow.of(WebhookStore).add(
             Webhook(
                 name="pager",
                 url="https://hooks.example.com/",
@@ -182,7 +185,7 @@ async def test_pipeline_that_commits_nothing_is_raised_once_and_resolved_when_it
         await watch.turn()
     assert await types(plane) == ["not_progressing.raised", "not_progressing.resolved"]
     async with plane.uow() as uow:
-        raised = (await uow.deliveries.list("pager", after=None, limit=100)).items[-1]
+        raised = (await uow.of(DeliveryStore).list("pager", after=None, limit=100)).items[-1]
     assert "is not progressing: task 0.0 has committed nothing for 31 s: broker 1 is slow" in raised.sentence
 
 
@@ -214,11 +217,11 @@ async def test_of_a_task_its_newest_attempt_says_whether_it_progresses(plane: Co
     await plane.beat(beat(run.id, 10, 31_000))
     newer = msgspec.structs.replace(beat(run.id, 1, None), attempt=1)
     async with plane.uow() as uow:
-        assert [one.last.attempt for one in await uow.tasks.list_not_progressing([run.id])] == [0]
-        assert await uow.tasks.list_not_progressing([]) == []
+        assert [one.last.attempt for one in await uow.of(TaskStore).list_not_progressing([run.id])] == [0]
+        assert await uow.of(TaskStore).list_not_progressing([]) == []
     await plane.beat(newer)
     async with plane.uow() as uow:
-        assert await uow.tasks.list_not_progressing([run.id]) == []
+        assert await uow.of(TaskStore).list_not_progressing([run.id]) == []
 
 
 async def test_that_it_commits_nothing_is_over_when_its_instance_has_ended(plane: ControlPlane) -> None:

@@ -9,6 +9,11 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.instances import InstanceStore
+from app.db.repositories.pipelines import PipelineStore
+from app.db.repositories.runs import RunStore
+from app.db.repositories.tasks import TaskStore
 from app.domain.clusters.cluster import Cluster
 from app.domain.runs.task import TaskReport
 from app.domain.stuck.dead_tasks import DeadEnd, DeadProducer
@@ -17,10 +22,10 @@ from app.loops.dead_tasks import LOOKED_AFTER_FOR, DeadTasks
 from app.ports.clock import Clock
 from app.ports.spark import SparkLauncher
 from app.ports.transactions import TransactionBrokers
-from app.ports.unit_of_work import UnitOfWorkFactory
 from app.services.stuck.dead_tasks import Ended
 from app.wire.heartbeat import DriverHeartbeat, GoneAttempt, GoneBy
 from tests.support.reports import REPORT
+from tests.support.unit_of import UnitOf
 
 
 class Scene:
@@ -33,7 +38,7 @@ class Scene:
         self.asked: list[DeadProducer] = []
         monkeypatch.setattr(dead_tasks, "end_what_is_left", self._end)
         self.loop = DeadTasks(
-            unit_of_work=cast(UnitOfWorkFactory, lambda: self),
+            unit_of_work=lambda: self.unit,
             brokers=cast(TransactionBrokers, None),
             launcher=cast(SparkLauncher, None),
             clock=cast(Clock, SimpleNamespace(now=lambda: self.now)),
@@ -42,15 +47,15 @@ class Scene:
         self.instances = SimpleNamespace(get=self._answer(SimpleNamespace(run_id="r", ordinal=0, lease=1, revision=1)))
         self.instances.ended_since = self._answer([])
         self.runs = SimpleNamespace(get=self._answer(SimpleNamespace(pipeline="flights", cluster="demo")))
-        self.pipelines = SimpleNamespace(get_revision=self._answer(SimpleNamespace(definition=None)))
-        self.clusters = SimpleNamespace(get=self._answer(SimpleNamespace(name="demo")))
-        self.tasks = SimpleNamespace(producers_of_lease=self._reports)
-
-    async def __aenter__(self) -> Scene:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        return None
+        self.unit = UnitOf(
+            {
+                InstanceStore: self.instances,
+                RunStore: self.runs,
+                PipelineStore: SimpleNamespace(get_revision=self._answer(SimpleNamespace(definition=None))),
+                ClusterStore: SimpleNamespace(get=self._answer(SimpleNamespace(name="demo"))),
+                TaskStore: SimpleNamespace(producers_of_lease=self._reports),
+            }
+        )
 
     def _answer(self, value: Any) -> Any:
         async def answer(*_: object, **__: object) -> Any:

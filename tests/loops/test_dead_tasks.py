@@ -11,6 +11,8 @@ from msgspec.structs import replace
 from sqlalchemy.dialects import postgresql
 
 from app.db.database import Database
+from app.db.repositories.fencing import FencingStore
+from app.db.repositories.pipelines import PipelineStore
 from app.db.tables.tasks import task_attempts
 from app.domain.access import Verb
 from app.domain.command import Command
@@ -103,7 +105,7 @@ class Scene:
 
     async def events(self) -> list[FencingRecord]:
         async with self.plane.uow() as uow:
-            return list((await uow.fencing.list(FencingFilter(), after=None, limit=10)).items)
+            return list((await uow.of(FencingStore).list(FencingFilter(), after=None, limit=10)).items)
 
 
 @pytest.fixture
@@ -267,7 +269,7 @@ async def test_what_ended_long_ago_is_the_coordinators_own(scene: Scene) -> None
 async def test_pipeline_that_is_gone_needs_nothing(scene: Scene) -> None:
     await scene.die(InstanceState.STOPPED)
     async with scene.plane.uow() as uow:
-        await uow.pipelines.remove("flights")
+        await uow.of(PipelineStore).remove("flights")
         await uow.commit()
     await scene.loop().turn()
     assert scene.brokers.asked == []

@@ -6,11 +6,11 @@ import os
 
 from msgspec.structs import replace
 
+from app.db.unit_of_work import UnitOfWork
 from app.domain.drills.drill import AuditFigures, Drill, DrillKind, DrillState, DrillVerdict, TargetState
 from app.domain.runs.task import PartitionProgress
 from app.loops.drill_watch import DrillWatch
 from app.ports.drills import AuditWord
-from app.ports.unit_of_work import UnitOfWork
 from app.services import drills
 from app.services.observing.observations import Observations
 from tests.services.test_drills import order, running, stop

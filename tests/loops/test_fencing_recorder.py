@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 import pytest
 
 from app.db.database import Database
+from app.db.repositories.fencing import FencingStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.clocks.broker_clocks import BrokerClocks
 from app.domain.clocks.clock_offset import ClockOffset
 from app.domain.clusters.cluster import Cluster
@@ -19,7 +21,6 @@ from app.domain.journals import group_records
 from app.domain.journals.group_values.offsets import OffsetCommit
 from app.domain.journals.live_groups import Committed, LiveGroup, MemberChange
 from app.loops.fencing_recorder import FencingRecorder
-from app.ports.unit_of_work import UnitOfWork
 from tests.domain.fencing_events.coordinator import CLUSTER, Coordinator
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -51,7 +52,7 @@ def cluster() -> Cluster:
 
 async def kept(database: Database) -> list[FencingRecord]:
     async with database.unit_of_work() as uow:
-        return list((await uow.fencing.list(FencingFilter(), after=None, limit=10)).items)
+        return list((await uow.of(FencingStore).list(FencingFilter(), after=None, limit=10)).items)
 
 
 async def test_ids_that_had_a_step_are_written_down(database: Database, cluster: Cluster) -> None:

@@ -10,11 +10,10 @@ from typing import Any, cast
 import pytest
 
 from app.domain.errors import BrokerUnreachableError, InvalidError, UnavailableError
-from app.domain.files.reading import LEFT_AFTER
+from app.domain.files.reading import LEFT_AFTER, WatchedPipeline
 from app.loops import cluster_files
 from app.loops.cluster_files import MOST_BATCHES, MOST_MESSAGES
 from app.loops.file_watch import FileWatch
-from app.ports.file_repository import WatchedPipeline
 from tests.support.reference_topics import KeptFiles, PlayedTopic, PlayedTopics
 from tests.support.written_files import message, reference
 

@@ -10,6 +10,10 @@ import msgspec
 import pytest
 
 from app.db.database import Database
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.fencing import FencingStore
+from app.db.repositories.hanging import HangingStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.clusters.cluster import Cluster
 from app.domain.errors import BrokerUnreachableError, UnavailableError
 from app.domain.fencing_events.cases import case_of_command
@@ -25,7 +29,6 @@ from app.domain.stuck.facts import LogEnds, PartitionFacts
 from app.loops.hanging_search import HangingSearch
 from app.ports.brokers import TopicPartition
 from app.ports.hanging import PARTITIONS_A_REQUEST, Ends
-from app.ports.unit_of_work import UnitOfWork
 from app.services.fencing_events import record_cases
 from app.services.observing.observations import Observations
 from tests.domain.stuck.answers import held, read_through
@@ -134,11 +137,11 @@ class Searched:
 
     async def endings(self) -> list[Ending | None]:
         async with self.database.unit_of_work() as uow:
-            return [one.ending for one in (await uow.hanging.list(CLUSTER, after=None, limit=10)).items]
+            return [one.ending for one in (await uow.of(HangingStore).list(CLUSTER, after=None, limit=10)).items]
 
     async def events(self) -> list[FencingEvent]:
         async with self.database.unit_of_work() as uow:
-            page = await uow.fencing.list(FencingFilter(), after=None, limit=10)
+            page = await uow.of(FencingStore).list(FencingFilter(), after=None, limit=10)
         return [one.event for one in page.items]
 
 
@@ -150,7 +153,7 @@ def clock() -> Clock:
 @pytest.fixture
 async def searched(database: Database, clock: Clock) -> Searched:
     async with database.unit_of_work() as uow:
-        await uow.clusters.add(
+        await uow.of(ClusterStore).add(
             Cluster(
                 name="c",
                 kafka_cluster_id=CLUSTER,
@@ -253,7 +256,7 @@ async def test_cluster_that_is_removed_is_not_searched_any_more(searched: Search
     await searched.loop.turn()
     assert searched.observations.searches()
     async with database.unit_of_work() as uow:
-        await uow.clusters.remove("c")
+        await uow.of(ClusterStore).remove("c")
         await uow.commit()
     await searched.loop.turn()
     assert (searched.loop.searches, searched.observations.searches()) == ((), [])

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from app.db.database import Database
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.fencing import FencingStore
 from app.domain.fencing_events.fencing_event import Cause
 from app.domain.fencing_events.record import FencingFilter, FencingRecord
 from app.domain.observing.snapshot import Phase
@@ -32,7 +34,7 @@ async def test_takeover_of_a_stranger_is_a_fencing_event_and_its_commits_are_non
     recorder = FencingRecorder(unit_of_work=database.unit_of_work, clock=clock, where="here")
     observer = observer_of(database, tmp_path, observations, on_steps=recorder.take)
     async with database.unit_of_work() as uow:
-        await uow.clusters.add(cluster_at(kafka.bootstrap_servers, kafka.cluster_id))
+        await uow.of(ClusterStore).add(cluster_at(kafka.bootstrap_servers, kafka.cluster_id))
         await uow.commit()
     topic, taken, quiet = make_topic(), unique_name("taken"), unique_name("quiet")
     try:
@@ -53,7 +55,7 @@ async def test_takeover_of_a_stranger_is_a_fencing_event_and_its_commits_are_non
         async def events() -> list[FencingRecord]:
             await recorder.turn()
             async with database.unit_of_work() as uow:
-                found = (await uow.fencing.list(FencingFilter(), after=None, limit=500)).items
+                found = (await uow.of(FencingStore).list(FencingFilter(), after=None, limit=500)).items
             return [one for one in found if one.event.key.transactional_id in (taken, quiet)]
 
         (event,) = await wait_for_async(events, _TIMEOUT_S, "the takeover as an event")

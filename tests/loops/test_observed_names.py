@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
 
 import msgspec
 import pytest
 
+from app.db.repositories.clusters import ClusterStore
 from app.domain.clusters.cluster import Cluster
 from app.domain.observing.snapshot import Phase
 from app.loops.observer import Observer
 from app.ports.clock import SystemClock
-from app.ports.unit_of_work import UnitOfWork
 from app.services.observing.observations import Observations
 from tests.support.observing import state_of, transaction_batch
 from tests.support.scripted_brokers import TRANSACTIONS, Script, Store
+from tests.support.unit_of import UnitOf
 from tests.support.waiting import wait_for_async
 
 OLD = Cluster(
@@ -35,15 +34,13 @@ class Registered:
     """The registered clusters, and nothing else of a unit of work."""
 
     def __init__(self) -> None:
-        self.clusters = self
         self.listed: list[Cluster] = []
 
     async def list_all(self) -> list[Cluster]:
         return self.listed
 
-    @asynccontextmanager
-    async def unit_of_work(self) -> AsyncGenerator[UnitOfWork]:
-        yield cast(Any, self)
+    def unit_of_work(self) -> UnitOf:
+        return UnitOf({ClusterStore: self})
 
 
 class Loop:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from app.db.database import Database
+from app.db.repositories.clusters import ClusterStore
 from app.domain.clusters.cluster import Cluster
 from app.domain.journals.live_transactions import LiveTransaction
 from app.domain.observing.snapshot import Phase
@@ -45,7 +46,7 @@ class Loop:
 
     async def register(self, name: str, *, address: str = "127.0.0.1:1") -> None:
         async with self.database.unit_of_work() as uow:
-            await uow.clusters.add(
+            await uow.of(ClusterStore).add(
                 Cluster(
                     name=name,
                     kafka_cluster_id="kafka-1",
@@ -58,7 +59,7 @@ class Loop:
 
     async def remove(self, name: str) -> None:
         async with self.database.unit_of_work() as uow:
-            await uow.clusters.remove(name)
+            await uow.of(ClusterStore).remove(name)
             await uow.commit()
 
     async def until(self, condition: Callable[[], object], what: str) -> None:

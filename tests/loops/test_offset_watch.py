@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from app.db.repositories.offset_log import OffsetLogStore
 from app.domain.errors import NotFoundError
 from app.loops import offset_watch
 from app.loops.offset_watch import OffsetWatch
-from app.ports.unit_of_work import UnitOfWork
 from app.services.observing.observations import Observations
 from app.services.offset_log import LIVE_SPAN
+from tests.support.unit_of import UnitOf
 
 NOW = datetime(2026, 11, 22, 6, tzinfo=UTC)
 
@@ -35,18 +34,12 @@ class Log:
         )
         monkeypatch.setattr(offset_watch, "check_live", self.check_live)
 
-    def unit_of_work(self) -> AbstractAsyncContextManager[UnitOfWork]:
-        async def nothing() -> None: ...
-
+    def unit_of_work(self) -> UnitOf:
         async def told_since(since: datetime) -> list[str]:
             self.asked.append(since)
             return ["a", "b", "c"]
 
-        @asynccontextmanager
-        async def unit() -> AsyncGenerator[UnitOfWork]:
-            yield cast(UnitOfWork, SimpleNamespace(commit=nothing, offset_log=SimpleNamespace(told_since=told_since)))
-
-        return unit()
+        return UnitOf({OffsetLogStore: SimpleNamespace(told_since=told_since)})
 
     async def check_live(self, *_: Any, pipeline: str, **__: Any) -> int:
         if pipeline in self.troubles:

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from app.db.database import Database
+from app.db.repositories.pipelines import PipelineStore
 from app.domain.files.orphan_findings import Amount, Collected
 from app.domain.files.orphan_look import OrphanLook, OrphanLookState, OrphanResult
 from app.loops.orphan_watch import STALLED_AFTER, OrphanWatch
@@ -162,7 +163,7 @@ async def test_a_pipeline_that_is_deleted_meanwhile_ends_it(watched: Watched) ->
     await watched.begun()
     (job,) = watched.collectors.jobs
     async with watched.plane.uow() as uow:
-        await uow.pipelines.remove("flights")
+        await uow.of(PipelineStore).remove("flights")
         await uow.commit()
     job.tell("listing")
     await watched.turn(2)

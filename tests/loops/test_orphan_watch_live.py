@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from app.db.repositories.clusters import ClusterStore
 from app.domain.access import Verb
 from app.domain.clusters.cluster import Cluster
 from app.domain.errors import ConflictError
@@ -266,7 +267,7 @@ async def test_another_cluster_at_the_address_is_a_reason(lake: Lake, kafka: Kaf
         created_by="anna",
     )
     async with lake.plane.uow() as uow:
-        await uow.clusters.add(moved)
+        await uow.of(ClusterStore).add(moved)
         await uow.commit()
     await lake.plane.revise("flights", cluster="moved")
     over = await lake.look()

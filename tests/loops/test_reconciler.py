@@ -12,6 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from app.db.database import Database
+from app.db.repositories.commands import CommandStore
 from app.domain.errors import UnavailableError
 from app.domain.pipelines.pipeline import PipelineDefinition
 from app.domain.runs.instance import Instance, InstanceOutcome, InstanceState
@@ -333,7 +334,7 @@ async def test_a_driver_that_ignores_its_drain_gets_one_signal_one_kill_and_a_li
         plane.pass_time(0.5)
     assert (spark.stopped, spark.killed) == ([0], [0])
     async with plane.uow() as uow:
-        log = await uow.commands.list(target="pipeline:flights", after=None, limit=50)
+        log = await uow.of(CommandStore).list(target="pipeline:flights", after=None, limit=50)
     told = [command.outcome for command in log.items if command.who == "reconciler"]
     assert told == [
         f"run {run.id}: SIGKILL to the driver of instance 0, lease 1",

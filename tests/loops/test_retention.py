@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from app.db.database import Database
+from app.db.repositories.tasks import TaskStore
 from app.loops.retention import Retention
 from tests.support.control_plane import ControlPlane, PlaneClock, task_heartbeat
 
@@ -25,6 +26,6 @@ async def test_a_turn_removes_for_good_and_says_what(database: Database, caplog:
         await loop.turn()
         await loop.turn()
     async with plane.uow() as uow:
-        left = (await uow.tasks.series([run.id], since=began - timedelta(minutes=1)))[run.id]
+        left = (await uow.of(TaskStore).series([run.id], since=began - timedelta(minutes=1)))[run.id]
     assert len(left) == 1, "one of a minute stays"
     assert [record.message for record in caplog.records] == ["removed 2 from run_samples"]

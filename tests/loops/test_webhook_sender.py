@@ -15,6 +15,8 @@ import pytest
 import sqlalchemy as sa
 
 from app.db.database import Database
+from app.db.repositories.deliveries import DeliveryStore
+from app.db.repositories.webhooks import WebhookStore
 from app.domain.access import COMMAND_LINE
 from app.domain.webhooks.retry import Pace
 from app.domain.webhooks.signature import headers_of, key_of
@@ -180,9 +182,9 @@ async def test_what_is_being_sent_keeps_its_lease_when_others_are_hurried(databa
     await add(database, "http://127.0.0.1:1/")
     await tell(database, "It failed.")
     async with database.unit_of_work() as uow:
-        assert await uow.deliveries.begin(NAME, lease_s=30) is not None
-        await uow.deliveries.hurry(NAME, lease_s=30)
-        assert await uow.deliveries.begin(NAME, lease_s=30) is None
+        assert await uow.of(DeliveryStore).begin(NAME, lease_s=30) is not None
+        await uow.of(DeliveryStore).hurry(NAME, lease_s=30)
+        assert await uow.of(DeliveryStore).begin(NAME, lease_s=30) is None
         await uow.commit()
 
 
@@ -244,13 +246,13 @@ async def test_late_word_of_a_failed_attempt_changes_nothing_of_the_next_one(dat
     await add(database, "http://127.0.0.1:9/")
     await tell(database, "a")
     async with database.unit_of_work() as uow:
-        old = await uow.deliveries.begin(NAME, lease_s=0)
-        new = await uow.deliveries.begin(NAME, lease_s=60)
+        old = await uow.of(DeliveryStore).begin(NAME, lease_s=0)
+        new = await uow.of(DeliveryStore).begin(NAME, lease_s=60)
         assert old is not None
         assert new is not None
-        await uow.deliveries.note_failed(old, pause_s=0, error="late")
+        await uow.of(DeliveryStore).note_failed(old, pause_s=0, error="late")
         await uow.commit()
-        assert await uow.deliveries.begin(NAME, lease_s=60) is None
+        assert await uow.of(DeliveryStore).begin(NAME, lease_s=60) is None
     (delivery,) = await deliveries(database)
     assert (delivery.attempts, delivery.error) == (2, None)
 
@@ -299,7 +301,7 @@ async def test_paused_webhook_is_sent_nothing_and_gets_what_waited_when_it_is_re
         sender = sender_of(database)
         await sender.turn()
         async with database.unit_of_work() as uow:
-            assert await uow.deliveries.begin(NAME, lease_s=1) is None
+            assert await uow.of(DeliveryStore).begin(NAME, lease_s=1) is None
             await webhooks.resume_webhook(uow, NAME, by=COMMAND_LINE, why=None, now=now)
             await uow.commit()
         assert receiver.received == []
@@ -314,7 +316,7 @@ async def test_receiver_that_wants_no_more_pauses_its_webhook(database: Database
         async with running(sender_of(database)):
             (first, second) = await until(database, lambda found: found[0].error is not None, "an answer")
         async with database.unit_of_work() as uow:
-            webhook = await uow.webhooks.get(NAME)
+            webhook = await uow.of(WebhookStore).get(NAME)
     assert webhook.paused_at is not None
     assert "410" in (webhook.pause_reason or "")
     assert (first.attempts, second.attempts) == (1, 0)

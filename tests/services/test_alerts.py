@@ -8,6 +8,8 @@ import msgspec
 import pytest
 import sqlalchemy as sa
 
+from app.db.repositories.deliveries import DeliveryStore
+from app.db.repositories.webhooks import WebhookStore
 from app.domain.access import RECONCILER
 from app.domain.alerts.alert import Alert, AlertKind, AlertState
 from app.domain.fencing_events.fencing_event import Case
@@ -24,7 +26,7 @@ ALL = "all"
 
 async def webhook(plane: ControlPlane, name: str = ALL, *kinds: AlertKind, paused: bool = False) -> None:
     async with plane.uow() as uow:
-        await uow.webhooks.add(
+        await uow.of(WebhookStore).add(
             Webhook(
                 name=name,
                 url="https://hooks.example.com/x",
@@ -41,7 +43,7 @@ async def webhook(plane: ControlPlane, name: str = ALL, *kinds: AlertKind, pause
 async def written(plane: ControlPlane, name: str = ALL) -> list[tuple[str, str]]:
     """Type and sentence, oldest first."""
     async with plane.uow() as uow:
-        page = await uow.deliveries.list(name, after=None, limit=100)
+        page = await uow.of(DeliveryStore).list(name, after=None, limit=100)
     return [(one.type, one.sentence) for one in reversed(page.items)]
 
 
@@ -174,8 +176,8 @@ async def test_takeover_is_told_as_one_thing_though_it_begins_as_an_abort(plane:
     assert kind == "fencing.happened"
     assert before != after
     async with plane.uow() as uow:
-        (waiting,) = (await uow.deliveries.list(ALL, after=None, limit=10)).items
-        assert await uow.deliveries.due() == []
+        (waiting,) = (await uow.of(DeliveryStore).list(ALL, after=None, limit=10)).items
+        assert await uow.of(DeliveryStore).due() == []
     assert timedelta(seconds=4) < waiting.next_attempt_at - waiting.written_at < timedelta(seconds=6)
 
 
@@ -205,7 +207,7 @@ async def test_what_was_no_loss_after_all_is_taken_back_or_corrected(plane: Cont
     await webhook(plane, "slow")
     async with plane.uow() as uow:
         (sent,) = await alerts_of(plane, "quick")
-        await uow.deliveries.write(sent, only="slow")
+        await uow.of(DeliveryStore).write(sent, only="slow")
         await uow.commit()
     assert await types(plane, "slow") == ["fencing.happened"]
     coordinator.begin()

@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from app.db.repositories.audits import AuditStore
+from app.db.repositories.drills import DrillStore
+from app.db.repositories.runs import RunStore
 from app.domain.access import AUDITOR
 from app.domain.audits.audit import Audit, AuditState
 from app.domain.audits.specification import JsonField
@@ -40,7 +43,7 @@ async def recovered(plane: ControlPlane) -> Drill:
     plane.pass_time(30)
     for name in ("flights", "trains"):
         async with plane.uow() as uow:
-            run = await uow.runs.find_live(name)
+            run = await uow.of(RunStore).find_live(name)
         assert run is not None
         await plane.beat(task_heartbeat(run.id, sequence=2))
     drill = replace(drill, state=DrillState.AUDITING, begun_at=drill.ordered_at, recovered_at=plane.now)
@@ -50,7 +53,7 @@ async def recovered(plane: ControlPlane) -> Drill:
 
 async def save(plane: ControlPlane, drill: Drill) -> None:
     async with plane.uow() as uow:
-        await uow.drills.save(drill)
+        await uow.of(DrillStore).save(drill)
         await uow.commit()
 
 
@@ -59,7 +62,7 @@ async def with_audit(plane: ControlPlane) -> Drill:
     async with plane.uow() as uow:
         word = await PlannedAudits(clock=PlaneClock(plane)).ask(uow, drill)
         drill = replace(drill, audit_id=word.audit_id)
-        await uow.drills.save(drill)
+        await uow.of(DrillStore).save(drill)
         await uow.commit()
     assert drill.audit_id is not None
     return drill
@@ -67,7 +70,7 @@ async def with_audit(plane: ControlPlane) -> Drill:
 
 async def audit_of(plane: ControlPlane, drill: Drill) -> Audit:
     async with plane.uow() as uow:
-        return await uow.audits.get(drill.audit_id or "")
+        return await uow.of(AuditStore).get(drill.audit_id or "")
 
 
 async def submit(plane: ControlPlane, drill: Drill) -> None:
@@ -99,7 +102,7 @@ async def test_an_audit_that_its_drill_does_not_come_to_know_is_none(plane: Cont
     async with plane.uow() as uow:
         assert (await PlannedAudits(clock=PlaneClock(plane)).ask(uow, drill)).audit_id is not None
     async with plane.uow() as uow:
-        assert await uow.audits.find_living("flights") is None, "the server went before its commit"
+        assert await uow.of(AuditStore).find_living("flights") is None, "the server went before its commit"
 
 
 async def test_until_its_audit_reads_its_pipeline_is_not_drilled_again_and_others_are(plane: ControlPlane) -> None:
@@ -112,7 +115,7 @@ async def test_until_its_audit_reads_its_pipeline_is_not_drilled_again_and_other
     second = await order(plane)
     assert (await get(plane, drill)).state is DrillState.AUDITING
     async with plane.uow() as uow:
-        assert [one.id for one in await uow.drills.list_open()] == [drill.id, second.id]
+        assert [one.id for one in await uow.of(DrillStore).list_open()] == [drill.id, second.id]
         assert await blocking(uow, "trains") == second
 
 

@@ -8,11 +8,13 @@ from typing import cast
 
 import pytest
 
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.runs import RunStore
 from app.domain.clusters.survey import Survey, SurveyedBroker
 from app.domain.drills.planning import UNKNOWN, BrokerTimes
-from app.ports.unit_of_work import UnitOfWork
 from app.services import drills
 from app.services.observing.surveys import Surveys
+from tests.support.unit_of import UnitOf
 
 SETTINGS = {
     "group.consumer.session.timeout.ms": "10000",
@@ -20,15 +22,14 @@ SETTINGS = {
 }
 
 
-def a_unit_of_work(*, runs: bool = True) -> UnitOfWork:
+def a_unit_of_work(*, runs: bool = True) -> UnitOf:
     async def find_live(_: str) -> object:
         return SimpleNamespace(cluster="demo") if runs else None
 
     async def get(name: str) -> object:
         return SimpleNamespace(name=name)
 
-    found = SimpleNamespace(runs=SimpleNamespace(find_live=find_live), clusters=SimpleNamespace(get=get))
-    return cast(UnitOfWork, found)
+    return UnitOf({RunStore: SimpleNamespace(find_live=find_live), ClusterStore: SimpleNamespace(get=get)})
 
 
 def saying(settings: dict[str, str] | None) -> Surveys:

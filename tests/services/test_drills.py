@@ -7,6 +7,8 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
+from app.db.repositories.commands import CommandStore
+from app.db.repositories.runs import RunStore
 from app.domain.access import Principal, Role, RunTokenScope
 from app.domain.drills.drill import ActStep, Drill, DrillKind, DrillState, DrillVerdict, TargetState
 from app.domain.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
@@ -210,7 +212,7 @@ async def test_both_are_in_the_command_log(plane: ControlPlane) -> None:
     await running(plane)
     await stop(plane, await order(plane))
     async with plane.uow() as uow:
-        page = await uow.commands.list(target="pipeline:flights", after=None, limit=10)
+        page = await uow.of(CommandStore).list(target="pipeline:flights", after=None, limit=10)
     assert [(command.verb, command.who) for command in page.items[:2]] == [
         ("stop_drill", "otto"),
         ("start_drill", "otto"),
@@ -227,7 +229,7 @@ async def test_it_begins_only_when_all_run(plane: ControlPlane) -> None:
     with pytest.raises(ConflictError, match="instance 1 of flights is unreachable"):
         await order(plane)
     async with plane.uow() as uow:
-        await uow.runs.set_desired(run.id, DesiredRunState.PAUSE)
+        await uow.of(RunStore).set_desired(run.id, DesiredRunState.PAUSE)
         await uow.commit()
     with pytest.raises(ConflictError, match="needs a run in which everything runs"):
         await order(plane)

@@ -9,6 +9,8 @@ import msgspec
 import pytest
 import sqlalchemy as sa
 
+from app.db.repositories.fencing import FencingStore
+from app.db.repositories.transactional_ids import TransactionalIdStore
 from app.domain.access import Principal, Role, Verb
 from app.domain.errors import InvalidError, NotFoundError
 from app.domain.fencing_events.evidence import CommandWord
@@ -91,8 +93,8 @@ async def test_words_of_a_newer_release_are_told_as_far_as_they_can_be_and_never
     assert await tell(plane, *cases(coordinator), refusal((7, 0), at=plane.now)) == 0
     assert await kept(plane) == [before]
     async with plane.uow() as uow:
-        assert await uow.fencing.count_by_cause(EVERYTHING) == {Cause.UNEXPLAINED: 1}
-        assert await uow.fencing.told() == {(CLUSTER, Cause.UNEXPLAINED): 1}
+        assert await uow.of(FencingStore).count_by_cause(EVERYTHING) == {Cause.UNEXPLAINED: 1}
+        assert await uow.of(FencingStore).told() == {(CLUSTER, Cause.UNEXPLAINED): 1}
 
 
 async def test_clean_restart_becomes_a_refused_zombie_and_says_what_it_was(plane: ControlPlane) -> None:
@@ -140,7 +142,7 @@ async def test_several_servers_write_the_same_at_once(plane: ControlPlane) -> No
     assert len(records) == len(coordinators)
     assert {len(record.event.evidence) for record in records} == {5}
     async with plane.uow() as uow:
-        assert set((await uow.fencing.told()).values()) == {1}, "an event was counted by two servers"
+        assert set((await uow.of(FencingStore).told()).values()) == {1}, "an event was counted by two servers"
 
 
 async def test_own_abort_of_a_kip_890_client_only_corrects(plane: ControlPlane) -> None:
@@ -261,7 +263,7 @@ async def test_long_ids_stay_apart(plane: ControlPlane) -> None:
 async def test_loss_of_our_own_id_names_its_pipeline_and_attempt(plane: ControlPlane) -> None:
     run = await plane.running()
     async with plane.uow() as uow:
-        (owner, *_) = [one for one in await uow.transactional_ids.of_pipeline(run.pipeline) if one.ordinal == 0]
+        (owner, *_) = [one for one in await uow.of(TransactionalIdStore).of_pipeline(run.pipeline) if one.ordinal == 0]
     assert owner.task is not None
     beat = msgspec.structs.replace(
         task_heartbeat(run.id, task=owner.task or 0, attempt=3),

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from app.db.repositories.retention import RetentionStore
 from app.domain.errors import NotFoundError
 from app.domain.fencing_events.fencing_event import Cause
 from app.domain.fencing_events.record import FencingFilter, GroupLosses
@@ -54,7 +55,7 @@ async def test_told_only_grows_though_events_are_corrected_and_go(plane: Control
     await put_down(plane.uow, [refusal("kafka-1", at=plane.now)], now=plane.now)
     plane.pass_time(timedelta(days=31).total_seconds())
     async with plane.uow() as uow:
-        assert (await uow.retention.expire(now=plane.now))["fencing_events"] == 1
+        assert (await uow.of(RetentionStore).expire(now=plane.now))["fencing_events"] == 1
         told = (await fencing_feed.told_by_cluster(uow))["a"]
         await uow.commit()
     assert set(told) == set(Cause)

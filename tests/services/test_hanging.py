@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from app.db.database import Database
+from app.db.repositories.hanging import HangingStore
+from app.db.repositories.retention import RetentionStore
 from app.domain.hanging.hanging_transaction import Ended, Ending, HangingTransaction
 from app.domain.hanging.record import KEPT_FOR, HangingRecord
 from app.services.hanging import record_ended, record_found
@@ -20,7 +22,7 @@ def ended(one: HangingTransaction, *, at_ms: int = NOW_MS) -> Ended:
 
 async def kept(database: Database) -> list[HangingRecord]:
     async with database.unit_of_work() as uow:
-        return list((await uow.hanging.list("kafka-1", after=None, limit=10)).items)
+        return list((await uow.of(HangingStore).list("kafka-1", after=None, limit=10)).items)
 
 
 async def test_two_servers_find_it_once_and_see_its_end_once(database: Database) -> None:
@@ -31,8 +33,8 @@ async def test_two_servers_find_it_once_and_see_its_end_once(database: Database)
             told.append(len(await record_found(uow, [one], now=NOW)))
             await uow.commit()
     async with database.unit_of_work() as uow:
-        assert await uow.hanging.open_ones("kafka-1") == [one]
-        assert await uow.hanging.open_ones("kafka-2") == []
+        assert await uow.of(HangingStore).open_ones("kafka-1") == [one]
+        assert await uow.of(HangingStore).open_ones("kafka-2") == []
     for _ in range(2):
         async with database.unit_of_work() as uow:
             told.append(len(await record_ended(uow, [ended(one)], now=NOW)))
@@ -41,7 +43,7 @@ async def test_two_servers_find_it_once_and_see_its_end_once(database: Database)
     (record,) = await kept(database)
     assert (record.ended_at, record.ending, record.marker_offset) == (NOW, Ending.ABORTED, 41)
     async with database.unit_of_work() as uow:
-        assert await uow.hanging.open_ones("kafka-1") == []
+        assert await uow.of(HangingStore).open_ones("kafka-1") == []
 
 
 async def test_find_that_is_older_than_its_end_does_not_open_it_again(database: Database) -> None:
@@ -74,7 +76,7 @@ async def test_ended_ones_go_and_those_that_hang_stay(database: Database) -> Non
         await record_ended(uow, [ended(first)], now=NOW)
         await uow.commit()
     async with database.unit_of_work() as uow:
-        removed = await uow.retention.expire(now=NOW + KEPT_FOR + timedelta(seconds=1))
+        removed = await uow.of(RetentionStore).expire(now=NOW + KEPT_FOR + timedelta(seconds=1))
         assert removed["hanging_transactions"] == 1
         await uow.commit()
     assert [one.transaction.key for one in await kept(database)] == [second.key]

@@ -9,6 +9,8 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
+from app.db.repositories.id_counts import IdCountStore
+from app.db.repositories.pipelines import PipelineStore
 from app.domain.clusters.survey import ID_EXPIRATION, Survey, SurveyedBroker
 from app.domain.journals.transaction_state import TransactionStatus
 from app.domain.observing.snapshot import Phase
@@ -85,7 +87,7 @@ async def test_id_of_a_running_task_is_ours_until_its_definition_needs_it_no_mor
     await world.plane.revise("flights", tasks_per_instance=1)
     assert str((await world.one("fl.t.flights.0.1")).standing) == "ours", "the run keeps its revision"
     async with world.plane.uow() as uow:
-        await uow.pipelines.remove("flights")
+        await uow.of(PipelineStore).remove("flights")
         await uow.commit()
     assert (await world.one(ID)).orphan == "no_pipeline"
 
@@ -149,7 +151,7 @@ async def test_counts_are_thinned_and_end(plane: ControlPlane) -> None:
     async with plane.uow() as uow:
         for minute in range(0, 12 * 60, 20):
             count = IdCount(at=began + timedelta(minutes=minute), ids=minute, ours=0, orphaned=0)
-            await uow.id_counts.add(count, kafka_cluster_id=KAFKA_CLUSTER_ID)
+            await uow.of(IdCountStore).add(count, kafka_cluster_id=KAFKA_CLUSTER_ID)
         await uow.commit()
     plane.pass_time(12 * 3600)
 
@@ -167,4 +169,6 @@ async def test_counts_are_thinned_and_end(plane: ControlPlane) -> None:
 
 async def counts(plane: ControlPlane) -> list[IdCount]:
     async with plane.uow() as uow:
-        return await uow.id_counts.series(kafka_cluster_id=KAFKA_CLUSTER_ID, since=datetime.fromtimestamp(0, UTC))
+        return await uow.of(IdCountStore).series(
+            kafka_cluster_id=KAFKA_CLUSTER_ID, since=datetime.fromtimestamp(0, UTC)
+        )

@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from app.db.repositories.mappings import MappingStore
+from app.db.repositories.pipelines import PipelineStore
+from app.db.repositories.transactional_ids import TransactionalIdStore
 from app.domain.access import RunTokenScope
 from app.domain.errors import ConflictError, InvalidError
 from app.domain.runs.instance import InstanceState
@@ -22,7 +25,8 @@ from app.domain.transactions.mapping import (
     PartitionOwnership,
 )
 from app.services import mappings
-from app.services.running.heartbeats import RETAKE_EVERY, report_of
+from app.services.running.heartbeats import report_of
+from app.services.running.ownership import RETAKE_EVERY
 from app.services.running.specifications import specification_for
 from tests.support.control_plane import KAFKA_CLUSTER_ID, ControlPlane, task_heartbeat
 
@@ -217,7 +221,7 @@ async def test_who_holds_what_it_names_waits_for_no_other_task_of_its_run(plane:
     first = task_heartbeat(run.id, task=0, partitions=[("in", 0)], generation=1)
     await plane.beat(first)
     async with plane.uow() as other:
-        await other.mappings.release(owner_of=report_of(task_heartbeat(run.id, task=1)), keep=[], now=plane.now)
+        await other.of(MappingStore).release(owner_of=report_of(task_heartbeat(run.id, task=1)), keep=[], now=plane.now)
         await asyncio.wait_for(plane.beat(replace(first, sequence=RETAKE_EVERY)), timeout=3)
 
 
@@ -316,7 +320,7 @@ async def test_an_assigned_id_stays_whoever_reads_the_partition_under_whatever_i
         5: (None, "app-0_5", Origin.IMPORTED),
     }
     async with plane.uow() as uow:
-        assert await uow.mappings.unowned(["flights"]) == {}, "what nobody has ever read is not missed"
+        assert await uow.of(MappingStore).unowned(["flights"]) == {}, "what nobody has ever read is not missed"
         scope = RunTokenScope(run_id=run.id, ordinal=0, lease=1)
         told = await specification_for(uow, scope, run_token="t", fenceline_version="1", server_urls=())
     assert {(one.partition, one.transactional_id) for one in told.mappings} == {(0, "app-0_0"), (5, "app-0_5")}
@@ -335,7 +339,7 @@ async def test_an_assigned_id_belongs_to_the_pipeline_of_its_partition(plane: Co
     await plane.pipeline("other", group_id="other")
     await assign(plane, ("in", 0, "app-0_0"))
     async with plane.uow() as uow:
-        await uow.mappings.assign(
+        await uow.of(MappingStore).assign(
             pipeline="other",
             kafka_cluster_id=KAFKA_CLUSTER_ID,
             group="other",
@@ -352,8 +356,11 @@ async def test_imported_ids_are_given_up_with_what_they_were_assigned_to(plane: 
     await assign(plane, ("in", 0, "app-0_0"), ("in", 5, "app-0_5"))
     await plane.beat(task_heartbeat(run.id, partitions=[("in", 0)], generation=1))
     async with plane.uow() as uow:
-        assert await uow.mappings.unassign(pipeline="flights", origin=Origin.IMPORTED) == 2
-        assert await uow.transactional_ids.release(pipeline="flights", kind=IdKind.IMPORTED) == ["app-0_0", "app-0_5"]
+        assert await uow.of(MappingStore).unassign(pipeline="flights", origin=Origin.IMPORTED) == 2
+        assert await uow.of(TransactionalIdStore).release(pipeline="flights", kind=IdKind.IMPORTED) == [
+            "app-0_0",
+            "app-0_5",
+        ]
         await uow.commit()
     (mapping,) = await listed(plane)
     assert (mapping.partition, mapping.assigned_id, mapping.owner is not None) == (0, None, True)
@@ -363,11 +370,11 @@ async def test_a_pipeline_goes_with_its_assigned_ids(plane: ControlPlane) -> Non
     await plane.pipeline()
     await assign(plane, ("in", 0, "app-0_0"))
     async with plane.uow() as uow:
-        await uow.pipelines.remove("flights")
+        await uow.of(PipelineStore).remove("flights")
         await uow.commit()
     async with plane.uow() as uow:
-        assert await uow.transactional_ids.of_cluster(kafka_cluster_id=KAFKA_CLUSTER_ID) == []
-        assert await uow.mappings.of_cluster(kafka_cluster_id=KAFKA_CLUSTER_ID) == []
+        assert await uow.of(TransactionalIdStore).of_cluster(kafka_cluster_id=KAFKA_CLUSTER_ID) == []
+        assert await uow.of(MappingStore).of_cluster(kafka_cluster_id=KAFKA_CLUSTER_ID) == []
 
 
 async def test_a_task_never_gets_an_id_that_was_imported(plane: ControlPlane) -> None:
@@ -380,13 +387,13 @@ async def test_a_task_never_gets_an_id_that_was_imported(plane: ControlPlane) ->
 async def assign(plane: ControlPlane, *ids: tuple[str, int, str]) -> None:
     """As an import does."""
     async with plane.uow() as uow:
-        await uow.transactional_ids.claim_for_partitions(
+        await uow.of(TransactionalIdStore).claim_for_partitions(
             pipeline="flights",
             kafka_cluster_id=KAFKA_CLUSTER_ID,
             ids=[name for _, _, name in ids],
             kind=IdKind.IMPORTED,
         )
-        await uow.mappings.assign(
+        await uow.of(MappingStore).assign(
             pipeline="flights",
             kafka_cluster_id=KAFKA_CLUSTER_ID,
             group="flights-group",

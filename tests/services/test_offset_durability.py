@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 from msgspec.structs import replace
 
+from app.db.repositories.offset_log import OffsetLogStore
 from app.domain.offset_log.report import OffsetReport
-from app.ports.unit_of_work import UnitOfWork
 from app.services import offset_log
 from tests.support.control_plane import task_heartbeat
+from tests.support.unit_of import UnitOf
 
 RUN = "00000000-0000-0000-0000-000000000001"
 
@@ -22,10 +23,11 @@ async def test_offsets_wait_for_the_disk() -> None:
     async def add(*_: Any, **__: Any) -> None:
         done.append("added")
 
-    async def relax() -> None:
-        done.append("relaxed")
+    class Unit(UnitOf):
+        async def relax_durability(self) -> None:
+            done.append("relaxed")
 
-    uow = cast(UnitOfWork, SimpleNamespace(offset_log=SimpleNamespace(add=add), relax_durability=relax))
+    uow = Unit({OffsetLogStore: SimpleNamespace(add=add)})
     beat = replace(task_heartbeat(RUN), offsets=OffsetReport())
     assert await offset_log.keep(uow, beat, database_epoch="this one", now=datetime(2026, 1, 1, tzinfo=UTC))
     assert done == ["added"]
@@ -33,6 +35,6 @@ async def test_offsets_wait_for_the_disk() -> None:
 
 async def test_what_was_told_to_another_database_is_not_kept() -> None:
     """What it leaves out is not here: an older database was restored."""
-    uow = cast(UnitOfWork, SimpleNamespace(offset_log=None))
+    uow = UnitOf()
     beat = replace(task_heartbeat(RUN), offsets=OffsetReport(database_epoch="the one before"))
     assert not await offset_log.keep(uow, beat, database_epoch="this one", now=datetime(2026, 1, 1, tzinfo=UTC))

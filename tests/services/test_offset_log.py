@@ -8,6 +8,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from app.db.repositories.deliveries import DeliveryStore
+from app.db.repositories.offset_log import OffsetLogStore
+from app.db.repositories.runs import RunStore
+from app.db.repositories.webhooks import WebhookStore
 from app.domain.alerts.alert import AlertKind
 from app.domain.offset_log.record import FINDINGS_KEPT_FOR, KEPT_FOR
 from app.domain.offset_log.verdict import Kind, Standing
@@ -110,7 +114,7 @@ async def test_grown_event_replaces_and_an_older_copy_of_it_does_not(plane: Cont
     tasks.see(0)
     assert (await tasks.verify()).figures.records == 50
     async with plane.uow() as uow:
-        (heard,) = await uow.offset_log.heard("flights", since=None)
+        (heard,) = await uow.of(OffsetLogStore).heard("flights", since=None)
     assert (len(heard.events), heard.is_open) == (3, False)
 
 
@@ -126,7 +130,7 @@ async def test_what_arrived_long_ago_fills_the_gap_of_an_hour(plane: ControlPlan
     tasks.see(0, 1)
     assert (await tasks.verify(hours=1)).standing is Standing.CONSISTENT
     async with plane.uow() as uow:
-        assert len(await uow.offset_log.heard("flights", since=plane.now - timedelta(hours=1))) == 1
+        assert len(await uow.of(OffsetLogStore).heard("flights", since=plane.now - timedelta(hours=1))) == 1
 
 
 async def test_what_a_run_did_that_records_nothing_is_no_gap(plane: ControlPlane) -> None:
@@ -162,7 +166,7 @@ async def start_anew(tasks: Tasks, **change: Any) -> None:
     """End the run, and start the pipeline with this changed."""
     plane = tasks.plane
     async with plane.uow() as uow:
-        await uow.runs.end(tasks.run.id, end=RunEnd.STOPPED, reason="x", now=plane.now)
+        await uow.of(RunStore).end(tasks.run.id, end=RunEnd.STOPPED, reason="x", now=plane.now)
         await uow.commit()
     plane.pass_time(60)
     await plane.revise("flights", **change)
@@ -172,7 +176,7 @@ async def start_anew(tasks: Tasks, **change: Any) -> None:
 async def test_contradiction_is_kept_and_told_once(plane: ControlPlane) -> None:
     tasks = await tasks_of(plane)
     async with plane.uow() as uow:
-        await uow.webhooks.add(
+        await uow.of(WebhookStore).add(
             Webhook(
                 name="pager",
                 url="https://hooks.example.com/x",
@@ -187,8 +191,8 @@ async def test_contradiction_is_kept_and_told_once(plane: ControlPlane) -> None:
     assert (await tasks.check(), await tasks.check()) == (1, 0)
     async with plane.uow() as uow:
         known = await offset_log.look(uow, pipeline="flights")
-        (alert,) = (await uow.deliveries.list("pager", after=None, limit=9)).items
-        assert await uow.offset_log.contradicted(since=plane.now - timedelta(days=1)) == {"flights": 1}
+        (alert,) = (await uow.of(DeliveryStore).list("pager", after=None, limit=9)).items
+        assert await uow.of(OffsetLogStore).contradicted(since=plane.now - timedelta(days=1)) == {"flights": 1}
     assert known.last is not None
     assert (known.last.standing, known.last.partitions) == (Standing.CONTRADICTED, {Standing.CONTRADICTED: 1})
     assert [record.finding.message for record in known.findings] == [
@@ -211,6 +215,6 @@ async def test_what_is_old_or_too_much_goes_and_is_a_hole(plane: ControlPlane) -
     async with plane.uow() as uow:
         removed = await retention.expire(uow, now=plane.now + KEPT_FOR + timedelta(minutes=1))
         assert (removed["offset_tellers"], removed["offset_contradictions"]) == (2, 0)
-        assert await uow.offset_log.heard("flights", since=None) == []
+        assert await uow.of(OffsetLogStore).heard("flights", since=None) == []
         removed = await retention.expire(uow, now=plane.now + FINDINGS_KEPT_FOR + timedelta(minutes=1))
         assert removed["offset_contradictions"] == 1

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from app.db.repositories.runs import RunStore
+from app.db.repositories.tasks import TaskStore
 from app.domain.fencing_events.fencing_event import Cause
 from app.domain.runs.instance import InstanceState
 from app.domain.runs.needs import Severity
@@ -74,7 +76,7 @@ async def test_the_chart_of_all_sums_the_runs_second_by_second(plane: ControlPla
         for number, run in enumerate(runs, start=1):
             await plane.beat(task_heartbeat(run.id, sequence=sequence, records_in=sequence * number * 100))
     async with plane.uow() as uow:
-        alone = await uow.tasks.series([run.id for run in runs], since=plane.now - overview.CHART_SPAN)
+        alone = await uow.of(TaskStore).series([run.id for run in runs], since=plane.now - overview.CHART_SPAN)
     sums = [
         (one.at, one.records_in_per_s + other.records_in_per_s)
         for one, other in zip(alone[runs[0].id], alone[runs[1].id], strict=True)
@@ -197,7 +199,7 @@ async def test_a_run_shows_every_lease_and_the_zombies_that_were_seen(plane: Con
 async def test_a_page_keeps_the_last_run_when_none_lives(plane: ControlPlane) -> None:
     run = await plane.running()
     async with plane.uow() as uow:
-        await uow.runs.set_desired(run.id, run.desired.KILL)
+        await uow.of(RunStore).set_desired(run.id, run.desired.KILL)
         await uow.commit()
     await plane.move(run.id, 0, InstanceState.STOPPED)
     seen = await page(plane)

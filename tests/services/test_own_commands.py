@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
 
 import msgspec
 import pytest
 
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.commands import CommandStore
 from app.domain.access import Role, Verb
 from app.domain.clusters.cluster import Cluster
 from app.domain.command import Command
@@ -16,10 +17,10 @@ from app.domain.fencing_events.cases import told
 from app.domain.fencing_events.epoch_verdict import COMMAND_WINDOW_MS
 from app.domain.fencing_events.evidence import merged
 from app.domain.fencing_events.fencing_event import Case, Cause, Confidence, FencingEvent
-from app.ports.unit_of_work import UnitOfWork
 from app.services.own_commands import OwnCommands
 from tests.domain.fencing_events.coordinator import CLUSTER, ID, Coordinator
 from tests.domain.fencing_events.scenes import epoch_event, marker, marker_event
+from tests.support.unit_of import UnitOf
 
 NOW = datetime(2026, 1, 31, 9, tzinfo=UTC)
 AT = NOW - timedelta(hours=1)
@@ -45,7 +46,6 @@ class Log:
     """A command log, the registered clusters, and nothing else of a unit of work."""
 
     def __init__(self, *commands: Command) -> None:
-        self.commands = self.clusters = self
         self._kept = commands
         self.asked = 0
 
@@ -60,7 +60,7 @@ class Log:
         return [one for one in self._kept if one.at >= moment and one.target in targets and one.verb in verbs]
 
     def own_commands(self) -> OwnCommands:
-        return OwnCommands(cast(UnitOfWork, cast(Any, self)), now=NOW)
+        return OwnCommands(UnitOf({CommandStore: self, ClusterStore: self}), now=NOW)
 
 
 def taken_over(*, is_in_use: bool = False) -> FencingEvent:

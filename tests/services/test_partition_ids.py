@@ -6,6 +6,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from app.db.repositories.mappings import MappingStore
+from app.db.repositories.transactional_ids import TransactionalIdStore
 from app.domain.access import RunTokenScope
 from app.domain.pipelines.pipeline import ProcessingGuarantee
 from app.domain.runs.task import PartitionProgress
@@ -43,7 +45,7 @@ async def test_partitions_of_exactly_once_have_an_id_and_a_producer_each(plane: 
         ("fl.p.flights-group.in.1", "fl.p.flights-group.in.1", 4001, 1),
     ]
     async with plane.uow() as uow:
-        owners = await uow.transactional_ids.of_pipeline("flights")
+        owners = await uow.of(TransactionalIdStore).of_pipeline("flights")
     assert [(one.transactional_id, one.kind) for one in owners] == [
         ("fl.p.flights-group.in.0", IdKind.PARTITION),
         ("fl.p.flights-group.in.1", IdKind.PARTITION),
@@ -68,10 +70,10 @@ async def test_a_partition_that_was_added_is_in_the_next_specification(plane: Co
 async def test_a_known_id_is_not_changed_by_what_a_task_read_the_partition_under(plane: ControlPlane) -> None:
     run = await plane.running(**V1)
     async with plane.uow() as uow:
-        await uow.transactional_ids.claim_for_partitions(
+        await uow.of(TransactionalIdStore).claim_for_partitions(
             pipeline="flights", kafka_cluster_id=KAFKA_CLUSTER_ID, ids=["app-0_0"], kind=IdKind.IMPORTED
         )
-        await uow.mappings.assign(
+        await uow.of(MappingStore).assign(
             pipeline="flights",
             kafka_cluster_id=KAFKA_CLUSTER_ID,
             group="flights-group",
@@ -89,7 +91,7 @@ async def test_an_id_of_another_pipeline_does_not_silence_the_task(plane: Contro
     run = await plane.running(**V1)
     await plane.pipeline("others")
     async with plane.uow() as uow:
-        await uow.transactional_ids.claim_for_partitions(
+        await uow.of(TransactionalIdStore).claim_for_partitions(
             pipeline="others",
             kafka_cluster_id=KAFKA_CLUSTER_ID,
             ids=["fl.p.flights-group.in.0"],

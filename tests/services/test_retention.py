@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import sqlalchemy as sa
 
+from app.db.repositories.tasks import TaskStore
 from app.domain.access import Principal, Role
 from app.domain.runs.task import EventKind
 from app.services import retention
@@ -23,7 +24,7 @@ async def test_old_samples_are_thinned_to_one_a_minute(plane: ControlPlane) -> N
     plane.now = began + timedelta(hours=1, seconds=120)
     async with plane.uow() as uow:
         removed = await retention.thin_samples(uow, now=plane.now)
-        left = (await uow.tasks.series([run.id], since=began))[run.id]
+        left = (await uow.of(TaskStore).series([run.id], since=began))[run.id]
         again = await retention.thin_samples(uow, now=plane.now)
     assert (removed, again) == (118, 0)
     assert [(s.at - began).total_seconds() for s in left] == [0, 60, *range(120, 180)]
@@ -113,8 +114,8 @@ async def test_attempts_that_others_have_followed_go_and_what_they_did_still_cou
 
     async def now() -> tuple[int, list[tuple[int, int]]]:
         async with plane.uow() as uow:
-            statuses = await uow.tasks.list_statuses([run.id])
-            totals = (await uow.tasks.totals([run.id]))[run.id]
+            statuses = await uow.of(TaskStore).list_statuses([run.id])
+            totals = (await uow.of(TaskStore).totals([run.id]))[run.id]
         return totals.records_in, [(status.last.task, status.last.attempt) for status in statuses]
 
     assert await expire() == 0, "they are young"

@@ -12,7 +12,7 @@ from app.domain.hanging.search import StableEnd
 from app.domain.stuck.facts import PartitionFacts
 from app.ports.brokers import Connection, TopicPartition
 from app.ports.transactions import HeldBackPartitions, TransactionBrokers
-from app.services.hanging import search_once
+from app.services.search_once import search_once
 from tests.domain.stuck.answers import held
 
 CONNECTION = {"bootstrap.servers": "b1:9092"}

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from app.db.database import Database
+from app.db.repositories.audits import AuditStore
+from app.db.repositories.runs import RunStore
 from app.domain.audits.audit import Audit, AuditState
 from app.domain.audits.decision import SeenDriver
 from app.domain.audits.plan import begin_of_plan, time_window
@@ -91,7 +93,7 @@ async def audit_until_over(auditor: Auditor, plane: ControlPlane, audit_id: str)
     async def over() -> Audit | None:
         await auditor.turn()
         async with plane.uow() as uow:
-            seen[:] = [await uow.audits.get(audit_id)]
+            seen[:] = [await uow.of(AuditStore).get(audit_id)]
         return seen[0] if seen[0].has_ended else None
 
     def so_far() -> str:
@@ -134,7 +136,7 @@ async def test_an_audit_outlives_the_server_that_started_it(
         await uow.commit()
     await servers.auditor().turn()
     async with plane.uow() as uow:
-        started = await uow.audits.get(asked.id)
+        started = await uow.of(AuditStore).get(asked.id)
     assert started.state is AuditState.RUNNING, started.reason
     done = await audit_until_over(servers.auditor(), plane, asked.id)
     assert done.state is AuditState.DONE, done.reason
@@ -210,7 +212,7 @@ async def test_an_hourly_audit_over_a_rolling_change_of_the_filter_is_not_shown(
     plane.now = begin + timedelta(minutes=30)
     await plane.revise("flights", transform=keeps(5))
     async with plane.uow() as uow:
-        await uow.runs.set_target(run.id, revision=2, bounce_requested_at=None)
+        await uow.of(RunStore).set_target(run.id, revision=2, bounce_requested_at=None)
         await uow.commit()
     await plane.move(run.id, 0, InstanceState.STOPPED)
     lease = await plane.lease(run.id)
@@ -228,7 +230,7 @@ async def test_an_hourly_audit_over_a_rolling_change_of_the_filter_is_not_shown(
     auditor = servers.auditor()
     await auditor.turn()
     async with plane.uow() as uow:
-        (asked,) = (await uow.audits.list(pipeline="flights", after=None, limit=9)).items
+        (asked,) = (await uow.of(AuditStore).list(pipeline="flights", after=None, limit=9)).items
     done = await audit_until_over(auditor, plane, asked.id)
     assert done.state is AuditState.DONE, done.reason
     assert (done.is_scheduled, done.revision, done.window) == (True, 2, time_window(begin, end))

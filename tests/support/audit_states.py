@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from msgspec.structs import replace
 
+from app.db.repositories.audits import AuditPlanStore, AuditStore
 from app.domain.audits.audit import Audit, AuditProgress, AuditState
 from app.domain.audits.plan import time_window
 from app.domain.audits.result import (
@@ -47,7 +48,7 @@ async def add_audits(plane: ControlPlane) -> Mapping[str, str]:
         found[what] = await _add(plane, made)
     found["audit, broken, with ids"] = found["audit, broken"] + "?ids=true"
     async with plane.uow() as uow:
-        await uow.audit_plans.save(plan(pipeline=WITH_HISTORY, shown_until=NOON - HOUR))
+        await uow.of(AuditPlanStore).save(plan(pipeline=WITH_HISTORY, shown_until=NOON - HOUR))
         await uow.commit()
     found["audits with a plan and a chart"] = f"/pipelines/{WITH_HISTORY}/audits"
     await plane.pipeline(LONGEST, source_topics=(LONG_TOPIC,))
@@ -58,9 +59,9 @@ async def add_audits(plane: ControlPlane) -> Mapping[str, str]:
 
 async def _add(plane: ControlPlane, made: Audit) -> str:
     async with plane.uow() as uow:
-        added = await uow.audits.add(made)
+        added = await uow.of(AuditStore).add(made)
         if made.progress is not None:
-            await uow.audits.save_progress(added.id, made.progress)
+            await uow.of(AuditStore).save_progress(added.id, made.progress)
         await uow.commit()
     return f"/audits/{added.id}"
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from app.db.unit_of_work import SqlUnitOfWork
+from app.db.repositories.audits import AuditStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.audits.audit import Audit, AuditState
 from app.domain.audits.decision import SeenDriver
 from app.domain.audits.plan import AuditPlan, time_window
@@ -44,7 +45,7 @@ class RecordingLauncher:
 
     async def submit(self, order: AuditOrder) -> Submitted:
         async with self.plane.uow() as uow:
-            audit = await uow.audits.get(order.specification.audit_id)
+            audit = await uow.of(AuditStore).get(order.specification.audit_id)
         self.states_when_submitted.append(audit.state)
         if self.refusal is not None:
             raise UnavailableError(self.refusal)
@@ -118,7 +119,7 @@ class Audited:
             look_again_after=timedelta(0),
         )
 
-    def uow(self) -> SqlUnitOfWork:
+    def uow(self) -> UnitOfWork:
         return self.plane.uow()
 
     async def turn(self) -> None:
@@ -155,12 +156,12 @@ class Audited:
 
     async def look(self, audit_id: str) -> Audit:
         async with self.uow() as uow:
-            return await uow.audits.get(audit_id)
+            return await uow.of(AuditStore).get(audit_id)
 
     async def all(self) -> list[Audit]:
         """The newest first."""
         async with self.uow() as uow:
-            return list((await uow.audits.list(pipeline="flights", after=None, limit=50)).items)
+            return list((await uow.of(AuditStore).list(pipeline="flights", after=None, limit=50)).items)
 
     async def make_plan(self, *, every_s: int | None = 3600, **fields: Any) -> AuditPlan:
         values: dict[str, Any] = {"padding_s": 0, "tolerance_s": 600, "source_id_place": None, **fields}

@@ -13,7 +13,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from app.db.database import Database
-from app.db.unit_of_work import SqlUnitOfWork
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.pipelines import PipelineStore
+from app.db.repositories.runs import RunStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import RECONCILER, Principal, Role, RunTokenScope
 from app.domain.clusters.cluster import Cluster
 from app.domain.pipelines.pipeline import PipelineDefinition
@@ -62,7 +65,7 @@ class ControlPlane:
     database: Database
     now: datetime = field(default_factory=lambda: datetime(2026, 1, 1, tzinfo=UTC))
 
-    def uow(self) -> SqlUnitOfWork:
+    def uow(self) -> UnitOfWork:
         return self.database.unit_of_work()
 
     def pass_time(self, seconds: float) -> datetime:
@@ -78,7 +81,7 @@ class ControlPlane:
             created_by="anna",
         )
         async with self.uow() as uow:
-            await uow.clusters.add(cluster)
+            await uow.of(ClusterStore).add(cluster)
             await uow.commit()
         return cluster
 
@@ -103,20 +106,22 @@ class ControlPlane:
         """A pipeline at revision 1 on the cluster `test`, which is there after the first call."""
         made = definition(**{"group_id": f"{name}-group", **fields})
         async with self.uow() as uow:
-            known = [cluster.name for cluster in await uow.clusters.list_all()]
+            known = [cluster.name for cluster in await uow.of(ClusterStore).list_all()]
         if made.cluster not in known:
             await self.cluster(made.cluster)
         async with self.uow() as uow:
-            pipeline = await uow.pipelines.add(name=name, revision=self._revision(name, 1, made), cluster=made.cluster)
+            pipeline = await uow.of(PipelineStore).add(
+                name=name, revision=self._revision(name, 1, made), cluster=made.cluster
+            )
             await uow.commit()
         return pipeline
 
     async def revise(self, name: str, **fields: Any) -> Revision:
         """The next revision of a pipeline; nothing else is touched."""
         async with self.uow() as uow:
-            before = await uow.pipelines.get(name)
+            before = await uow.of(PipelineStore).get(name)
             revision = self._revision(name, before.current_revision + 1, replace(before.definition, **fields))
-            await uow.pipelines.add_revision(revision)
+            await uow.of(PipelineStore).add_revision(revision)
             await uow.commit()
         return revision
 
@@ -134,7 +139,9 @@ class ControlPlane:
     async def run(self, name: str = "flights") -> Run:
         """A run of the pipeline's current revision, its instances PENDING."""
         async with self.uow() as uow:
-            run = await begin_run(uow, await uow.pipelines.get(name, for_update=True), started_by="anna", now=self.now)
+            run = await begin_run(
+                uow, await uow.of(PipelineStore).get(name, for_update=True), started_by="anna", now=self.now
+            )
             await uow.commit()
         return run
 
@@ -150,7 +157,7 @@ class ControlPlane:
 
     async def get_run(self, run_id: str) -> Run:
         async with self.uow() as uow:
-            return await uow.runs.get(run_id)
+            return await uow.of(RunStore).get(run_id)
 
     async def submit(self, run_id: str, ordinal: int = 0, lease: int = 1) -> str:
         """PENDING → SUBMITTING; the run token."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from app.db.repositories.drills import DrillStore
 from app.domain.drills import judging
 from app.domain.drills.drill import ActStep, AuditFigures, Drill, DrillKind, Target
 from app.domain.drills.timeline import EntryKind, FencingLook
@@ -45,7 +46,7 @@ async def add_drill(plane: ControlPlane, run: Run, made: Drill) -> str:
     """Its address. Of those that disturb a pipeline, ordered to recovering, the database takes one at a time."""
     added = replace(made, id=str(uuid.uuid4()), pipeline=run.pipeline, run_id=run.id)
     async with plane.uow() as uow:
-        await uow.drills.add(added)
+        await uow.of(DrillStore).add(added)
         await uow.commit()
     return f"/drills/{added.id}"
 
@@ -53,9 +54,9 @@ async def add_drill(plane: ControlPlane, run: Run, made: Drill) -> str:
 async def end_drill(plane: ControlPlane, address: str) -> None:
     """Whatever it was doing, so that another one may be added."""
     async with plane.uow() as uow:
-        drill = await uow.drills.get(address.removeprefix("/drills/"))
+        drill = await uow.of(DrillStore).get(address.removeprefix("/drills/"))
         stopped = judging.stop(drill, by="anna", now=at(60))
-        await uow.drills.save(judging.advance(stopped, now=at(60), run_is_live=True))
+        await uow.of(DrillStore).save(judging.advance(stopped, now=at(60), run_is_live=True))
         await uow.commit()
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
+from app.db.repositories.clusters import ClusterStore
+from app.db.unit_of_work import UnitOfWorkFactory
 from app.domain.clusters.cluster import Cluster
 from app.domain.fencing_events.cases import case_of_word
 from app.domain.fencing_events.evidence import ClientWord
 from app.domain.fencing_events.fencing_event import Case
 from app.domain.fencing_events.steps import cases_of
 from app.domain.runs.task import EventKind
-from app.ports.unit_of_work import UnitOfWorkFactory
 from app.services.fencing_events import record_cases
 from tests.domain.fencing_events.coordinator import ID, Client, Coordinator
 
@@ -114,7 +115,7 @@ async def put_down(unit_of_work: UnitOfWorkFactory, cases: Iterable[Case], *, no
 async def register(unit_of_work: UnitOfWorkFactory, name: str, cluster_id: str) -> None:
     """A cluster whose brokers nobody asks."""
     async with unit_of_work() as uow:
-        await uow.clusters.add(
+        await uow.of(ClusterStore).add(
             Cluster(
                 name=name,
                 kafka_cluster_id=cluster_id,

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+from app.db.repositories.file_readings import FileReadingStore
 from app.domain.files.orphan_findings import Amount, Collected, KeptFile, OrphanFindings
 from app.domain.files.orphan_look import OrphanResult
 from app.domain.files.reading import Place, Portion, TopicMessage, moved
@@ -51,7 +52,7 @@ async def add_files(plane: ControlPlane) -> Mapping[str, str]:
     await plane.pipeline("files-away", files=SINK, sink_topic="away")
     await _fill(plane, "files-away", "away", checkpoints=1)
     async with plane.uow() as uow:
-        await uow.file_readings.note_problem(["files-away"], _AWAY, now=plane.now)
+        await uow.of(FileReadingStore).note_problem(["files-away"], _AWAY, now=plane.now)
         await uow.commit()
     await plane.pipeline("files-noted", files=SINK, sink_topic="noted")
     await _fill(plane, "files-noted", "noted", checkpoints=1, start=40)
@@ -199,7 +200,7 @@ async def _take(
 ) -> None:
     next_offset = messages[-1].offset + 2
     async with plane.uow() as uow:
-        known = (await uow.file_readings.readings([pipeline])).get(pipeline, ())
+        known = (await uow.of(FileReadingStore).readings([pipeline])).get(pipeline, ())
         before = known[0] if known else None
         start = messages[0].offset if before is None else before.next_offset
         portion = Portion(

@@ -7,7 +7,8 @@ from typing import Any
 
 from sqlalchemy import event
 
-from app.db.unit_of_work import SqlUnitOfWork
+from app.db.repositories.file_readings import FileReadingStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.files.reading import Place, Portion, moved
 from app.domain.files.written_file import FileFilter
 from app.services.files import showing
@@ -34,14 +35,14 @@ async def take(plane: ControlPlane, *portions: Portion, pipeline: str = "flights
 
 
 async def steps_to(
-    uow: SqlUnitOfWork,
+    uow: UnitOfWork,
     plane: ControlPlane,
     portions: Sequence[Portion],
     *,
     pipeline: str = "flights",
     place: Place = PLACE,
 ) -> list[Step]:
-    known = {one.partition: one for one in (await uow.file_readings.readings([pipeline])).get(pipeline, ())}
+    known = {one.partition: one for one in (await uow.of(FileReadingStore).readings([pipeline])).get(pipeline, ())}
     return [
         (before, moved(before, one, place=place, now=plane.now))
         for one in portions
@@ -50,7 +51,7 @@ async def steps_to(
 
 
 async def keep_in(
-    uow: SqlUnitOfWork,
+    uow: UnitOfWork,
     plane: ControlPlane,
     portions: Sequence[Portion],
     steps: Sequence[Step],

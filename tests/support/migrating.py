@@ -11,6 +11,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from app.db.repositories.pipelines import PipelineStore
+from app.db.repositories.runs import RunStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal, Role
 from app.domain.clusters.cluster import GroupMember
 from app.domain.clusters.survey import Survey
@@ -31,7 +34,6 @@ from app.domain.runs.task import OutcomeKind, PartitionProgress
 from app.domain.transactions.transactional_id import for_partition, for_task
 from app.loops.migration_driver import MigrationDriver
 from app.ports.brokers import GroupDescription, PartitionOffsets, TopicPartition
-from app.ports.unit_of_work import UnitOfWork
 from app.services.migrating import asking
 from app.services.migrating.looking import look_at
 from app.services.observing.observations import Observations
@@ -142,7 +144,7 @@ class Migrating:
 
     async def run(self) -> Run:
         async with self.plane.uow() as uow:
-            run = await uow.runs.find_live(PIPELINE)
+            run = await uow.of(RunStore).find_live(PIPELINE)
         assert run is not None
         return run
 
@@ -151,7 +153,7 @@ class Migrating:
         run = await self.run()
         async with self.plane.uow() as uow:
             definitions = [
-                (await uow.pipelines.get_revision(PIPELINE, one.revision)).definition for one in run.instances
+                (await uow.of(PipelineStore).get_revision(PIPELINE, one.revision)).definition for one in run.instances
             ]
         return [mode_of(definition) for definition in definitions]
 

@@ -18,6 +18,9 @@ import msgspec
 from msgspec.structs import replace
 
 from app.db.database import Database
+from app.db.repositories.pipelines import PipelineStore
+from app.db.repositories.runs import RunStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal, Role, RunTokenScope
 from app.domain.migrations.look import AuditNow, PreflightFacts
 from app.domain.migrations.migration import Migration
@@ -31,7 +34,6 @@ from app.kafka.transactions.brokers import KafkaTransactions
 from app.loops.migration_driver import MigrationDriver
 from app.loops.observer import Observer
 from app.ports.clock import SystemClock
-from app.ports.unit_of_work import UnitOfWork
 from app.services.migrating import asking
 from app.services.migrating.looking import look_now
 from app.services.migrating.questions import BrokerActs, BrokerQuestions
@@ -194,7 +196,7 @@ class MigratingTasks:
 
     async def run(self) -> Run:
         async with self.plane.uow() as uow:
-            run = await uow.runs.find_live(PIPELINE)
+            run = await uow.of(RunStore).find_live(PIPELINE)
         assert run is not None
         return run
 
@@ -202,12 +204,12 @@ class MigratingTasks:
         """Send these instances straight to v2, as nobody should."""
         guarantee, fencing = DEFINED_BY[Mode.V2]
         async with self.plane.uow() as uow:
-            number = (await uow.pipelines.get(PIPELINE)).current_revision
+            number = (await uow.of(PipelineStore).get(PIPELINE)).current_revision
         if number == 1:
             await self.plane.revise(PIPELINE, processing_guarantee=guarantee, offset_fencing=fencing)
         run = await self.run()
         async with self.plane.uow() as uow:
-            await uow.runs.set_targets(run.id, {**run.targets, **dict.fromkeys(ordinals, 2)})
+            await uow.of(RunStore).set_targets(run.id, {**run.targets, **dict.fromkeys(ordinals, 2)})
             await uow.commit()
 
     async def modes(self) -> list[Mode | None]:
@@ -215,7 +217,9 @@ class MigratingTasks:
         run = await self.run()
         async with self.plane.uow() as uow:
             numbers = [one.revision for one in run.instances if one.state is InstanceState.RUNNING]
-            return [mode_of((await uow.pipelines.get_revision(PIPELINE, number)).definition) for number in numbers]
+            return [
+                mode_of((await uow.of(PipelineStore).get_revision(PIPELINE, number)).definition) for number in numbers
+            ]
 
     async def drain(self) -> None:
         """Every process commits what it has open, and leaves."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from app.db.repositories.clusters import ClusterStore
 from app.domain.clocks.broker_clocks import ClockSample
 from app.domain.clusters.cluster import Cluster
 from app.domain.journals import group_records
@@ -115,7 +116,7 @@ async def observed_cluster(wiring: Wiring) -> LiveCluster:
     """The registered cluster "c", followed live: ODD is open since 90 s, with an offset of a group pending; "done" is
     not. `publish` again after hearing more."""
     async with wiring.unit_of_work() as uow:
-        await uow.clusters.add(
+        await uow.of(ClusterStore).add(
             Cluster(
                 name="c",
                 kafka_cluster_id="kafka-1",

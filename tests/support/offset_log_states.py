@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
+from app.db.repositories.offset_log import OffsetLogStore
 from app.domain.offset_log.check import PipelineCheck, check
 from app.domain.offset_log.events import Event, Teller
 from app.domain.offset_log.heard import Heard
@@ -55,8 +56,8 @@ async def add_offset_logs(plane: ControlPlane, observations: Observations) -> Ma
 
 async def _keep(plane: ControlPlane, pipeline: str, found: PipelineCheck) -> None:
     async with plane.uow() as uow:
-        await uow.offset_log.note_check(pipeline, found)
-        await uow.offset_log.add_findings(pipeline, found.findings, now=plane.now)
+        await uow.of(OffsetLogStore).note_check(pipeline, found)
+        await uow.of(OffsetLogStore).add_findings(pipeline, found.findings, now=plane.now)
         await uow.commit()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
+from app.db.repositories.orphan_looks import OrphanLookStore
 from app.domain.files.orphan_findings import (
     Amount,
     DanglingReference,
@@ -124,7 +125,7 @@ async def looked(plane: ControlPlane, result: OrphanResult, pipeline: str = "fli
 
 async def get(plane: ControlPlane, look_id: str) -> OrphanLook:
     async with plane.uow() as uow:
-        return await uow.orphan_looks.get(look_id)
+        return await uow.of(OrphanLookStore).get(look_id)
 
 
 async def known(plane: ControlPlane, pipeline: str = "flights") -> orphans.Orphans:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Collection, Generator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
+from collections.abc import Collection, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.file_readings import FileReadingStore
+from app.db.repositories.files import Added, WrittenFileStore
 from app.domain.clusters.cluster import Cluster
 from app.domain.errors import FencelineError
-from app.domain.files.reading import Portion, Reception, TopicMessage, TopicReading
+from app.domain.files.reading import Portion, Reception, TopicMessage, TopicReading, WatchedPipeline
 from app.domain.files.totals import NOTHING, Total
 from app.domain.files.written_file import WrittenFile
-from app.ports.file_repository import Added, WatchedPipeline
 from app.ports.reference_topics import DescribedTopic, ReferenceConnection, TopicPortions
-from app.ports.unit_of_work import UnitOfWork
+from tests.support.unit_of import UnitOf
 
 KAFKA_CLUSTER_ID = "a-kafka-cluster"
 
@@ -116,12 +118,8 @@ class KeptFiles:
     def pass_time(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
 
-    def unit_of_work(self) -> AbstractAsyncContextManager[UnitOfWork]:
-        @asynccontextmanager
-        async def unit() -> AsyncGenerator[UnitOfWork]:
-            yield cast(UnitOfWork, _Unit(self))
-
-        return unit()
+    def unit_of_work(self) -> UnitOf:
+        return _Unit(self)
 
 
 CLUSTERS = [
@@ -136,15 +134,19 @@ CLUSTERS = [
 ]
 
 
-class _Unit:
+class _Unit(UnitOf):
     """One transaction: what it did is there for others once it is committed."""
 
     def __init__(self, kept: KeptFiles) -> None:
+        super().__init__(
+            {
+                WrittenFileStore: self,
+                FileReadingStore: self,
+                ClusterStore: SimpleNamespace(list_all=self._clusters),
+            }
+        )
         self._kept = kept
         self._on_commit: list[Any] = []
-        self.files = self
-        self.file_readings = self
-        self.clusters = SimpleNamespace(list_all=self._clusters)
 
     async def _clusters(self) -> list[Cluster]:
         self._ask()
@@ -216,8 +218,6 @@ class _Unit:
         self._ask()
         names = list(pipelines)
         self._on_commit.append(lambda: self._kept.problems.update(dict.fromkeys(names, problem)))
-
-    def notify(self, noun: str, name: str) -> None: ...
 
     async def commit(self) -> None:
         for done in self._on_commit:

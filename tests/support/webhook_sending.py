@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from typing import NoReturn
 
 from app.db.database import Database
+from app.db.repositories.deliveries import DeliveryStore
+from app.db.repositories.webhooks import WebhookStore
 from app.domain.alerts.alert import Alert, AlertKind, AlertState
 from app.domain.webhooks.retry import Pace
 from app.domain.webhooks.webhook import Delivery, DeliveryState, Webhook
@@ -66,7 +68,7 @@ async def running(*senders: WebhookSender) -> AsyncGenerator[None]:
 
 async def add(database: Database, url: str, *, name: str = NAME, secrets: tuple[str, ...] = ("ONE",)) -> None:
     async with database.unit_of_work() as uow:
-        await uow.webhooks.add(
+        await uow.of(WebhookStore).add(
             Webhook(
                 name=name,
                 url=url,
@@ -98,7 +100,7 @@ async def tell(database: Database, *sentences: str, subject: str | None = None) 
 async def deliveries(database: Database, name: str = NAME) -> list[Delivery]:
     """Oldest first."""
     async with database.unit_of_work() as uow:
-        return list(reversed((await uow.deliveries.list(name, after=None, limit=100)).items))
+        return list(reversed((await uow.of(DeliveryStore).list(name, after=None, limit=100)).items))
 
 
 async def until(

@@ -14,7 +14,7 @@ from app.cli.transactions.cluster import DirectCluster, now_ms
 from app.cli.transactions.hanging import HangingAnswer, answer_of
 from app.domain.stuck.diagnosis import Explanation, Kind
 from app.domain.stuck.ending import EndPlan, Plan
-from app.services.hanging import search_once
+from app.services.search_once import search_once
 from app.services.stuck import ending, explaining
 from app.services.stuck.ending import Ended, Fenced
 

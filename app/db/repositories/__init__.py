@@ -1,1 +1,1 @@
-"""The repositories of app/ports on Postgres, one module a noun. SQL stands here and nowhere else."""
+"""The stores, one module a noun. SQL stands here and nowhere else."""

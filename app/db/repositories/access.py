@@ -6,25 +6,33 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from app.db.connection import Connection
 from app.db.repositories.runs import as_uuid
+from app.db.store import DatabaseStore
 from app.db.tables.access import idempotency_keys, one_time_links, sessions, tokens
 from app.db.tables.runs import run_tokens
 from app.domain.access import Link, Principal, Role, RunTokenScope, Session, Token
 from app.domain.errors import NotFoundError
-from app.ports.repositories import StoredAnswer
 
 USE_NOTED_EVERY = timedelta(minutes=1)
 
 
-class SqlAccess:
-    def __init__(self, db: Connection) -> None:
-        self._db = db
+class StoredAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a command with an idempotency key was answered; `body` None: it is being carried out now."""
+
+    request_sha256: str
+    status: int | None
+    body: Any
+
+
+class AccessStore(DatabaseStore):
+    """Tokens, sessions, one-time links and run tokens. Only SHA-256 sums of secrets come here."""
 
     async def add_token(self, *, name: str, role: Role, secret_sha256: str, by: str, now: datetime) -> Token:
+        """Raises ConflictError when a token of that name is valid."""
         statement = sa.insert(tokens).values(
             name=name, role=role, secret_sha256=secret_sha256, created_at=now, created_by=by
         )
@@ -35,6 +43,7 @@ class SqlAccess:
         return [_token(row) for row in rows]
 
     async def find_token(self, secret_sha256: str, *, now: datetime) -> Token | None:
+        """A token that is not revoked; notes (at most once a minute) that it was used."""
         row = await self._db.row(
             sa.select(tokens).where(tokens.c.secret_sha256 == secret_sha256, tokens.c.revoked_at.is_(None))
         )
@@ -46,6 +55,7 @@ class SqlAccess:
         return _token(row)
 
     async def revoke_token(self, name: str, *, now: datetime) -> Token:
+        """Revoke the valid token of that name and end its sessions."""
         row = await self._db.row(
             sa.update(tokens)
             .where(tokens.c.name == name, tokens.c.revoked_at.is_(None))
@@ -76,6 +86,7 @@ class SqlAccess:
         )
 
     async def take_link(self, secret_sha256: str, *, now: datetime) -> Link | None:
+        """Use a link up. None: unknown, used or expired. Of two at once, one gets it."""
         row = await self._db.row(
             sa.update(one_time_links)
             .where(
@@ -117,6 +128,7 @@ class SqlAccess:
         return _session((await self._db.execute(statement.returning(sessions))).one())
 
     async def find_sessions(self, secret_sha256s: Collection[str], *, now: datetime) -> dict[str, Session]:
+        """Those that have neither expired nor been ended, by the sum of their secret; notes their use, as of tokens."""
         rows = await self._db.rows(
             sa.select(sessions).where(sessions.c.secret_sha256.in_(secret_sha256s), *_living(now))
         )
@@ -127,6 +139,7 @@ class SqlAccess:
         return {row.secret_sha256: _session(row) for row in rows}
 
     async def list_sessions(self, *, now: datetime) -> list[Session]:
+        """The same, all of them, newest first, with the names of their tokens."""
         rows = await self._db.rows(
             sa.select(sessions, tokens.c.name.label("token"))
             .outerjoin(tokens, tokens.c.id == sessions.c.token_id)
@@ -136,6 +149,7 @@ class SqlAccess:
         return [_session(row, token=row.token) for row in rows]
 
     async def end_session(self, session_id: str, *, now: datetime) -> Session:
+        """Raises NotFoundError unless it is one of those."""
         known = as_uuid(session_id)
         statement = sa.update(sessions).where(sessions.c.id == known, *_living(now)).values(revoked_at=now)
         row = None if known is None else await self._db.row(statement.returning(sessions))
@@ -151,6 +165,7 @@ class SqlAccess:
         )
 
     async def add_run_token(self, *, scope: RunTokenScope, secret_sha256: str, now: datetime) -> None:
+        """Raises ConflictError when the lease has its token already."""
         await self._db.execute(
             sa.insert(run_tokens).values(
                 secret_sha256=secret_sha256,
@@ -166,6 +181,7 @@ class SqlAccess:
         return None if row is None else RunTokenScope(run_id=row.run_id, ordinal=row.ordinal, lease=row.lease)
 
     async def claim_key(self, *, principal: str, key: str, request_sha256: str, now: datetime) -> StoredAnswer | None:
+        """Take an idempotency key: None when it is ours now, else what is stored, after its holder has committed."""
         # The insert waits for another transaction that holds the key, and sees how it ended.
         taken = await self._db.row(
             postgresql.insert(idempotency_keys)

@@ -11,8 +11,8 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from app.db.connection import Connection
 from app.db.repositories.runs import cursor_moment
+from app.db.store import DatabaseStore
 from app.db.tables.audits import audit_counts, audit_plans, audits
 from app.db.tables.columns import UUID
 from app.db.tables.definitions import pipelines
@@ -57,11 +57,9 @@ _PLAIN = (
 )
 
 
-class SqlAudits:
-    def __init__(self, db: Connection) -> None:
-        self._db = db
-
+class AuditStore(DatabaseStore):
     async def add(self, audit: Audit) -> Audit:
+        """Keep it; its id is the database's. Raises ConflictError while another audit of the pipeline lives."""
         statement = sa.insert(audits).values(pipeline_id=_pipeline_id(audit.pipeline), **_values(audit))
         row = (await self._db.execute(statement.returning(_A.id))).one()
         return await self.get(row.id)
@@ -75,6 +73,7 @@ class SqlAudits:
         return _audit(row)
 
     async def list(self, *, pipeline: str | None, after: str | None, limit: int) -> Page[Audit]:
+        """Newest first; their results without examples, ranges and partitions."""
         statement = _SELECT_SHORT.order_by(_A.asked_at.desc(), _A.id.desc()).limit(limit + 1)
         if pipeline is not None:
             statement = statement.where(pipelines.c.name == pipeline)
@@ -90,6 +89,7 @@ class SqlAudits:
         )
 
     async def living(self) -> builtins.list[Audit]:
+        """Those that have not ended, the oldest first."""
         rows = await self._db.rows(_SELECT.where(_A.ended_at.is_(None)).order_by(_A.asked_at, _A.id))
         return [_audit(row) for row in rows]
 
@@ -98,6 +98,7 @@ class SqlAudits:
         return None if row is None else _audit(row)
 
     async def broken(self, *, since: datetime) -> dict[str, int]:
+        """How many that ended since then have proven something wrong, by pipeline; those without one are not in it."""
         rows = await self._db.rows(
             sa.select(pipelines.c.name, sa.func.count().label("found"))
             .join(pipelines, pipelines.c.id == _A.pipeline_id)
@@ -108,6 +109,7 @@ class SqlAudits:
         return {row.name: row.found for row in rows}
 
     async def in_force(self, pipeline: str, begin: datetime | None, until: datetime | None) -> InForce:
+        """Whose instances lived in this span, by their leases. None: from the first start, or up to now."""
         of_pipeline = runs.c.pipeline_id == _pipeline_id(pipeline)
         lived = [of_pipeline, instances.c.claimed_at.is_not(None)]
         if until is not None:
@@ -131,6 +133,7 @@ class SqlAudits:
         return InForce(revisions=tuple(row.revisions), begun_at=None if is_before else row.begun_at)
 
     async def save(self, audit: Audit) -> None:
+        """Write what changes in an audit's life, but for its progress."""
         await self._db.execute(sa.update(audits).where(_A.id == audit.id).values(**_values(audit)))
 
     async def save_progress(self, audit_id: str, progress: AuditProgress) -> None:
@@ -138,13 +141,16 @@ class SqlAudits:
         await self._db.execute(sa.update(audits).where(_A.id == audit_id).values(progress=told))
 
     async def keep_token(self, audit_id: str, secret_sha256: str) -> None:
+        """The token of a driver that is about to be started; the one before it is good for nothing any more."""
         await self._db.execute(sa.update(audits).where(_A.id == audit_id).values(token_sha256=secret_sha256))
 
     async def find_by_token(self, secret_sha256: str) -> str | None:
+        """The id of the audit that the token was made for."""
         row = await self._db.row(sa.select(_A.id).where(_A.token_sha256 == secret_sha256))
         return None if row is None else row.id
 
     async def count(self, pipeline: str, numbers: Mapping[str, int]) -> None:
+        """Add to the pipeline's counters, which only grow."""
         rows = [{"what": what, "number": number} for what, number in sorted(numbers.items()) if number]
         if not rows:
             return
@@ -156,6 +162,7 @@ class SqlAudits:
         )
 
     async def counts(self) -> dict[str, dict[str, int]]:
+        """All counters, by pipeline."""
         rows = await self._db.rows(
             sa.select(pipelines.c.name, audit_counts.c.what, audit_counts.c.number).join(
                 pipelines, pipelines.c.id == audit_counts.c.pipeline_id
@@ -167,10 +174,7 @@ class SqlAudits:
         return found
 
 
-class SqlAuditPlans:
-    def __init__(self, db: Connection) -> None:
-        self._db = db
-
+class AuditPlanStore(DatabaseStore):
     async def find(self, pipeline: str, *, for_update: bool = False) -> AuditPlan | None:
         statement = _plans().where(pipelines.c.name == pipeline)
         if for_update:
@@ -191,6 +195,7 @@ class SqlAuditPlans:
         await self._db.execute(sa.delete(audit_plans).where(audit_plans.c.pipeline_id == _pipeline_id(pipeline)))
 
     async def scheduled(self) -> list[AuditPlan]:
+        """Those that audit by themselves, by pipeline."""
         statement = _plans().where(audit_plans.c.every_s.is_not(None)).order_by(pipelines.c.name)
         return [_plan(row) for row in await self._db.rows(statement)]
 

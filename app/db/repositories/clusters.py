@@ -6,17 +6,15 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from app.db.connection import Connection
+from app.db.store import DatabaseStore
 from app.db.tables.definitions import clusters
 from app.domain.clusters.cluster import Cluster
 from app.domain.errors import NotFoundError
 
 
-class SqlClusters:
-    def __init__(self, db: Connection) -> None:
-        self._db = db
-
+class ClusterStore(DatabaseStore):
     async def add(self, cluster: Cluster) -> None:
+        """Raises ConflictError when the name is taken."""
         await self._db.execute(
             sa.insert(clusters).values(
                 name=cluster.name,
@@ -38,6 +36,7 @@ class SqlClusters:
         return [_cluster(row) for row in await self._db.rows(sa.select(clusters).order_by(clusters.c.name))]
 
     async def remove(self, name: str) -> None:
+        """Raises ConflictError while a pipeline names it."""
         await self._db.execute(sa.delete(clusters).where(clusters.c.name == name))
 
 

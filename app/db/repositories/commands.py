@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from app.db.connection import Connection
+from app.db.store import DatabaseStore
 from app.db.tables.commands import command_log
 from app.domain.access import Principal, Role, Verb
 from app.domain.command import Command
@@ -16,10 +16,7 @@ from app.domain.errors import InvalidError
 from app.domain.page import Page, decode_cursor, encode_cursor
 
 
-class SqlCommands:
-    def __init__(self, db: Connection) -> None:
-        self._db = db
-
+class CommandStore(DatabaseStore):
     async def add(
         self,
         *,
@@ -44,11 +41,13 @@ class SqlCommands:
         return _command((await self._db.execute(statement.returning(command_log))).one())
 
     async def since(self, moment: datetime, *, targets: Collection[str], verbs: Collection[str]) -> Sequence[Command]:
+        """All of these targets and verbs, oldest first."""
         wanted = (command_log.c.target.in_(targets), command_log.c.verb.in_(verbs), command_log.c.at >= moment)
         rows = await self._db.rows(sa.select(command_log).where(*wanted).order_by(command_log.c.id))
         return [_command(row) for row in rows]
 
     async def list(self, *, target: str | None, after: str | None, limit: int) -> Page[Command]:
+        """Newest first."""
         statement = sa.select(command_log).order_by(command_log.c.id.desc()).limit(limit + 1)
         if target is not None:
             statement = statement.where(command_log.c.target == target)

@@ -9,14 +9,13 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
-from app.db.connection import Connection
+from app.db.store import DatabaseStore
 from app.db.tables.webhooks import webhook_deliveries
 from app.domain.alerts.alert import Alert, AlertState
 from app.domain.errors import InvalidError
 from app.domain.page import Page, decode_cursor, encode_cursor
 from app.domain.webhooks.retry import Answered
-from app.domain.webhooks.webhook import Delivery, DeliveryState
-from app.ports.webhook_repository import Attempt
+from app.domain.webhooks.webhook import Delivery, DeliveryAttempt, DeliveryState
 
 _D = webhook_deliveries.c
 _IS_UNSENT = sa.and_(_D.state == DeliveryState.PENDING, _D.attempts == 0)
@@ -66,13 +65,13 @@ _BEGIN = sa.text(
 ).columns(id=sa.Uuid(as_uuid=False))
 
 
-class SqlDeliveries:
-    def __init__(self, db: Connection) -> None:
-        self._db = db
+class DeliveryStore(DatabaseStore):
+    """The outbox. Its times are Postgres' own, so the servers need not agree on theirs."""
 
     async def write(
         self, alert: Alert, *, wait_s: float = 0.0, only: str | None = None, except_for: Collection[str] = ()
     ) -> list[str]:
+        """Write the alert down for every webhook that is told its kind (or for `only` one); their names."""
         rows = await self._db.rows(
             _WRITE,
             {
@@ -87,6 +86,7 @@ class SqlDeliveries:
         return [row.webhook for row in rows]
 
     async def replace_unsent(self, alert: Alert) -> set[str]:
+        """Let what nobody began to send of this subject say this instead, in the state it had; for which webhooks."""
         given = sa.literal(msgspec.to_builtins(alert), _D.alert.type)
         rows = await self._db.rows(
             sa.update(webhook_deliveries)
@@ -97,6 +97,7 @@ class SqlDeliveries:
         return {row.webhook for row in rows}
 
     async def take_back_unsent(self, subject: str) -> set[str]:
+        """Remove what nobody began to send of what HAPPENED to this subject; for which webhooks."""
         rows = await self._db.rows(
             sa.delete(webhook_deliveries)
             .where(_IS_UNSENT, _D.subject == subject, AlertState.HAPPENED.value == _ALERT_STATE)
@@ -105,6 +106,7 @@ class SqlDeliveries:
         return {row.webhook for row in rows}
 
     async def list(self, webhook: str, *, after: str | None, limit: int) -> Page[Delivery]:
+        """Newest first."""
         statement = (
             sa.select(webhook_deliveries).where(_D.webhook == webhook).order_by(_D.sequence.desc()).limit(limit + 1)
         )
@@ -118,15 +120,21 @@ class SqlDeliveries:
         return Page(items=tuple(_delivery(row) for row in rows[:limit]), next_cursor=cursor)
 
     async def due(self) -> list[str]:
+        """The webhooks that something is to be sent to now, by name."""
         return [row.name for row in await self._db.rows(_NAMES_DUE)]
 
-    async def begin(self, webhook: str, *, lease_s: float) -> Attempt | None:
+    async def begin(self, webhook: str, *, lease_s: float) -> DeliveryAttempt | None:
+        """Take the next delivery that is due; it belongs to the caller for `lease_s`. Commit before it is sent.
+
+        In the order in which they were written: behind one that waits for its next attempt all wait, but for those of
+        other subjects behind one that the receiver has refused.
+        """
         row = await self._db.row(_BEGIN, {"webhook": webhook, "lease": timedelta(seconds=lease_s)})
         if row is None:
             return None
-        return Attempt(delivery_id=row.id, number=row.attempts, alert=msgspec.convert(row.alert, Alert))
+        return DeliveryAttempt(delivery_id=row.id, number=row.attempts, alert=msgspec.convert(row.alert, Alert))
 
-    async def note_delivered(self, attempt: Attempt, answered: Answered) -> None:
+    async def note_delivered(self, attempt: DeliveryAttempt, answered: Answered) -> None:
         await self._db.execute(
             sa.update(webhook_deliveries)
             .where(_D.id == attempt.delivery_id, _D.state == DeliveryState.PENDING)
@@ -140,8 +148,9 @@ class SqlDeliveries:
         )
 
     async def note_failed(
-        self, attempt: Attempt, *, pause_s: float, error: str, answered: Answered | None = None
+        self, attempt: DeliveryAttempt, *, pause_s: float, error: str, answered: Answered | None = None
     ) -> None:
+        """To be tried again after `pause_s`; nothing happens when another attempt has begun meanwhile."""
         await self._db.execute(
             sa.update(webhook_deliveries)
             .where(
@@ -159,6 +168,7 @@ class SqlDeliveries:
         )
 
     async def hurry(self, webhook: str, *, lease_s: float) -> None:
+        """Try at once what waits for its next attempt; what may be on its way now, when its lease ends."""
         lease_ends = _D.last_attempt_at + timedelta(seconds=lease_s)
         at_once = sa.func.least(_D.next_attempt_at, sa.func.greatest(sa.func.clock_timestamp(), lease_ends))
         await self._db.execute(
@@ -168,6 +178,7 @@ class SqlDeliveries:
         )
 
     async def give_up(self, *, older_than: timedelta) -> dict[str, int]:
+        """Give up what was written longer ago and is not being sent now; how many, by webhook."""
         gone = (
             sa.update(webhook_deliveries)
             .where(

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
-from app.db.connection import Connection
 from app.db.repositories.runs import checked_uuid, cursor_moment
+from app.db.store import DatabaseStore
 from app.db.tables.definitions import pipelines
 from app.db.tables.drills import drills
 from app.db.tables.runs import runs
@@ -20,11 +20,9 @@ from app.domain.storable import storable
 _C = drills.c
 
 
-class SqlDrills:
-    def __init__(self, db: Connection) -> None:
-        self._db = db
-
+class DrillStore(DatabaseStore):
     async def add(self, drill: Drill) -> None:
+        """Raises ConflictError while another one disturbs its pipeline."""
         await self._db.execute(
             sa.insert(drills).values(
                 id=drill.id, run_id=drill.run_id, kind=drill.kind, ordered_at=drill.ordered_at, **_changeable(drill)
@@ -32,6 +30,7 @@ class SqlDrills:
         )
 
     async def get(self, drill_id: str, *, for_update: bool = False) -> Drill:
+        """Raises NotFoundError."""
         try:
             statement = sa.select(_C.drill).where(_C.id == checked_uuid(drill_id))
             row = await self._db.row(statement.with_for_update() if for_update else statement)
@@ -42,6 +41,7 @@ class SqlDrills:
         return _drill(row)
 
     async def list_open(self) -> tuple[Drill, ...]:
+        """Oldest first: any number of which an audit is awaited, and at most one that disturbs its pipeline."""
         statement = sa.select(_C.drill).where(_C.ended_at.is_(None)).order_by(_C.ordered_at, _C.id)
         return tuple(_drill(row) for row in await self._db.rows(statement))
 
@@ -49,6 +49,7 @@ class SqlDrills:
         await self._db.execute(sa.update(drills).where(_C.id == drill.id).values(**_changeable(drill)))
 
     async def list(self, *, pipeline: str | None, after: str | None, limit: int) -> Page[Drill]:
+        """Newest first, of one pipeline or of all."""
         statement = sa.select(_C.drill).order_by(_C.ordered_at.desc(), _C.id.desc()).limit(limit + 1)
         if pipeline is not None:
             statement = statement.join(runs, runs.c.id == _C.run_id).join(

@@ -11,8 +11,8 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from app.db.connection import Connection
 from app.db.repositories.runs import as_uuid, cursor_id, cursor_moment
+from app.db.store import DatabaseStore
 from app.db.tables.fencing import fencing_counts, fencing_events
 from app.domain.errors import NotFoundError
 from app.domain.fencing_events.evidence import Evidence
@@ -44,11 +44,9 @@ _PLACE = sa.text(
 ).columns(run_id=sa.Uuid(as_uuid=False))
 
 
-class SqlFencing:
-    def __init__(self, db: Connection) -> None:
-        self._db = db
-
+class FencingStore(DatabaseStore):
     async def evidence_of(self, keys: Collection[FencingKey]) -> dict[FencingKey, tuple[Evidence, ...]]:
+        """What is kept of those of the keys that have an event, without a lock."""
         if not keys:
             return {}
         rows = await self._db.rows(sa.select(_T).where(_LOSS.in_([msgspec.structs.astuple(key) for key in keys])))
@@ -60,6 +58,7 @@ class SqlFencing:
         return None if row is None else _record(row)
 
     async def add(self, event: FencingEvent, *, place: FencingPlace, now: datetime) -> bool:
+        """Keep a new event; False when another server was first, which has committed by then."""
         statement = (
             postgresql.insert(_T)
             .values(
@@ -97,6 +96,7 @@ class SqlFencing:
         return _record(row)
 
     async def list(self, wanted: FencingFilter, *, after: str | None, limit: int) -> Page[FencingRecord]:
+        """Newest first, by when it happened."""
         statement = sa.select(_T).where(*_matching(wanted)).order_by(_T.c.at.desc(), _T.c.id.desc()).limit(limit + 1)
         if after is not None:
             at, record_id = decode_cursor(after, keys=2)
@@ -108,6 +108,7 @@ class SqlFencing:
         return Page(items=items, next_cursor=cursor)
 
     async def count_by_cause(self, wanted: FencingFilter) -> dict[Cause, int]:
+        """How many of each cause match; causes without any are left out."""
         counted = sa.select(_T.c.cause, sa.func.count().label("events")).where(*_matching(wanted)).group_by(_T.c.cause)
         counts: Counter[Cause] = Counter()
         for row in await self._db.rows(counted):
@@ -115,6 +116,7 @@ class SqlFencing:
         return dict(counts)
 
     async def add_told(self, told: Mapping[tuple[str, Cause], int]) -> None:
+        """Count so many more events of these Kafka clusters and causes; locks their counts until the end."""
         rows = [
             {"kafka_cluster_id": cluster, "cause": cause, "told": number}
             for (cluster, cause), number in sorted(told.items())
@@ -127,6 +129,7 @@ class SqlFencing:
         )
 
     async def told(self) -> dict[tuple[str, Cause], int]:
+        """How many events ever said this cause of a Kafka cluster; one that was corrected is counted under each."""
         rows = await self._db.rows(sa.select(fencing_counts))
         told: Counter[tuple[str, Cause]] = Counter()
         for row in rows:
@@ -134,6 +137,7 @@ class SqlFencing:
         return dict(told)
 
     async def place_of_producer(self, key: FencingKey) -> FencingPlace:
+        """Whose producer it was: its id's pipeline and task, and the attempt that last reported as this producer."""
         row = await self._db.row(
             _PLACE,
             {

@@ -10,14 +10,13 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from app.db.connection import Connection
+from app.db.store import DatabaseStore
 from app.db.tables.definitions import pipelines as pipelines_table
 from app.db.tables.definitions import revisions
 from app.db.tables.files import file_readings, file_watches
-from app.domain.files.reading import FileWatchState, Reception, TopicReading
+from app.domain.files.reading import FileWatchState, Reception, TopicReading, WatchedPipeline
 from app.domain.files.totals import Total
 from app.domain.storable import storable, storable_text
-from app.ports.file_repository import WatchedPipeline
 
 _R = file_readings.c
 _W = file_watches.c
@@ -47,15 +46,16 @@ _MOVE = sa.text(
 )
 
 
-class SqlFileReadings:
-    def __init__(self, db: Connection) -> None:
-        self._db = db
+class FileReadingStore(DatabaseStore):
+    """How far references were read; moved in the transaction that keeps what was read."""
 
     async def watched(self) -> list[WatchedPipeline]:
+        """Every pipeline whose current revision has a file sink, by name."""
         rows = await self._db.rows(_WATCHED)
         return [WatchedPipeline(row.name, row.cluster, row.sink_topic) for row in rows]
 
     async def readings(self, pipelines: Collection[str]) -> Mapping[str, Sequence[TopicReading]]:
+        """Of each that has any, by topic and partition."""
         rows = await self._db.rows(_readings().where(_P.name.in_(sorted(pipelines))))
         found: dict[str, list[TopicReading]] = {}
         for row in rows:
@@ -63,6 +63,7 @@ class SqlFileReadings:
         return found
 
     async def begin(self, pipeline: str, *, now: datetime) -> bool:
+        """Make the pipeline's watch unless it is there, and lock it until the end; False: there is no such pipeline."""
         since = sa.literal(now, sa.DateTime(timezone=True))
         made = sa.select(_P.id, since, *(sa.literal("") for _ in _WORDS)).where(_P.name == pipeline)
         statement = postgresql.insert(file_watches).from_select(["pipeline_id", "since", *_WORDS], made)
@@ -70,6 +71,8 @@ class SqlFileReadings:
         return await self._db.row(statement.returning(_W.pipeline_id)) is not None
 
     async def move(self, pipeline: str, steps: Sequence[tuple[TopicReading | None, TopicReading]]) -> bool:
+        """From how it was read, None for not at all, to how it is read now; False, and no more to be done in the unit
+        than to leave it, where somebody else moved one of them meanwhile."""
         known = [_step(before, after) for before, after in steps if before is not None]
         if known:
             parameters = {"steps": msgspec.json.encode(known).decode(), "pipeline": pipeline}
@@ -84,6 +87,7 @@ class SqlFileReadings:
         return len(made) == len(new)
 
     async def note_look(self, pipeline: str, total: Total, received: Reception, *, now: datetime) -> None:
+        """An answer was got, with so much in it."""
         received = storable(received)
         words: dict[str, Any] = {name: word for name in ("stranger", "repetition") if (word := getattr(received, name))}
         if received.repeated:
@@ -103,6 +107,7 @@ class SqlFileReadings:
         )
 
     async def note_problem(self, pipelines: Collection[str], problem: str, *, now: datetime) -> None:
+        """Why none, or not all, is got of these pipelines; empty: nothing is wrong. One that stands keeps its time."""
         at = sa.literal(now, sa.DateTime(timezone=True))
         problem_at = at if problem else sa.cast(sa.null(), sa.DateTime(timezone=True))
         made = sa.select(_P.id, at, problem_at, sa.literal(storable_text(problem)), sa.literal(""), sa.literal(""))
@@ -125,6 +130,7 @@ class SqlFileReadings:
         )
 
     async def watches(self, pipelines: Collection[str]) -> Mapping[str, FileWatchState]:
+        """Of each that has one."""
         rows = await self._db.rows(
             sa.select(file_watches, _P.name)
             .join(pipelines_table, _P.id == _W.pipeline_id)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import builtins
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from app.db.connection import Connection
 from app.db.repositories.runs import cursor_moment
+from app.db.store import DatabaseStore
 from app.db.tables.columns import JSON
 from app.db.tables.definitions import pipelines
 from app.db.tables.files import file_checkpoints, file_hours, file_partitions, file_schemas, written_files
@@ -22,7 +22,6 @@ from app.domain.files.schema_history import FileSchema
 from app.domain.files.totals import HourTotal, PartitionTotal, Total, by_hour, by_partition
 from app.domain.files.written_file import FileFilter, FileRecord, InputOffsets, WrittenFile, digest
 from app.domain.page import Page, decode_cursor, encode_cursor
-from app.ports.file_repository import Added
 
 _F = written_files.c
 _PLAIN = tuple(name for name in WrittenFile.__struct_fields__ if name != "inputs")
@@ -91,13 +90,21 @@ _KEEP_SCHEMAS = sa.text(
 )
 
 
-class SqlFiles:
-    """What comes in has texts that can be stored (app/services/files/receiving.py)."""
+class Added(NamedTuple):
+    """new: those that were not there. repeated: the others, each with where the reference lies that is kept."""
 
-    def __init__(self, db: Connection) -> None:
-        self._db = db
+    new: tuple[WrittenFile, ...]
+    repeated: tuple[tuple[WrittenFile, str], ...]
+
+
+class WrittenFileStore(DatabaseStore):
+    """Files by pipeline and path, their totals, checkpoints and schemas.
+
+    What comes in has texts that can be stored (app/services/files/receiving.py).
+    """
 
     async def add(self, pipeline: str, files: Sequence[WrittenFile]) -> Added:
+        """Keep those whose path is not known; of one path the first of `files`."""
         first: dict[str, WrittenFile] = {}
         again: list[tuple[str, WrittenFile]] = []
         for file in files:
@@ -114,6 +121,7 @@ class SqlFiles:
         )
 
     async def count(self, pipeline: str, files: Sequence[WrittenFile]) -> None:
+        """Add to the totals by partition, by hour and by checkpoint."""
         partitions = by_partition(files)
         await self._write(
             _COUNT_PARTITIONS,
@@ -125,10 +133,12 @@ class SqlFiles:
         await self._write(_COUNT_CHECKPOINTS, pipeline, [_with_total(one, key=key) for key, one in checkpoints.items()])
 
     async def keep_schemas(self, pipeline: str, schemas: Sequence[FileSchema]) -> None:
+        """Add to the files of those that are known by their fingerprint, keep the others."""
         rows = [{**msgspec.structs.asdict(one), "schema": msgspec.json.encode(one.schema).decode()} for one in schemas]
         await self._write(_KEEP_SCHEMAS, pipeline, rows)
 
     async def list(self, pipeline: str, wanted: FileFilter, *, after: str | None, limit: int) -> Page[FileRecord]:
+        """Newest first, by `referenced_at`."""
         statement = (
             sa.select(written_files)
             .where(_F.pipeline_id == _id_of(pipeline), *_matching(wanted))
@@ -146,6 +156,7 @@ class SqlFiles:
         return Page(items=items, next_cursor=cursor)
 
     async def partitions(self, pipeline: str, *, limit: int) -> tuple[builtins.list[PartitionTotal], int]:
+        """Those with the most bytes, and how many partitions are kept."""
         kept = file_partitions.c
         # Counted beside: a window over all of them would be sorted with all that is in them.
         counted = sa.select(sa.func.count()).select_from(file_partitions).where(kept.pipeline_id == _id_of(pipeline))
@@ -162,6 +173,7 @@ class SqlFiles:
         return found, rows[0].all_of_them if rows else 0
 
     async def hours(self, pipeline: str, *, since: datetime) -> builtins.list[HourTotal]:
+        """Oldest first; hours without a file are left out."""
         rows = await self._db.rows(
             sa.select(file_hours)
             .where(file_hours.c.pipeline_id == _id_of(pipeline), file_hours.c.hour >= since)
@@ -170,6 +182,7 @@ class SqlFiles:
         return [HourTotal(hour=row.hour, total=_total(row)) for row in rows]
 
     async def checkpoints(self, pipeline: str, *, limit: int) -> builtins.list[FileCheckpoint]:
+        """Newest first, by `referenced_at`."""
         kept = file_checkpoints.c
         rows = await self._db.rows(
             sa.select(file_checkpoints)
@@ -181,6 +194,7 @@ class SqlFiles:
         return [FileCheckpoint(total=_total(row), **{name: getattr(row, name) for name in plain}) for row in rows]
 
     async def schemas(self, pipeline: str, *, limit: int) -> builtins.list[FileSchema]:
+        """Newest first, by `first_at`."""
         kept = file_schemas.c
         rows = await self._db.rows(
             sa.select(file_schemas)

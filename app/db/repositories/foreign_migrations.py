@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import msgspec
 import sqlalchemy as sa
 
-from app.db.connection import Connection
 from app.db.repositories.runs import as_uuid
+from app.db.store import DatabaseStore
 from app.db.tables.migrations import foreign_migrations
 from app.domain.errors import NotFoundError
 from app.domain.migrations.foreign import ForeignMigration
@@ -18,11 +18,9 @@ from app.domain.storable import storable
 _C = foreign_migrations.c
 
 
-class SqlForeignMigrations:
-    def __init__(self, db: Connection) -> None:
-        self._db = db
-
+class ForeignMigrationStore(DatabaseStore):
     async def add(self, migration: ForeignMigration) -> None:
+        """Raises ConflictError while another one of its group is open."""
         await self._db.execute(
             sa.insert(foreign_migrations).values(
                 id=migration.id,
@@ -35,6 +33,7 @@ class SqlForeignMigrations:
         )
 
     async def get(self, migration_id: str, *, for_update: bool = False) -> ForeignMigration:
+        """Raises NotFoundError."""
         known = as_uuid(migration_id)
         statement = sa.select(_C.migration).where(_C.id == known)
         row = None
@@ -45,6 +44,7 @@ class SqlForeignMigrations:
         return msgspec.convert(row.migration, ForeignMigration)
 
     async def list(self, cluster: str | None, *, limit: int) -> Sequence[ForeignMigration]:
+        """Newest first, of one cluster or of all."""
         statement = sa.select(_C.migration).order_by(_C.started_at.desc(), _C.id.desc()).limit(limit)
         if cluster is not None:
             statement = statement.where(_C.cluster == cluster)

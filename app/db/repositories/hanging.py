@@ -9,8 +9,8 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from app.db.connection import Connection
 from app.db.repositories.runs import cursor_id, cursor_moment
+from app.db.store import DatabaseStore
 from app.db.tables.hanging import hanging_transactions
 from app.domain.hanging.hanging_transaction import Ended, Ending, HangingKey, HangingTransaction
 from app.domain.hanging.record import HangingRecord
@@ -22,11 +22,9 @@ _ONE = sa.tuple_(*(_T.c[name] for name in HangingKey.__struct_fields__))
 _TOLD = ("coordinator_epoch", "last_written_ms", "transactional_id", "is_corroborated", "why", "high_watermark")
 
 
-class SqlHanging:
-    def __init__(self, db: Connection) -> None:
-        self._db = db
-
+class HangingStore(DatabaseStore):
     async def add(self, found: HangingTransaction, *, now: datetime) -> bool:
+        """Keep it; False when it is kept already. One that had ended and hangs after all is open again: True."""
         found = storable(found)
         told = {name: getattr(found, name) for name in _TOLD}
         statement = postgresql.insert(_T).values(**msgspec.structs.asdict(found.key), **told, found_at=now)
@@ -39,6 +37,7 @@ class SqlHanging:
         return await self._db.row(statement.returning(_T.c.id)) is not None
 
     async def end(self, ended: Ended, *, now: datetime) -> bool:
+        """Note how it ended; False when that is noted already, or nothing is kept of it."""
         key = sa.tuple_(*(sa.literal(one) for one in msgspec.structs.astuple(storable(ended.transaction).key)))
         statement = (
             sa.update(_T)
@@ -53,12 +52,14 @@ class SqlHanging:
         return await self._db.row(statement.returning(_T.c.id)) is not None
 
     async def open_ones(self, kafka_cluster_id: str | None = None) -> list[HangingTransaction]:
+        """Those whose end is not noted, of one cluster or of all; those that hang longest first."""
         statement = sa.select(_T).where(_T.c.ended_at.is_(None)).order_by(_T.c.found_at, _T.c.id)
         if kafka_cluster_id is not None:
             statement = statement.where(_T.c.kafka_cluster_id == kafka_cluster_id)
         return [_transaction(row) for row in await self._db.rows(statement)]
 
     async def list(self, kafka_cluster_id: str, *, after: str | None, limit: int) -> Page[HangingRecord]:
+        """Newest first, by when they were found."""
         statement = sa.select(_T).where(_T.c.kafka_cluster_id == kafka_cluster_id)
         statement = statement.order_by(_T.c.found_at.desc(), _T.c.id.desc()).limit(limit + 1)
         if after is not None:

@@ -7,16 +7,15 @@ from datetime import datetime
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from app.db.connection import Connection
+from app.db.store import DatabaseStore
 from app.db.tables.mappings import id_counts
 from app.domain.transactions.id_registry import IdCount
 
 _C = id_counts.c
 
 
-class SqlIdCounts:
-    def __init__(self, db: Connection) -> None:
-        self._db = db
+class IdCountStore(DatabaseStore):
+    """How many transactional ids a cluster had: one a minute, after six hours one an hour, for 90 days."""
 
     async def add(self, count: IdCount, *, kafka_cluster_id: str) -> None:
         await self._db.execute(
@@ -32,6 +31,7 @@ class SqlIdCounts:
         )
 
     async def series(self, *, kafka_cluster_id: str, since: datetime) -> list[IdCount]:
+        """Oldest first."""
         rows = await self._db.rows(
             sa.select(id_counts).where(_C.kafka_cluster_id == kafka_cluster_id, _C.at >= since).order_by(_C.at)
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from app.db.connection import Connection
+from app.db.store import DatabaseStore
 from app.db.tables.access import one_time_links, tokens
 from app.db.tables.identity import database_identity
 
@@ -22,11 +22,9 @@ _MARKER = sa.text(
 )
 
 
-class SqlIdentity:
-    def __init__(self, db: Connection) -> None:
-        self._db = db
-
+class IdentityStore(DatabaseStore):
     async def database_epoch(self) -> str:
+        """Which database this is; it differs after a restore or a failover."""
         stored = (await self._db.execute(sa.select(database_identity))).one()
         marker = (await self._db.execute(_MARKER)).one().marker
         if stored.marker == marker:
@@ -40,6 +38,7 @@ class SqlIdentity:
         return (await self._db.execute(sa.select(database_identity.c.epoch))).scalar_one()
 
     async def is_fresh(self) -> bool:
+        """Whether no token was ever made: the first start."""
         statement = sa.select(
             ~sa.exists(sa.select(tokens.c.id)) & ~sa.exists(sa.select(one_time_links.c.secret_sha256))
         )

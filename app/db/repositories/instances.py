@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
 from app.db.connection import Connection
+from app.db.store import DatabaseStore
 from app.db.tables.runs import instances
 from app.db.tables.tasks import task_attempts
 from app.domain.errors import NotFoundError
@@ -33,11 +34,9 @@ _CURRENT = _SELECT.ext(postgresql.distinct_on(instances.c.run_id, instances.c.or
 )
 
 
-class SqlInstances:
-    def __init__(self, db: Connection) -> None:
-        self._db = db
-
+class InstanceStore(DatabaseStore):
     async def add(self, instance: Instance) -> None:
+        """Raises ConflictError while an earlier lease of the ordinal lives, or when the number does not grow."""
         await self._db.execute(
             sa.insert(instances).values(
                 run_id=instance.run_id, ordinal=instance.ordinal, lease=instance.lease, **_values(instance)
@@ -61,10 +60,12 @@ class SqlInstances:
         return None if row is None else _instance(row)
 
     async def list(self, run_id: str, *, with_history: bool) -> list[Instance]:
+        """By ordinal, then by falling lease; without history only the highest lease of each ordinal."""
         statement = _SELECT.order_by(instances.c.ordinal, instances.c.lease.desc()) if with_history else _CURRENT
         return [_instance(row) for row in await self._db.rows(statement.where(instances.c.run_id == run_id))]
 
     async def ended_since(self, moment: datetime) -> Sequence[Instance]:
+        """Leases of all runs that an application had claimed and that have ended since then, oldest first."""
         rows = await self._db.rows(
             _SELECT.where(
                 instances.c.state.in_(sorted(ENDED)),
@@ -75,6 +76,7 @@ class SqlInstances:
         return [_instance(row) for row in rows]
 
     async def save(self, instance: Instance) -> None:
+        """Write every column but the newest heartbeat's, which `touch` writes."""
         await self._db.execute(
             sa.update(instances)
             .where(_is(instance.run_id, instance.ordinal, instance.lease))
@@ -93,6 +95,7 @@ class SqlInstances:
         tasks_waiting: int,
         tasks_crashing: int,
     ) -> None:
+        """Write what a driver's heartbeat says; one statement, once a second."""
         await self._db.execute(
             sa.update(instances)
             .where(_is(run_id, ordinal, lease))
@@ -107,7 +110,7 @@ class SqlInstances:
 
 
 async def current_instances(db: Connection, run_ids: Sequence[str]) -> dict[str, list[Instance]]:
-    """The current lease of each ordinal of each run, by ordinal; for repositories that show a run with them."""
+    """The current lease of each ordinal of each run, by ordinal; for stores that show a run with them."""
     found: dict[str, list[Instance]] = {}
     if run_ids:
         for row in await db.rows(_CURRENT.where(instances.c.run_id.in_(run_ids))):

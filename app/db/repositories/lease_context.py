@@ -11,9 +11,9 @@ from app.domain.drills.drill import Drill
 from app.domain.pipelines.pipeline import ProcessingGuarantee
 from app.domain.runs.instance import InstanceState
 from app.domain.runs.lease_bounds import LeaseBounds
+from app.domain.runs.lease_context import LeaseContext
 from app.domain.runs.run import DesiredRunState
 from app.domain.runs.task import TaskRates, TaskReport, TaskStatus
-from app.ports.task_repository import LeaseContext
 
 _INTEGER = sa.Integer()
 LEASE_CONTEXT = sa.text(

@@ -9,7 +9,6 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from app.db.connection import Connection
 from app.db.repositories.mapping_statements import (
     CLOSE_CHANGED,
     COMPLETE,
@@ -21,6 +20,7 @@ from app.db.repositories.mapping_statements import (
     TAKE,
 )
 from app.db.repositories.transactional_ids import archived_of
+from app.db.store import DatabaseStore
 from app.db.tables import definitions
 from app.db.tables.mappings import partition_mappings, partition_ownerships
 from app.db.tables.tasks import task_attempts
@@ -53,13 +53,16 @@ _UNREAD = (
 )
 
 
-class SqlMappings:
-    def __init__(self, db: Connection) -> None:
-        self._db = db
-
+class MappingStore(DatabaseStore):
     async def take(
         self, mappings: Sequence[PartitionMapping], *, heard: datetime | None = None
     ) -> frozenset[tuple[str, int]]:
+        """Make the mappings' one owner the owner, and close the stretches before; what it got.
+
+        All are of one group, owner, generation and moment. A partition that a newer owner holds stays with it. A
+        stretch goes on while nothing about it has changed; what was not known of it is filled in.
+        heard: when the owner was heard before, which is how far its stretches that change now are vouched for.
+        """
         if not mappings:
             return frozenset()
         first = mappings[0]
@@ -88,6 +91,7 @@ class SqlMappings:
         return got
 
     async def held_by(self, owner: TaskReport) -> frozenset[tuple[str, int]]:
+        """Topics and partitions that this very attempt of the task holds, as it is committed; waits for nobody."""
         rows = await self._db.rows(
             sa.select(_M.topic, _M.partition).where(
                 _M.owner_run_id == owner.run_id,
@@ -107,6 +111,10 @@ class SqlMappings:
         now: datetime,
         heard: datetime | None = None,
     ) -> None:
+        """End the ownership of all partitions of this task (any attempt up to this one) that are not in `keep`.
+
+        heard: as of `take`.
+        """
         parameters = {
             "run_id": owner_of.run_id,
             "ordinal": owner_of.ordinal,
@@ -123,6 +131,7 @@ class SqlMappings:
         await self._db.execute(stretches, {**parameters, "heard": heard})
 
     async def release_instance(self, *, run_id: str, ordinal: int, lease: int, now: datetime) -> None:
+        """End every ownership of an instance that has ended."""
         await self._db.execute(IN_TURN, {"run_id": run_id})
         parameters = {"run_id": run_id, "ordinal": ordinal, "lease": lease, "now": now}
         mappings, stretches = RELEASE_INSTANCE
@@ -139,6 +148,7 @@ class SqlMappings:
         origin: Origin,
         now: datetime,
     ) -> None:
+        """Assign partitions their ids, which the pipeline owns already. ConflictError rather than replacing one."""
         if not ids:
             return
         # As three arrays: a statement has 65,535 parameters at most.
@@ -188,6 +198,7 @@ class SqlMappings:
                 )
 
     async def unassign(self, *, pipeline: str, origin: Origin) -> int:
+        """Take from the pipeline's partitions what they were assigned; how many had one."""
         owner = sa.select(_P.id).where(_P.name == pipeline).scalar_subquery()
         mine = (_M.pipeline_id == owner) & (_M.origin == origin)
         unread = await self._db.execute(sa.delete(partition_mappings).where(mine, _UNREAD))
@@ -197,6 +208,7 @@ class SqlMappings:
         return unread.rowcount + cleared.rowcount
 
     async def of_group(self, *, kafka_cluster_id: str, group: str) -> list[PartitionMapping]:
+        """By topic and partition, with the offsets that the owner last reported."""
         rows = await self._db.rows(
             sa.select(
                 partition_mappings,
@@ -221,6 +233,7 @@ class SqlMappings:
         return [_mapping(row) for row in rows]
 
     async def unowned(self, pipelines: Sequence[str]) -> dict[str, list[PartitionMapping]]:
+        """By pipeline: the partitions that somebody held and nobody holds now, by topic and partition."""
         found: dict[str, list[PartitionMapping]] = {}
         if pipelines:
             rows = await self._db.rows(
@@ -233,12 +246,14 @@ class SqlMappings:
         return found
 
     async def of_cluster(self, *, kafka_cluster_id: str) -> list[PartitionMapping]:
+        """By group, topic and partition; without offsets."""
         rows = await self._db.rows(
             _NAMED.where(_M.kafka_cluster_id == kafka_cluster_id).order_by(_M.group_id, _M.topic, _M.partition)
         )
         return [_mapping(row) for row in rows]
 
     async def holders(self, *, kafka_cluster_id: str, ids: Collection[str]) -> dict[str, PartitionOwner]:
+        """By id: who holds a partition under it now."""
         rows = await self._db.rows(
             sa.select(partition_mappings).where(
                 _M.kafka_cluster_id == kafka_cluster_id, _M.transactional_id.in_(ids), _M.owner_run_id.is_not(None)
@@ -249,6 +264,7 @@ class SqlMappings:
     async def history(
         self, wanted: OwnershipFilter, *, kafka_cluster_id: str, after: str | None, limit: int
     ) -> Page[PartitionOwnership]:
+        """Newest first."""
         begin = sa.func.lower(_O.during)
         heard = sa.case(
             (sa.func.upper_inf(_O.during), sa.func.greatest(begin, task_attempts.c.received_at)), else_=_O.heard_until
@@ -284,6 +300,7 @@ class SqlMappings:
         )
 
     async def incarnations(self, *, kafka_cluster_id: str) -> list[Incarnation]:
+        """What tasks told last of their producers, under ids that are owned."""
         rows = await self._db.rows(INCARNATIONS, {"kafka_cluster_id": kafka_cluster_id})
         return [
             Incarnation(transactional_id=row.transactional_id, producer_id=row.producer_id, epoch=row.epoch)

@@ -12,8 +12,8 @@ import sqlalchemy as sa
 from msgspec.structs import replace
 from sqlalchemy.dialects import postgresql
 
-from app.db.connection import Connection
 from app.db.repositories.runs import as_uuid, cursor_id, cursor_moment
+from app.db.store import DatabaseStore
 from app.db.tables.definitions import pipelines
 from app.db.tables.migrations import migration_alarms, migration_evidence, migration_steps, migrations
 from app.domain.errors import NotFoundError
@@ -27,11 +27,9 @@ _C = migrations.c
 _SELECT = sa.select(_C.id, _C.started_at, _C.migration)
 
 
-class SqlMigrations:
-    def __init__(self, db: Connection) -> None:
-        self._db = db
-
+class MigrationStore(DatabaseStore):
     async def add(self, migration: Migration) -> None:
+        """Raises ConflictError while another one of its pipeline is open."""
         await self._db.execute(
             sa.insert(migrations).values(
                 id=migration.id,
@@ -44,6 +42,7 @@ class SqlMigrations:
         await self._save_steps(migration)
 
     async def get(self, migration_id: str, *, for_update: bool = False) -> Migration:
+        """Raises NotFoundError."""
         known = as_uuid(migration_id)
         statement = _SELECT.where(_C.id == known)
         found = [] if known is None else await self._found(statement.with_for_update() if for_update else statement)
@@ -60,9 +59,11 @@ class SqlMigrations:
         return found[0] if found else None
 
     async def list_open(self) -> tuple[Migration, ...]:
+        """Oldest first."""
         return tuple(await self._found(_SELECT.where(_C.ended_at.is_(None)).order_by(_C.started_at, _C.id)))
 
     async def list_done(self) -> tuple[Migration, ...]:
+        """Of each pipeline its newest migration, if that is done."""
         newest = (
             sa.select(_C.id, _C.state)
             .ext(postgresql.distinct_on(_C.pipeline_id))
@@ -73,6 +74,7 @@ class SqlMigrations:
         return tuple(await self._found(_SELECT.where(_C.id.in_(done)).order_by(_C.started_at, _C.id)))
 
     async def list(self, *, pipeline: str | None, after: str | None, limit: int) -> Page[Migration]:
+        """Newest first, of one pipeline or of all."""
         statement = _SELECT.order_by(_C.started_at.desc(), _C.id.desc()).limit(limit + 1)
         if pipeline is not None:
             statement = statement.join(pipelines, pipelines.c.id == _C.pipeline_id).where(pipelines.c.name == pipeline)
@@ -86,6 +88,7 @@ class SqlMigrations:
         return Page(items=items, next_cursor=cursor)
 
     async def save(self, migration: Migration) -> None:
+        """With its steps."""
         await self._db.execute(sa.update(migrations).where(_C.id == migration.id).values(**_changeable(migration)))
         await self._save_steps(migration)
 
@@ -100,6 +103,7 @@ class SqlMigrations:
         )
 
     async def evidence(self, migration_id: str) -> Sequence[Evidence]:
+        """In the order in which it came."""
         statement = (
             sa.select(migration_evidence.c.evidence)
             .where(migration_evidence.c.migration_id == migration_id)
@@ -108,6 +112,7 @@ class SqlMigrations:
         return [msgspec.convert(row.evidence, Evidence) for row in await self._db.rows(statement)]
 
     async def add_alarm(self, migration_id: str, alarm: Alarm) -> bool:
+        """Whether it is new: the same key of the same kind is kept once."""
         alarm = storable(alarm)
         statement = (
             postgresql.insert(migration_alarms)
@@ -124,6 +129,7 @@ class SqlMigrations:
         return await self._db.row(statement) is not None
 
     async def alarms(self, migration_id: str) -> Sequence[Alarm]:
+        """Oldest first."""
         statement = (
             sa.select(migration_alarms.c.alarm)
             .where(migration_alarms.c.migration_id == migration_id)

@@ -12,7 +12,7 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from app.db.connection import Connection
+from app.db.store import DatabaseStore
 from app.db.tables.definitions import pipelines, transactional_ids
 from app.db.tables.offset_log import (
     offset_checks,
@@ -116,11 +116,11 @@ _LIVES = {"reset": Verb.RESET_OFFSETS, "unrecorded": ProcessingGuarantee.AT_LEAS
 """What begins another life."""
 
 
-class SqlOffsetLog:
-    def __init__(self, db: Connection) -> None:
-        self._db = db
+class OffsetLogStore(DatabaseStore):
+    """Rows by attempt and partition; of one event the one that stands for the most checkpoints is kept."""
 
     async def add(self, attempt: TaskReport, offsets: OffsetReport, *, now: datetime) -> None:
+        """Keep what an attempt tells; what it told before, later or as late, stays."""
         key = {name: getattr(attempt, name) for name in _ATTEMPT}
         await self._add_teller(attempt, offsets, key, now=now)
         told = sorted(offsets.partitions, key=lambda one: (one.topic, one.partition))
@@ -198,6 +198,7 @@ class SqlOffsetLog:
     async def heard(
         self, pipeline: str, *, since: datetime | None, places: Sequence[Place] | None = None
     ) -> list[Heard]:
+        """What attempts have told of a pipeline's partitions since then; None: all that is kept. Of `places` only."""
         rows = await self._db.rows(
             _HEARD,
             {
@@ -212,6 +213,7 @@ class SqlOffsetLog:
         return await asyncio.to_thread(lambda: [_heard(row) for row in rows])
 
     async def attempted(self, pipeline: str) -> list[Attempted]:
+        """Every attempt of which anything is kept, of whatever partition or of none."""
         rows = await self._db.rows(_ATTEMPTED, {"pipeline": pipeline, **_LIVES})
         return [
             Attempted(
@@ -226,6 +228,7 @@ class SqlOffsetLog:
         ]
 
     async def inits(self, pipeline: str) -> Mapping[str, Sequence[Init]]:
+        """By each transactional id that is the pipeline's: what attempts were given with it, as far as is kept."""
         ids = sa.select(transactional_ids.c.transactional_id).join(
             pipelines, pipelines.c.id == transactional_ids.c.pipeline_id
         )
@@ -246,6 +249,7 @@ class SqlOffsetLog:
         return found
 
     async def told_since(self, since: datetime | None) -> list[str]:
+        """The pipelines of which anything was told since then, by name."""
         statement = (
             sa.select(pipelines.c.name)
             .distinct()
@@ -258,6 +262,7 @@ class SqlOffsetLog:
         return [row.name for row in await self._db.rows(statement)]
 
     async def note_check(self, pipeline: str, check: PipelineCheck) -> None:
+        """Keep how the newest check ended; one of which nothing was told is not kept."""
         if check.standing is None:
             return
         record = CheckRecord(
@@ -286,6 +291,7 @@ class SqlOffsetLog:
         )
 
     async def add_findings(self, pipeline: str, findings: Sequence[Finding], *, now: datetime) -> list[Finding]:
+        """Keep what contradicts, up to a bound (app/domain/offset_log/keeping.py); those to tell of."""
         if not findings:
             return []
         # One at a time: of two servers that check at once each would think that there is room.
@@ -342,6 +348,7 @@ class SqlOffsetLog:
         return None if row is None else msgspec.convert(row.record, CheckRecord, str_keys=True)
 
     async def findings(self, pipeline: str, *, limit: int) -> list[FindingRecord]:
+        """Newest first."""
         table = offset_contradictions
         rows = await self._db.rows(
             sa.select(table.c.id, table.c.found_at, table.c.finding)
@@ -356,6 +363,7 @@ class SqlOffsetLog:
         ]
 
     async def contradicted(self, *, since: datetime) -> dict[str, int]:
+        """How many contradictions were found since then, of each pipeline that has any."""
         table = offset_contradictions
         rows = await self._db.rows(
             sa.select(pipelines.c.name, sa.func.count().label("found"))

@@ -9,7 +9,7 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from app.db.connection import Connection
+from app.db.store import DatabaseStore
 from app.db.tables.definitions import pipelines
 from app.db.tables.orphan_looks import orphan_looks
 from app.domain.errors import NotFoundError
@@ -30,11 +30,12 @@ _PARTS: Mapping[str, Any] = {
 _HAS_ENDED = _O.state.in_(sorted(ENDED))
 
 
-class SqlOrphanLooks:
-    def __init__(self, db: Connection) -> None:
-        self._db = db
-
+class OrphanLookStore(DatabaseStore):
     async def add(self, look: OrphanLook) -> OrphanLook:
+        """Keep it, and of those that have ended only the newest; its id is the database's.
+
+        Raises ConflictError while another one of the pipeline lives.
+        """
         pipeline_id = sa.select(pipelines.c.id).where(pipelines.c.name == look.pipeline).scalar_subquery()
         await self._forget_old(pipeline_id)
         statement = sa.insert(orphan_looks).values(pipeline_id=pipeline_id, **_values(look))
@@ -49,14 +50,17 @@ class SqlOrphanLooks:
         return _look(row)
 
     async def living(self) -> list[OrphanLook]:
+        """Those that have not ended, the oldest first."""
         rows = await self._db.rows(_SELECT.where(~_HAS_ENDED).order_by(_O.number))
         return [_look(row) for row in rows]
 
     async def newest(self, pipeline: str) -> list[OrphanLook]:
+        """All that are kept of it, the newest first."""
         rows = await self._db.rows(_SELECT.where(pipelines.c.name == pipeline).order_by(_NEWEST_FIRST))
         return [_look(row) for row in rows]
 
     async def newest_findings(self, names: Collection[str]) -> Mapping[str, OrphanLook]:
+        """Of each pipeline the newest that judged something, if there is any."""
         if not names:
             return {}
         # What judged nothing, for a transaction was open, has no root.
@@ -69,9 +73,11 @@ class SqlOrphanLooks:
         return {row.pipeline: _look(row) for row in rows}
 
     async def save(self, look: OrphanLook, *, attempt: int) -> bool:
+        """Write what changes in its life; False: it has ended, or this is not the attempt that it is at."""
         return await self._write(look.id, attempt, _values(look))
 
     async def save_progress(self, look_id: str, told: str, deleted: Amount, *, attempt: int) -> bool:
+        """False as of `save`."""
         told = storable_text(told)
         return await self._write(look_id, attempt, {"told": told, "deleted": msgspec.to_builtins(deleted)})
 

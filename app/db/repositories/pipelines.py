@@ -8,8 +8,8 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from app.db.connection import Connection
 from app.db.repositories.runs import run_summary
+from app.db.store import DatabaseStore
 from app.db.tables.definitions import clusters, pipelines, revisions, transform_sources
 from app.db.tables.runs import runs
 from app.domain.errors import NotFoundError
@@ -34,11 +34,9 @@ _SELECT = (
 _REVISION = sa.select(revisions, pipelines.c.name).join(pipelines, pipelines.c.id == revisions.c.pipeline_id)
 
 
-class SqlPipelines:
-    def __init__(self, db: Connection) -> None:
-        self._db = db
-
+class PipelineStore(DatabaseStore):
     async def add(self, *, name: str, revision: Revision, cluster: str) -> Pipeline:
+        """Keep a new pipeline with its first revision. Raises ConflictError when name or consumer group is taken."""
         inserted = (
             sa.insert(pipelines)
             .from_select(
@@ -87,6 +85,7 @@ class SqlPipelines:
         return found[0] if found else None
 
     async def list(self, *, after: str | None, limit: int) -> Page[Pipeline]:
+        """By name."""
         statement = _SELECT.limit(limit + 1)
         if after is not None:
             statement = statement.where(pipelines.c.name > decode_cursor(after, keys=1)[0])
@@ -95,9 +94,11 @@ class SqlPipelines:
         return Page(items=tuple(items), next_cursor=encode_cursor(items[-1].name) if len(rows) > limit else None)
 
     async def list_all(self) -> list[Pipeline]:
+        """Every pipeline, by name."""
         return await self._with_runs(await self._db.rows(_SELECT))
 
     async def add_revision(self, revision: Revision) -> None:
+        """Keep the next revision and make it the current one. Raises ConflictError when another change was first."""
         row = await self._db.row(sa.select(pipelines.c.id).where(pipelines.c.name == revision.pipeline))
         if row is None:
             raise NotFoundError(f"there is no pipeline {revision.pipeline}")
@@ -125,15 +126,18 @@ class SqlPipelines:
         return _revision(row)
 
     async def list_revisions(self, name: str) -> list[Revision]:
+        """Newest first."""
         rows = await self._db.rows(_REVISION.where(pipelines.c.name == name).order_by(revisions.c.number.desc()))
         if not rows:
             await self.get(name)
         return [_revision(row) for row in rows]
 
     async def remove(self, name: str) -> None:
+        """Remove the pipeline with all that hangs on it; the command log stays."""
         await self._db.execute(sa.delete(pipelines).where(pipelines.c.name == name))
 
     async def store_source(self, source: TransformSource) -> None:
+        """Keep a source text by its SHA-256; the same text again changes nothing."""
         await self._db.execute(
             postgresql.insert(transform_sources)
             .values(

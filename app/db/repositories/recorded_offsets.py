@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from app.db.connection import Connection
+from app.db.store import DatabaseStore
 from app.db.tables.offset_log import recorded_offsets
 from app.domain.runs.recorded_offset import RecordedOffset
 
@@ -54,11 +54,11 @@ _REPLACE = sa.text(
 )
 
 
-class SqlRecordedOffsets:
-    def __init__(self, db: Connection) -> None:
-        self._db = db
+class RecordedOffsetStore(DatabaseStore):
+    """The last offset of each partition of a group whose commit was confirmed and reported."""
 
     async def of_group(self, *, kafka_cluster_id: str, group: str) -> list[RecordedOffset]:
+        """By topic and partition."""
         rows = await self._db.rows(
             sa.select(_R.topic, _R.partition, _R.offset, _R.topic_id, _R.is_final)
             .where(_R.kafka_cluster_id == kafka_cluster_id, _R.group_id == group)
@@ -78,12 +78,17 @@ class SqlRecordedOffsets:
     async def report(
         self, offsets: Sequence[RecordedOffset], *, run_id: str, kafka_cluster_id: str, group: str
     ) -> None:
+        """Keep what a task of this run has confirmed.
+
+        In one run offsets only grow; a later run's, or those of another topic of the name, replace what was there.
+        """
         if offsets:
             await self._db.execute(_REPORT, {**_given(offsets, kafka_cluster_id, group), "run_id": run_id})
 
     async def replace(
         self, offsets: Sequence[RecordedOffset], *, pipeline: str, kafka_cluster_id: str, group: str, now: datetime
     ) -> None:
+        """Keep what somebody has set, whatever was there and whatever an earlier run still reports."""
         if offsets:
             await self._db.execute(
                 _REPLACE, {**_given(offsets, kafka_cluster_id, group), "pipeline": pipeline, "now": now}

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
-from app.db.connection import Connection
 from app.db.repositories.file_retention import expire_files
+from app.db.store import DatabaseStore
 from app.db.tables.access import idempotency_keys, one_time_links, sessions
 from app.db.tables.audits import audits
 from app.db.tables.drills import drills
@@ -85,16 +85,15 @@ _EXPIRE_ATTEMPTS = sa.text(
 """Attempts that another one has followed, all but their counters. A task's newest attempt *is* the task, and stays."""
 
 
-class SqlRetention:
-    def __init__(self, db: Connection) -> None:
-        self._db = db
-
+class RetentionStore(DatabaseStore):
     async def thin_samples(self, *, now: datetime) -> int:
+        """Reduce samples older than an hour to one a minute; how many were removed."""
         before = now - FINE_SAMPLES_FOR
         result = await self._db.execute(_THIN_SAMPLES, {"since": before - THINNED_FOR, "before": before})
         return result.rowcount
 
     async def expire(self, *, now: datetime) -> dict[str, int]:
+        """Remove what nobody needs any more (idempotency keys, sessions, links, old events); rows by table."""
         statements = {
             "idempotency_keys": sa.delete(idempotency_keys).where(idempotency_keys.c.created_at < now - KEYS_FOR),
             "one_time_links": sa.delete(one_time_links).where(one_time_links.c.expires_at < now - SESSIONS_FOR),

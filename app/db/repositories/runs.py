@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from app.db.connection import Connection
 from app.db.repositories.instances import current_instances
+from app.db.store import DatabaseStore
 from app.db.tables.definitions import pipelines
 from app.db.tables.runs import runs
 from app.domain.errors import InvalidError, NotFoundError
@@ -24,11 +25,9 @@ _SELECT = sa.select(runs, pipelines.c.name, pipelines.c.cluster, pipelines.c.kaf
 )
 
 
-class SqlRuns:
-    def __init__(self, db: Connection) -> None:
-        self._db = db
-
+class RunStore(DatabaseStore):
     async def add(self, *, pipeline: str, revision: int, by: str, now: datetime) -> Run:
+        """Raises ConflictError while another run of the pipeline lives."""
         row = (
             await self._db.execute(
                 sa.insert(runs)
@@ -54,6 +53,7 @@ class SqlRuns:
         return found[0]
 
     async def get_many(self, run_ids: Sequence[str]) -> builtins.list[Run]:
+        """Those of the runs that exist, in no order."""
         return await self._runs(_SELECT.where(runs.c.id.in_(run_ids)))
 
     async def find_live(self, pipeline: str) -> Run | None:
@@ -64,6 +64,7 @@ class SqlRuns:
         return await self._runs(_SELECT.where(runs.c.ended_at.is_(None)).order_by(runs.c.started_at, runs.c.id))
 
     async def list(self, *, pipeline: str | None, after: str | None, limit: int) -> Page[Run]:
+        """Newest first."""
         statement = _SELECT.order_by(runs.c.started_at.desc(), runs.c.id.desc()).limit(limit + 1)
         if pipeline is not None:
             statement = statement.where(pipelines.c.name == pipeline)
@@ -88,6 +89,7 @@ class SqlRuns:
         await self._update(run_id, revision=revision, bounce_requested_at=bounce_requested_at)
 
     async def set_targets(self, run_id: str, targets: Mapping[int, int]) -> None:
+        """The revision of the next lease of each of these ordinals; of all others it is the run's."""
         await self._update(run_id, targets={str(ordinal): revision for ordinal, revision in targets.items()})
 
     async def end(self, run_id: str, *, end: RunEnd, reason: str | None, now: datetime) -> None:
@@ -103,7 +105,7 @@ class SqlRuns:
 
 
 async def run_summary(db: Connection, run_ids: Sequence[str]) -> list[RunSummary]:
-    """The runs in short; for repositories that show a pipeline's run beside it."""
+    """The runs in short; for stores that show a pipeline's run beside it."""
     if not run_ids:
         return []
     rows = await db.rows(_SELECT.where(runs.c.id.in_(run_ids)))

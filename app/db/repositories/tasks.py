@@ -10,14 +10,15 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from app.db.connection import Connection
 from app.db.repositories.lease_context import LEASE_CONTEXT, lease_context
 from app.db.repositories.runs import checked_uuid, cursor_moment
+from app.db.store import DatabaseStore
 from app.db.tables.definitions import pipelines
 from app.db.tables.runs import runs
 from app.db.tables.tasks import expired_totals, run_samples, task_attempts, task_events
 from app.domain.page import Page, decode_cursor, encode_cursor
 from app.domain.runs.lease_bounds import LARGEST
+from app.domain.runs.lease_context import LeaseContext
 from app.domain.runs.series import RunSample, RunTotals
 from app.domain.runs.task import (
     EventKind,
@@ -28,7 +29,6 @@ from app.domain.runs.task import (
     TaskStatus,
     ZombieSighting,
 )
-from app.ports.task_repository import LeaseContext
 
 _T = task_attempts.c
 _UNREMARKABLE = (EventKind.ASSIGNED, EventKind.REVOKED)
@@ -78,13 +78,13 @@ _TOTALS = sa.select(
 ).group_by(_COUNTED.c.run_id)
 
 
-class SqlTasks:
-    def __init__(self, db: Connection) -> None:
-        self._db = db
+class TaskStore(DatabaseStore):
+    """One row an attempt: a lower attempt writes its own and can overwrite nobody; the highest is the task."""
 
     async def lease_context(
         self, *, run_id: str, ordinal: int, lease: int, task: int | None = None, attempt: int | None = None
     ) -> LeaseContext | None:
+        """None when there is no such lease."""
         row = await self._db.row(
             LEASE_CONTEXT,
             {"run_id": run_id, "ordinal": ordinal, "lease": lease, "task": task, "attempt": attempt},
@@ -92,6 +92,7 @@ class SqlTasks:
         return None if row is None else lease_context(row)
 
     async def record(self, status: TaskStatus, *, is_zombie: bool) -> bool:
+        """Write the attempt's row unless it holds a later sequence; whether it was written. A zombie is counted."""
         last = status.last
         seen_at = status.received_at if is_zombie else None
         statement = postgresql.insert(task_attempts).values(
@@ -131,6 +132,7 @@ class SqlTasks:
         return written is not None
 
     async def add_events(self, events: Sequence[TaskEventRecord]) -> None:
+        """Store events; those that are stored already are left as they are."""
         if events:
             await self._db.execute(
                 postgresql.insert(task_events)
@@ -149,6 +151,7 @@ class SqlTasks:
         return [TaskState(row.state) for row in rows]
 
     async def producers_of_lease(self, *, run_id: str, ordinal: int, lease: int) -> list[TaskReport]:
+        """By task: the last word of its newest attempt that named a transactional id and its producer."""
         rows = await self._db.rows(
             sa.select(_T.report)
             .ext(postgresql.distinct_on(_T.task))
@@ -164,17 +167,20 @@ class SqlTasks:
         return [msgspec.convert(row.report, TaskReport) for row in rows]
 
     async def reports_of_run(self, run_id: str) -> list[TaskReport]:
+        """The last word of every attempt of every lease that is kept."""
         rows = await self._db.rows(
             sa.select(_T.report).where(_T.run_id == run_id).order_by(_T.ordinal, _T.lease, _T.task, _T.attempt)
         )
         return [msgspec.convert(row.report, TaskReport) for row in rows]
 
     async def list_statuses(self, run_ids: Sequence[str]) -> list[TaskStatus]:
+        """By run, ordinal and task."""
         if not run_ids:
             return []
         return [_status(row) for row in await self._db.rows(_newest(run_ids))]
 
     async def list_not_progressing(self, run_ids: Sequence[str]) -> list[TaskStatus]:
+        """Of these, the tasks that say that they commit nothing, without their partitions."""
         if not run_ids:
             return []
         newest = _newest(run_ids).subquery().c
@@ -188,6 +194,7 @@ class SqlTasks:
         return [_status(row) for row in rows]
 
     async def list_events(self, run_id: str, *, after: str | None, limit: int) -> Page[TaskEventRecord]:
+        """Newest first."""
         statement = (
             sa.select(task_events)
             .where(task_events.c.run_id == checked_uuid(run_id))
@@ -208,6 +215,7 @@ class SqlTasks:
         )
 
     async def recent_events(self, *, pipeline: str | None, limit: int) -> list[tuple[str, TaskEventRecord]]:
+        """(pipeline, event), newest first: all of one pipeline's, or those of all without plain assignments."""
         statement = (
             sa.select(task_events, pipelines.c.name)
             .join(runs, runs.c.id == task_events.c.run_id)
@@ -246,10 +254,12 @@ class SqlTasks:
         ]
 
     async def sample(self, run_id: str, *, now: datetime, fresh_for: timedelta) -> bool:
+        """Write the run's sample of this second unless it is there; whether it was written."""
         result = await self._db.execute(_SAMPLE, {"run_id": run_id, "now": now, "fresh_for": fresh_for})
         return result.rowcount > 0
 
     async def series(self, run_ids: Sequence[str], *, since: datetime) -> dict[str, list[RunSample]]:
+        """Samples by run, oldest first."""
         found: dict[str, list[RunSample]] = {run_id: [] for run_id in run_ids}
         if run_ids:
             statement = (
@@ -263,6 +273,7 @@ class SqlTasks:
         return found
 
     async def summed_series(self, run_ids: Sequence[str], *, since: datetime) -> list[RunSample]:
+        """Samples of all these runs together, second by second, oldest first; the latency is that of the worst."""
         if not run_ids:
             return []
         at_worst = ("commit_latency_p99_ms",)
@@ -280,6 +291,7 @@ class SqlTasks:
         return [RunSample(**{name: getattr(row, name) for name in RunSample.__struct_fields__}) for row in rows]
 
     async def totals(self, run_ids: Sequence[str]) -> dict[str, RunTotals]:
+        """Sums over all attempts, ended ones included."""
         if not run_ids:
             return {}
         rows = await self._db.rows(_TOTALS.where(_COUNTED.c.run_id.in_(run_ids)))

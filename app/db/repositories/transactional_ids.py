@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from app.db.connection import Connection
+from app.db.store import DatabaseStore
 from app.db.tables.definitions import pipelines, transactional_ids
 from app.domain.errors import ConflictError
 from app.domain.transactions.mapping import Archived, IdKind, TransactionalIdOwner
@@ -17,17 +17,19 @@ from app.domain.transactions.mapping import Archived, IdKind, TransactionalIdOwn
 _SELECT = sa.select(transactional_ids, pipelines.c.name).join(pipelines)
 
 
-class SqlTransactionalIds:
-    def __init__(self, db: Connection) -> None:
-        self._db = db
-
+class TransactionalIdStore(DatabaseStore):
     async def claim(self, *, pipeline: str, kafka_cluster_id: str, ids: Sequence[tuple[str, int, int]]) -> None:
+        """Make the pipeline the owner of its tasks' (id, ordinal, task)s.
+
+        Raises ConflictError naming an id that another pipeline owns, or that this one has for something else.
+        """
         rows = {name: {"ordinal": ordinal, "task": task} for name, ordinal, task in ids}
         await self._claim(rows, pipeline=pipeline, kafka_cluster_id=kafka_cluster_id, kind=IdKind.TASK)
 
     async def claim_for_partitions(
         self, *, pipeline: str, kafka_cluster_id: str, ids: Collection[str], kind: IdKind
     ) -> None:
+        """Make the pipeline the owner of ids that are no task's. Raises ConflictError as `claim` does."""
         rows: dict[str, dict[str, int | None]] = {name: {"ordinal": None, "task": None} for name in ids}
         await self._claim(rows, pipeline=pipeline, kafka_cluster_id=kafka_cluster_id, kind=kind)
 
@@ -74,6 +76,7 @@ class SqlTransactionalIds:
     async def archive(
         self, *, pipeline: str, kafka_cluster_id: str, ids: Collection[str], migration: str, now: datetime
     ) -> None:
+        """Mark ids of the pipeline as given up by its migration; one that is marked already stays as it is."""
         await self._db.execute(
             sa.update(transactional_ids)
             .where(
@@ -85,6 +88,7 @@ class SqlTransactionalIds:
         )
 
     async def use_again(self, *, pipeline: str, kafka_cluster_id: str, ids: Collection[str], partitions: bool) -> None:
+        """Take the mark from these ids of the pipeline, and from all that are no task's where `partitions`."""
         wanted = transactional_ids.c.transactional_id.in_(ids)
         if partitions:
             wanted |= transactional_ids.c.kind != IdKind.TASK
@@ -95,6 +99,7 @@ class SqlTransactionalIds:
         )
 
     async def release(self, *, pipeline: str, kind: IdKind) -> list[str]:
+        """Give up the pipeline's ids of this kind; which they were."""
         owner = sa.select(pipelines.c.id).where(pipelines.c.name == pipeline).scalar_subquery()
         gone = await self._db.rows(
             sa.delete(transactional_ids)
@@ -104,6 +109,7 @@ class SqlTransactionalIds:
         return sorted(row.transactional_id for row in gone)
 
     async def of_cluster(self, *, kafka_cluster_id: str) -> list[TransactionalIdOwner]:
+        """Every id that some pipeline owns on this cluster, in no order."""
         rows = await self._db.rows(_SELECT.where(transactional_ids.c.kafka_cluster_id == kafka_cluster_id))
         return [_owner(row) for row in rows]
 
@@ -117,6 +123,7 @@ class SqlTransactionalIds:
         return [_owner(row) for row in rows]
 
     async def names(self, *, kafka_cluster_id: str) -> list[str]:
+        """Every id that some pipeline owns on this cluster, in no order."""
         # As one value: with tens of thousands, a row for each costs more than everything else that a page shows.
         rows = await self._db.rows(
             sa.select(sa.func.array_agg(transactional_ids.c.transactional_id).label("ids")).where(
@@ -134,6 +141,7 @@ class SqlTransactionalIds:
         return [_owner(row) for row in rows]
 
     async def by_pipeline(self) -> dict[str, frozenset[str]]:
+        """Every id that is owned, by the name of its pipeline."""
         rows = await self._db.rows(
             sa.select(pipelines.c.name, sa.func.array_agg(transactional_ids.c.transactional_id).label("ids"))
             .join(transactional_ids)

@@ -9,7 +9,7 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from app.db.connection import Connection
+from app.db.store import DatabaseStore
 from app.db.tables.webhooks import raised_alerts, webhook_deliveries, webhooks
 from app.domain.alerts.alert import Alert, AlertKind
 from app.domain.errors import NotFoundError
@@ -19,11 +19,9 @@ _W = webhooks.c
 _D = webhook_deliveries.c
 
 
-class SqlWebhooks:
-    def __init__(self, db: Connection) -> None:
-        self._db = db
-
+class WebhookStore(DatabaseStore):
     async def add(self, webhook: Webhook) -> None:
+        """Raises ConflictError when the name is taken."""
         await self._db.execute(
             sa.insert(webhooks).values(
                 name=webhook.name, created_at=webhook.created_at, created_by=webhook.created_by, **_changeable(webhook)
@@ -39,15 +37,20 @@ class SqlWebhooks:
         return _webhook(row)
 
     async def list_all(self) -> list[Webhook]:
+        """By name."""
         return [_webhook(row) for row in await self._db.rows(sa.select(webhooks).order_by(_W.name))]
 
     async def save(self, webhook: Webhook) -> None:
+        """Everything but when and by whom it was made."""
         await self._db.execute(sa.update(webhooks).where(_W.name == webhook.name).values(**_changeable(webhook)))
 
     async def remove(self, name: str) -> None:
+        """With all that is on its way to it."""
         await self._db.execute(sa.delete(webhooks).where(_W.name == name))
 
     async def counts(self) -> dict[str, WebhookCounts]:
+        """Of each webhook that anything was written for."""
+
         def of(state: DeliveryState) -> sa.ColumnElement[int]:
             return sa.func.count().filter(_D.state == state)
 
@@ -69,11 +72,9 @@ class SqlWebhooks:
         }
 
 
-class SqlRaisedAlerts:
-    def __init__(self, db: Connection) -> None:
-        self._db = db
-
+class RaisedAlertStore(DatabaseStore):
     async def add(self, alert: Alert) -> bool:
+        """Keep it until it is resolved; False when it is kept already."""
         statement = postgresql.insert(raised_alerts).values(
             kind=alert.kind, subject=alert.subject, alert=msgspec.to_builtins(alert)
         )
@@ -81,6 +82,7 @@ class SqlRaisedAlerts:
         return await self._db.row(added) is not None
 
     async def take(self, kind: AlertKind, subject: str) -> Alert | None:
+        """Keep it no longer; None when it was not kept."""
         row = await self._db.row(
             sa.delete(raised_alerts)
             .where(raised_alerts.c.kind == kind, raised_alerts.c.subject == subject)

@@ -18,6 +18,14 @@ LEFT_AFTER = timedelta(days=1)
 """A topic that is no longer the pipeline's sink is read on until nothing has come for so long."""
 
 
+class WatchedPipeline(NamedTuple):
+    """A pipeline whose current revision has a file sink."""
+
+    name: str
+    cluster: str
+    sink_topic: str
+
+
 class TopicMessage(msgspec.Struct, frozen=True, gc=False):
     """A message that readers with `read_committed` get.
 

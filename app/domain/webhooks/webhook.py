@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import msgspec
 
-from app.domain.alerts.alert import AlertKind
+from app.domain.alerts.alert import Alert, AlertKind
 from app.domain.clusters import secret_reference
 from app.domain.pipelines.pipeline import Problem
 from app.domain.webhooks.target import origin_of, problem_of_url
@@ -118,3 +118,11 @@ def check_webhook(
     if AlertKind.TEST in kinds:
         problems.append(Problem(field="kinds", message="a test is told whenever it is asked for, and not chosen"))
     return problems
+
+
+class DeliveryAttempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt at one delivery, which is this server's until its lease ends. `number` counts from 1."""
+
+    delivery_id: str
+    number: int
+    alert: Alert

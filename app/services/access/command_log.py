@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from app.db.repositories.commands import CommandStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal, Verb
 from app.domain.command import Command
 from app.domain.page import Page, checked_limit
-from app.ports.unit_of_work import UnitOfWork
 
 MAX_WHY = 1000
 
@@ -25,7 +26,7 @@ async def record(
     details: dict[str, Any] | None = None,
 ) -> Command:
     """Write one row in the caller's transaction, so that no change is ever without its row."""
-    command = await uow.commands.add(
+    command = await uow.of(CommandStore).add(
         at=now,
         by=by,
         verb=verb,
@@ -42,4 +43,4 @@ async def list_commands(
     uow: UnitOfWork, *, target: str | None = None, after: str | None = None, limit: int = 50
 ) -> Page[Command]:
     """Newest first; `target` (`pipeline:delayed-flights`) narrows to one thing."""
-    return await uow.commands.list(target=target, after=after, limit=checked_limit(limit))
+    return await uow.of(CommandStore).list(target=target, after=after, limit=checked_limit(limit))

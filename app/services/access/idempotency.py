@@ -6,10 +6,10 @@ import re
 from datetime import datetime
 from typing import Any
 
+from app.db.repositories.access import AccessStore, StoredAnswer
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal
 from app.domain.errors import InvalidError
-from app.ports.repositories import StoredAnswer
-from app.ports.unit_of_work import UnitOfWork
 
 _KEY = re.compile(r"[\x21-\x7e]{1,200}")
 
@@ -27,7 +27,7 @@ async def recall(
         raise InvalidError(
             "an Idempotency-Key has 1 to 200 printable characters without spaces", field="Idempotency-Key"
         )
-    stored = await uow.access.claim_key(principal=by.name, key=key, request_sha256=request_sha256, now=now)
+    stored = await uow.of(AccessStore).claim_key(principal=by.name, key=key, request_sha256=request_sha256, now=now)
     if stored is not None and stored.request_sha256 != request_sha256:
         raise InvalidError(
             f"the Idempotency-Key {key} was used for a different request before: send this one with a new key",
@@ -38,4 +38,4 @@ async def recall(
 
 async def remember(uow: UnitOfWork, *, key: str, by: Principal, status: int, body: Any) -> None:
     """Keep the answer beside the key, in the unit of work that carries the command out. `body` is JSON data."""
-    await uow.access.store_answer(principal=by.name, key=key, status=status, body=body)
+    await uow.of(AccessStore).store_answer(principal=by.name, key=key, status=status, body=body)

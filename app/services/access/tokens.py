@@ -10,9 +10,11 @@ import secrets
 from collections.abc import Collection
 from datetime import datetime, timedelta
 
+from app.db.repositories.access import AccessStore
+from app.db.repositories.identity import IdentityStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Link, Principal, Role, RunTokenScope, Session, Token, Verb, refuse_name, require
 from app.domain.errors import UnauthenticatedError
-from app.ports.unit_of_work import UnitOfWork
 from app.services.access import command_log
 from app.services.access.secret_sums import sha256_of
 
@@ -31,7 +33,9 @@ async def create_token(
     require(by, Verb.CREATE_TOKEN)
     refuse_name(name)
     secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
-    token = await uow.access.add_token(name=name, role=role, secret_sha256=sha256_of(secret), by=by.name, now=now)
+    token = await uow.of(AccessStore).add_token(
+        name=name, role=role, secret_sha256=sha256_of(secret), by=by.name, now=now
+    )
     await command_log.record(
         uow, by=by, verb=Verb.CREATE_TOKEN, target=f"token:{name}", why=why, now=now, outcome=f"created as {role}"
     )
@@ -41,13 +45,13 @@ async def create_token(
 async def list_tokens(uow: UnitOfWork, *, by: Principal) -> list[Token]:
     """All tokens, revoked ones too, newest first."""
     require(by, Verb.VIEW_TOKENS)
-    return await uow.access.list_tokens()
+    return await uow.of(AccessStore).list_tokens()
 
 
 async def revoke_token(uow: UnitOfWork, *, name: str, by: Principal, why: str | None, now: datetime) -> Token:
     """End the valid token of that name and every session that began with it. Raises NotFoundError if there is none."""
     require(by, Verb.REVOKE_TOKEN)
-    token = await uow.access.revoke_token(name, now=now)
+    token = await uow.of(AccessStore).revoke_token(name, now=now)
     await command_log.record(
         uow,
         by=by,
@@ -70,7 +74,7 @@ async def authenticate(uow: UnitOfWork, secret: str, *, now: datetime) -> Princi
 async def _token_of(uow: UnitOfWork, secret: str, *, now: datetime) -> Token | None:
     if not secret.startswith(TOKEN_PREFIX):
         return None
-    return await uow.access.find_token(sha256_of(secret), now=now)
+    return await uow.of(AccessStore).find_token(sha256_of(secret), now=now)
 
 
 async def create_one_time_link(
@@ -85,7 +89,7 @@ async def create_one_time_link(
     require(by, Verb.CREATE_LOGIN_LINK)
     refuse_name(principal.name)
     secret = LINK_PREFIX + secrets.token_urlsafe(32)
-    await uow.access.add_link(
+    await uow.of(AccessStore).add_link(
         principal=principal, secret_sha256=sha256_of(secret), expires_at=now + lifetime, by=by.name, now=now
     )
     await command_log.record(
@@ -104,7 +108,7 @@ async def redeem_one_time_link(
     uow: UnitOfWork, secret: str, *, session_lifetime: timedelta, now: datetime
 ) -> tuple[Session, str]:
     """Use a link up: a session and its secret. Raises UnauthenticatedError if it is used, expired or unknown."""
-    link = await uow.access.take_link(sha256_of(secret), now=now) if secret.startswith(LINK_PREFIX) else None
+    link = await uow.of(AccessStore).take_link(sha256_of(secret), now=now) if secret.startswith(LINK_PREFIX) else None
     if link is None:
         raise UnauthenticatedError(
             "this login link was used already, has expired, or is not one of ours: ask for a new one, or log in with a "
@@ -134,7 +138,7 @@ async def _open_session(
     now: datetime,
 ) -> tuple[Session, str]:
     secret = SESSION_PREFIX + secrets.token_urlsafe(32)
-    session = await uow.access.add_session(
+    session = await uow.of(AccessStore).add_session(
         principal=principal,
         secret_sha256=sha256_of(secret),
         token_id=token_id,
@@ -153,20 +157,20 @@ async def get_session(uow: UnitOfWork, secret: str, *, now: datetime) -> Session
 async def get_sessions(uow: UnitOfWork, secrets: Collection[str], *, now: datetime) -> dict[str, Session]:
     """The same for many at once, by their cookies' secrets; those that are none are left out."""
     sums = {sha256_of(secret): secret for secret in secrets if secret.startswith(SESSION_PREFIX)}
-    found = await uow.access.find_sessions(sums, now=now) if sums else {}
+    found = await uow.of(AccessStore).find_sessions(sums, now=now) if sums else {}
     return {sums[secret_sha256]: session for secret_sha256, session in found.items()}
 
 
 async def list_sessions(uow: UnitOfWork, *, by: Principal, now: datetime) -> list[Session]:
     """Every browser that is logged in now, newest first."""
     require(by, Verb.VIEW_SESSIONS)
-    return await uow.access.list_sessions(now=now)
+    return await uow.of(AccessStore).list_sessions(now=now)
 
 
 async def end_session(uow: UnitOfWork, session_id: str, *, by: Principal, why: str | None, now: datetime) -> Session:
     """Log a browser out; its event streams end within seconds. Raises NotFoundError unless it is logged in."""
     require(by, Verb.END_SESSION)
-    session = await uow.access.end_session(session_id, now=now)
+    session = await uow.of(AccessStore).end_session(session_id, now=now)
     await command_log.record(
         uow,
         by=by,
@@ -182,7 +186,7 @@ async def end_session(uow: UnitOfWork, session_id: str, *, by: Principal, why: s
 
 async def revoke_session(uow: UnitOfWork, secret: str, *, now: datetime) -> None:
     """Log out; a session that has ended already is fine."""
-    await uow.access.revoke_session(sha256_of(secret), now=now)
+    await uow.of(AccessStore).revoke_session(sha256_of(secret), now=now)
     uow.notify("session", "*")
 
 
@@ -191,9 +195,9 @@ async def authenticate_run_token(uow: UnitOfWork, secret: str) -> RunTokenScope 
 
     The token of an ended lease is still known: what a zombie reports is evidence, and it is told that it is one.
     """
-    return await uow.access.find_run_token(sha256_of(secret))
+    return await uow.of(AccessStore).find_run_token(sha256_of(secret))
 
 
 async def is_first_start(uow: UnitOfWork) -> bool:
     """Whether nobody has ever been let in: no token was made and no link was given out."""
-    return await uow.identity.is_fresh()
+    return await uow.of(IdentityStore).is_fresh()

@@ -6,6 +6,9 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from app.db.repositories.audits import AuditPlanStore, AuditStore
+from app.db.repositories.pipelines import PipelineStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal, PrincipalKind, Verb, require
 from app.domain.audits.audit import Audit, AuditState, moved
 from app.domain.audits.doubts import revision_to_judge_by, span_in_force
@@ -21,7 +24,6 @@ from app.domain.errors import ConflictError, InvalidError
 from app.domain.page import Page, checked_limit
 from app.domain.pipelines.pipeline import Problem
 from app.domain.transforms import field_path
-from app.ports.unit_of_work import UnitOfWork
 from app.services.access import command_log
 
 
@@ -43,8 +45,8 @@ async def ask_audit(
     Raises InvalidError with all problems, ConflictError while another audit of the pipeline lives.
     """
     require(by, Verb.START_AUDIT)
-    record = await uow.pipelines.get(pipeline)
-    plan = await uow.audit_plans.find(pipeline)
+    record = await uow.of(PipelineStore).get(pipeline)
+    plan = await uow.of(AuditPlanStore).find(pipeline)
     id_place, source_id_place = places_of(wish, plan)
     padding_s = _first(wish.padding_s, plan and plan.padding_s, DEFAULT_PADDING_S)
     tolerance_s = _first(wish.tolerance_s, plan and plan.tolerance_s, DEFAULT_TOLERANCE_S)
@@ -61,19 +63,19 @@ async def ask_audit(
     ]
     if problems:
         raise InvalidError(f"{pipeline} cannot be audited so: {problems[0].message}", problems=problems)
-    living = await uow.audits.find_living(pipeline)
+    living = await uow.of(AuditStore).find_living(pipeline)
     if living is not None:
         raise ConflictError(
             f"audit {living.id} of {pipeline}, which {living.asked_by} asked for, is {living.state}: "
             "wait for it, or stop it"
         )
-    audit = await uow.audits.add(
+    audit = await uow.of(AuditStore).add(
         Audit(
             id="",
             pipeline=pipeline,
             cluster=record.cluster,
             revision=revision_to_judge_by(
-                await uow.audits.in_force(pipeline, *span_in_force(wish.window, padding_s=padding_s)),
+                await uow.of(AuditStore).in_force(pipeline, *span_in_force(wish.window, padding_s=padding_s)),
                 # What a live run does, and not what the next one shall do.
                 current=record.current_revision if record.current_run is None else record.current_run.revision,
             ),
@@ -113,7 +115,7 @@ def places_of(wish: Wish, plan: AuditPlan | None) -> tuple[IdPlace | None, IdPla
 async def stop_audit(uow: UnitOfWork, audit_id: str, *, by: Principal, why: str | None, now: datetime) -> Audit:
     """Ask for its end; nothing is then shown of its window. Asked again, nothing changes. Raises ConflictError."""
     require(by, Verb.STOP_AUDIT)
-    audit = await uow.audits.get(audit_id, for_update=True)
+    audit = await uow.of(AuditStore).get(audit_id, for_update=True)
     if audit.has_ended:
         raise ConflictError(f"audit {audit_id} of {audit.pipeline} is over already: it is {audit.state}")
     if audit.state is AuditState.STOPPING:
@@ -121,9 +123,9 @@ async def stop_audit(uow: UnitOfWork, audit_id: str, *, by: Principal, why: str 
     reason = f"{by.name} stopped it" + (f": {why.strip()}" if why and why.strip() else "")
     to = AuditState.STOPPED if audit.state is AuditState.PENDING else AuditState.STOPPING
     stopped = msgspec.structs.replace(moved(audit, to, now=now, reason=reason), stops_as=AuditState.STOPPED)
-    await uow.audits.save(stopped)
+    await uow.of(AuditStore).save(stopped)
     if stopped.has_ended:
-        await uow.audits.count(audit.pipeline, {f"audits_{AuditState.STOPPED}": 1})
+        await uow.of(AuditStore).count(audit.pipeline, {f"audits_{AuditState.STOPPED}": 1})
     await command_log.record(
         uow,
         by=by,
@@ -139,7 +141,7 @@ async def stop_audit(uow: UnitOfWork, audit_id: str, *, by: Principal, why: str 
 
 
 async def get_audit(uow: UnitOfWork, audit_id: str) -> Audit:
-    return await uow.audits.get(audit_id)
+    return await uow.of(AuditStore).get(audit_id)
 
 
 async def note_look_at_ids(uow: UnitOfWork, audit: Audit, *, by: Principal, now: datetime) -> None:
@@ -161,8 +163,8 @@ async def list_audits(
 ) -> Page[Audit]:
     """Newest first, with counts and gaps of what they found; their examples come with each alone."""
     if pipeline is not None:
-        await uow.pipelines.get(pipeline)
-    return await uow.audits.list(pipeline=pipeline, after=after, limit=checked_limit(limit))
+        await uow.of(PipelineStore).get(pipeline)
+    return await uow.of(AuditStore).list(pipeline=pipeline, after=after, limit=checked_limit(limit))
 
 
 def id_problems(id_place: IdPlace, source_id_place: IdPlace | None, *, writes_files: bool) -> list[Problem]:

@@ -8,6 +8,10 @@ from datetime import datetime
 
 import msgspec
 
+from app.db.repositories.audits import AuditPlanStore, AuditStore
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.pipelines import PipelineStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.alerts.told import audit_alert
 from app.domain.audits.audit import Audit, AuditProgress, AuditState, counted, moved
 from app.domain.audits.result import AuditResult, Verdict, possible, verdict
@@ -15,7 +19,6 @@ from app.domain.audits.specification import specification_of
 from app.domain.errors import ConflictError, ForbiddenError
 from app.domain.storable import moment_of_ms, storable
 from app.ports.spark import Submitted
-from app.ports.unit_of_work import UnitOfWork
 from app.services import alerts
 from app.services.access.secret_sums import sha256_of
 from app.services.auditing.asking import notify_audit
@@ -45,17 +48,17 @@ async def begin_submission(
 
     Raises IllegalTransitionError when another server, or a stop, was faster.
     """
-    audit = await uow.audits.get(audit_id, for_update=True)
+    audit = await uow.of(AuditStore).get(audit_id, for_update=True)
     audit = msgspec.structs.replace(moved(audit, AuditState.SUBMITTING, now=now), host=host)
-    await uow.audits.save(audit)
+    await uow.of(AuditStore).save(audit)
     secret = secrets.token_urlsafe(32)
-    await uow.audits.keep_token(audit_id, sha256_of(secret))
-    revision = await uow.pipelines.get_revision(audit.pipeline, audit.revision)
-    cluster = await uow.clusters.get(revision.definition.cluster)
+    await uow.of(AuditStore).keep_token(audit_id, sha256_of(secret))
+    revision = await uow.of(PipelineStore).get_revision(audit.pipeline, audit.revision)
+    cluster = await uow.of(ClusterStore).get(revision.definition.cluster)
     source = (
         None
         if revision.transform_source_sha256 is None
-        else (await uow.pipelines.get_source(revision.transform_source_sha256)).source
+        else (await uow.of(PipelineStore).get_source(revision.transform_source_sha256)).source
     )
     notify_audit(uow, audit)
     return wire.AuditOrder(
@@ -82,19 +85,19 @@ async def begin_submission(
 
 async def _roots_of(uow: UnitOfWork, pipeline: str) -> tuple[str, ...]:
     """All that any revision wrote files to: references of an earlier one may lie in the padding."""
-    revisions = await uow.pipelines.list_revisions(pipeline)
+    revisions = await uow.of(PipelineStore).list_revisions(pipeline)
     return tuple(one.definition.files.root for one in revisions if one.definition.files is not None)
 
 
 async def record_submission(uow: UnitOfWork, audit_id: str, submitted: Submitted, *, now: datetime) -> None:
     """Write the driver's process down; a driver that was faster has said that of itself, or has ended already."""
-    audit = await uow.audits.get(audit_id, for_update=True)
+    audit = await uow.of(AuditStore).get(audit_id, for_update=True)
     if audit.has_ended:
         return
     if audit.state is AuditState.SUBMITTING:
         audit = moved(audit, AuditState.RUNNING, now=now)
     is_claimed = audit.python_pid is not None
-    await uow.audits.save(
+    await uow.of(AuditStore).save(
         msgspec.structs.replace(
             audit,
             jvm_pid=submitted.jvm_pid,
@@ -116,20 +119,20 @@ async def move_audit(
     stops_as: AuditState | None = None,
 ) -> None:
     """What the auditor decides. Raises IllegalTransitionError when it is out of date."""
-    audit = await uow.audits.get(audit_id, for_update=True)
+    audit = await uow.of(AuditStore).get(audit_id, for_update=True)
     audit = msgspec.structs.replace(moved(audit, to, now=now, reason=reason), stops_as=stops_as or audit.stops_as)
     await _save(uow, audit)
 
 
 async def say_why_it_waits(uow: UnitOfWork, audit_id: str, reason: str) -> None:
-    audit = await uow.audits.get(audit_id, for_update=True)
+    audit = await uow.of(AuditStore).get(audit_id, for_update=True)
     if audit.state is AuditState.PENDING and audit.reason != reason:
-        await uow.audits.save(msgspec.structs.replace(audit, reason=reason))
+        await uow.of(AuditStore).save(msgspec.structs.replace(audit, reason=reason))
         notify_audit(uow, audit)
 
 
 async def audit_of_token(uow: UnitOfWork, secret: str) -> str | None:
-    return await uow.audits.find_by_token(sha256_of(secret))
+    return await uow.of(AuditStore).find_by_token(sha256_of(secret))
 
 
 def check_scope(audit_id: str, *, named: str) -> None:
@@ -145,7 +148,7 @@ async def claim_audit(uow: UnitOfWork, claim: wire.AuditClaim, *, now: datetime)
     """
     refuse_no_process(claim.jvm_pid, claim.python_pid)
     claim = storable(claim)
-    audit = await uow.audits.get(claim.audit_id, for_update=True)
+    audit = await uow.of(AuditStore).get(claim.audit_id, for_update=True)
     if audit.application_id == claim.application_id and not audit.has_ended:
         return ClaimAnswer(granted=True)
     if audit.application_id is not None:
@@ -154,7 +157,7 @@ async def claim_audit(uow: UnitOfWork, claim: wire.AuditClaim, *, now: datetime)
         return ClaimAnswer(granted=False, reason=f"the audit is {audit.state}")
     if audit.state is AuditState.SUBMITTING:
         audit = moved(audit, AuditState.RUNNING, now=now)
-    await uow.audits.save(
+    await uow.of(AuditStore).save(
         msgspec.structs.replace(
             audit,
             application_id=claim.application_id,
@@ -172,7 +175,7 @@ async def claim_audit(uow: UnitOfWork, claim: wire.AuditClaim, *, now: datetime)
 async def receive_progress(uow: UnitOfWork, told: wire.AuditProgress, *, now: datetime) -> wire.AuditAnswer:
     """Keep it, and say whether the audit is still wanted."""
     told = storable(told)
-    audit = await uow.audits.get(told.audit_id)
+    audit = await uow.of(AuditStore).get(told.audit_id)
     if audit.application_id != told.application_id or audit.state is not AuditState.RUNNING:
         return wire.AuditAnswer(is_wanted=False)
     progress = AuditProgress(
@@ -182,7 +185,7 @@ async def receive_progress(uow: UnitOfWork, told: wire.AuditProgress, *, now: da
         offsets=max(0, told.offsets),
         heard_at=now,
     )
-    await uow.audits.save_progress(audit.id, progress)
+    await uow.of(AuditStore).save_progress(audit.id, progress)
     before = audit.progress
     if before is None or msgspec.structs.replace(before, heard_at=now) != progress:
         uow.notify("audit", audit.id)
@@ -194,7 +197,7 @@ async def receive_outcome(uow: UnitOfWork, outcome: wire.AuditOutcome, *, now: d
     for what is no end of this audit.
     """
     outcome = storable(outcome)
-    audit = await uow.audits.get(outcome.audit_id, for_update=True)
+    audit = await uow.of(AuditStore).get(outcome.audit_id, for_update=True)
     if audit.has_ended:
         return
     if audit.application_id is not None and outcome.application_id not in ("", audit.application_id):
@@ -216,21 +219,21 @@ async def receive_outcome(uow: UnitOfWork, outcome: wire.AuditOutcome, *, now: d
 async def _judge(uow: UnitOfWork, audit: Audit, result: AuditResult, *, now: datetime) -> None:
     match verdict(result):
         case Verdict.BROKEN:
-            cluster = await uow.clusters.get(audit.cluster)
+            cluster = await uow.of(ClusterStore).get(audit.cluster)
             alert = audit_alert(audit, result, kafka_cluster_id=cluster.kafka_cluster_id, now=now)
             await alerts.tell(uow, alert)
         # Whoever asks by hand may ask for a minute, or by another id: that says nothing of the plan's windows.
         case Verdict.CLEAN | Verdict.EMPTY if audit.is_scheduled and audit.span is not None:
-            plan = await uow.audit_plans.find(audit.pipeline, for_update=True)
+            plan = await uow.of(AuditPlanStore).find(audit.pipeline, for_update=True)
             until = audit.span[1]
             if plan is not None and (plan.shown_until is None or plan.shown_until < until):
-                await uow.audit_plans.save(msgspec.structs.replace(plan, shown_until=until))
+                await uow.of(AuditPlanStore).save(msgspec.structs.replace(plan, shown_until=until))
         case _:
             pass
 
 
 async def _save(uow: UnitOfWork, audit: Audit) -> None:
-    await uow.audits.save(audit)
+    await uow.of(AuditStore).save(audit)
     if audit.has_ended:
-        await uow.audits.count(audit.pipeline, counted(audit))
+        await uow.of(AuditStore).count(audit.pipeline, counted(audit))
     notify_audit(uow, audit)

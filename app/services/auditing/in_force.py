@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from app.db.repositories.audits import AuditStore
+from app.db.repositories.pipelines import PipelineStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.audits.audit import Audit
 from app.domain.audits.doubts import doubts_of, span_in_force
 from app.domain.audits.result import Gap
-from app.ports.unit_of_work import UnitOfWork
 
 
 async def doubts_about(uow: UnitOfWork, audit: Audit, *, now: datetime) -> tuple[Gap, ...]:
@@ -15,10 +17,10 @@ async def doubts_about(uow: UnitOfWork, audit: Audit, *, now: datetime) -> tuple
     begin, until = span_in_force(audit.window, padding_s=audit.padding_s)
     if until is not None and audit.is_scheduled:
         until = max(until, now)
-    in_force = await uow.audits.in_force(audit.pipeline, begin, until)
-    judged_by = await uow.pipelines.get_revision(audit.pipeline, audit.revision)
+    in_force = await uow.of(AuditStore).in_force(audit.pipeline, begin, until)
+    judged_by = await uow.of(PipelineStore).get_revision(audit.pipeline, audit.revision)
     others = [
-        await uow.pipelines.get_revision(audit.pipeline, number)
+        await uow.of(PipelineStore).get_revision(audit.pipeline, number)
         for number in in_force.revisions
         if number != audit.revision
     ]

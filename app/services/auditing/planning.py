@@ -6,13 +6,15 @@ from datetime import datetime
 
 import msgspec
 
+from app.db.repositories.audits import AuditPlanStore, AuditStore
+from app.db.repositories.pipelines import PipelineStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import AUDITOR, Principal, Verb, require
 from app.domain.audits.audit import Audit, AuditState
 from app.domain.audits.plan import AuditPlan, begin_of_plan, due_windows, plan_problems
 from app.domain.audits.specification import IdPlace, TimeWindow
 from app.domain.errors import InvalidError, NotFoundError
 from app.domain.storable import moment_of_ms
-from app.ports.unit_of_work import UnitOfWork
 from app.services.access import command_log
 from app.services.auditing.asking import Wish, ask_audit, id_problems, notify_audit
 
@@ -35,14 +37,14 @@ async def change_plan(
     Another length of window begins anew at the last round moment of it: what lies before is not caught up with.
     """
     require(by, Verb.CHANGE_AUDIT_PLAN)
-    record = await uow.pipelines.get(pipeline)
+    record = await uow.of(PipelineStore).get(pipeline)
     problems = [
         *plan_problems(padding_s=padding_s, every_s=every_s, tolerance_s=tolerance_s),
         *id_problems(id_place, source_id_place, writes_files=record.definition.files is not None),
     ]
     if problems:
         raise InvalidError(f"{pipeline} cannot be audited so: {problems[0].message}", problems=problems)
-    before = await uow.audit_plans.find(pipeline, for_update=True)
+    before = await uow.of(AuditPlanStore).find(pipeline, for_update=True)
     goes_on = before is not None and before.every_s == every_s
     plan = AuditPlan(
         pipeline=pipeline,
@@ -56,7 +58,7 @@ async def change_plan(
         changed_at=now,
         changed_by=by.name,
     )
-    await uow.audit_plans.save(plan)
+    await uow.of(AuditPlanStore).save(plan)
     every = "only when asked for" if every_s is None else f"a window of {every_s:,} s after the other"
     await command_log.record(
         uow,
@@ -78,7 +80,7 @@ async def remove_plan(uow: UnitOfWork, *, pipeline: str, by: Principal, why: str
     """Nothing is audited by itself any more; the audits there were stay. Raises NotFoundError."""
     require(by, Verb.CHANGE_AUDIT_PLAN)
     await get_plan(uow, pipeline)
-    await uow.audit_plans.remove(pipeline)
+    await uow.of(AuditPlanStore).remove(pipeline)
     await command_log.record(
         uow,
         by=by,
@@ -93,8 +95,8 @@ async def remove_plan(uow: UnitOfWork, *, pipeline: str, by: Principal, why: str
 
 async def get_plan(uow: UnitOfWork, pipeline: str) -> AuditPlan:
     """Raises NotFoundError."""
-    await uow.pipelines.get(pipeline)
-    plan = await uow.audit_plans.find(pipeline)
+    await uow.of(PipelineStore).get(pipeline)
+    plan = await uow.of(AuditPlanStore).find(pipeline)
     if plan is None:
         raise NotFoundError(f"pipeline {pipeline} has no audit plan; `fenceline audits plan {pipeline}` makes one")
     return plan
@@ -105,22 +107,22 @@ async def take_due_window(uow: UnitOfWork, *, pipeline: str, now: datetime) -> A
 
     While an audit of the pipeline lives, nothing is decided: the window waits for it.
     """
-    plan = await uow.audit_plans.find(pipeline, for_update=True)
+    plan = await uow.of(AuditPlanStore).find(pipeline, for_update=True)
     windows = None if plan is None else due_windows(plan, now=now)
-    if plan is None or windows is None or await uow.audits.find_living(pipeline) is not None:
+    if plan is None or windows is None or await uow.of(AuditStore).find_living(pipeline) is not None:
         return None
     if windows.missed is not None:
         await _skip(uow, plan, windows.missed, now=now)
     audit = await ask_audit(
         uow, pipeline=pipeline, wish=Wish(window=windows.due), by=AUDITOR, why="due by the plan", now=now
     )
-    await uow.audit_plans.save(msgspec.structs.replace(plan, decided_until=moment_of_ms(windows.due.end_ms)))
+    await uow.of(AuditPlanStore).save(msgspec.structs.replace(plan, decided_until=moment_of_ms(windows.due.end_ms)))
     return audit
 
 
 async def _skip(uow: UnitOfWork, plan: AuditPlan, missed: TimeWindow, *, now: datetime) -> None:
-    record = await uow.pipelines.get(plan.pipeline)
-    audit = await uow.audits.add(
+    record = await uow.of(PipelineStore).get(plan.pipeline)
+    audit = await uow.of(AuditStore).add(
         Audit(
             id="",
             pipeline=plan.pipeline,
@@ -141,5 +143,5 @@ async def _skip(uow: UnitOfWork, plan: AuditPlan, missed: TimeWindow, *, now: da
             ended_at=now,
         )
     )
-    await uow.audits.count(plan.pipeline, {f"audits_{AuditState.SKIPPED}": 1})
+    await uow.of(AuditStore).count(plan.pipeline, {f"audits_{AuditState.SKIPPED}": 1})
     notify_audit(uow, audit)

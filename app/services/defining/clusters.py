@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from datetime import datetime
 
+from app.db.repositories.clusters import ClusterStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal, Verb, require
 from app.domain.clusters.cluster import Cluster
 from app.domain.clusters.cluster_entry import check_advertised, check_cluster
 from app.domain.errors import ConflictError, InvalidError
 from app.ports.brokers import DEFAULT_TIMEOUT_S, Brokers, ClusterDescription
-from app.ports.unit_of_work import UnitOfWork
 from app.services.access import command_log
 
 
@@ -57,7 +58,7 @@ async def register_cluster(
         created_at=now,
         created_by=by.name,
     )
-    await uow.clusters.add(cluster)
+    await uow.of(ClusterStore).add(cluster)
     await command_log.record(
         uow,
         by=by,
@@ -74,18 +75,18 @@ async def register_cluster(
 
 async def list_clusters(uow: UnitOfWork) -> list[Cluster]:
     """All clusters, by name."""
-    return await uow.clusters.list_all()
+    return await uow.of(ClusterStore).list_all()
 
 
 async def get_cluster(uow: UnitOfWork, name: str) -> Cluster:
-    return await uow.clusters.get(name)
+    return await uow.of(ClusterStore).get(name)
 
 
 async def probe_cluster(
     uow: UnitOfWork, brokers: Brokers, name: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> ClusterDescription:
     """What the cluster says now. Raises ConflictError when another cluster answers than the one that was registered."""
-    cluster = await uow.clusters.get(name)
+    cluster = await uow.of(ClusterStore).get(name)
     description = await brokers.describe_cluster(cluster.connection(), timeout_s=timeout_s)
     refuse_other_cluster(cluster, description.cluster_id)
     await brokers.reach_each(cluster.connection(), description.brokers, timeout_s=timeout_s)
@@ -95,8 +96,8 @@ async def probe_cluster(
 async def remove_cluster(uow: UnitOfWork, name: str, *, by: Principal, why: str | None, now: datetime) -> None:
     """Forget a cluster that no pipeline names. Raises ConflictError while one does."""
     require(by, Verb.REMOVE_CLUSTER)
-    cluster = await uow.clusters.get(name)
-    await uow.clusters.remove(name)
+    cluster = await uow.of(ClusterStore).get(name)
+    await uow.of(ClusterStore).remove(name)
     await command_log.record(
         uow,
         by=by,

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.pipelines import PipelineStore
+from app.db.repositories.transactional_ids import TransactionalIdStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal, Verb, require
 from app.domain.allow_lists.options import AllowedOptions
 from app.domain.clusters.cluster import Cluster, ClusterFacts
@@ -11,7 +15,6 @@ from app.domain.pipelines.pipeline_checks import OtherPipeline, check
 from app.domain.runs import recorded_offset
 from app.domain.runs.client_id import client_id_prefix
 from app.ports.brokers import DEFAULT_TIMEOUT_S, Brokers
-from app.ports.unit_of_work import UnitOfWork
 from app.services.defining.clusters import refuse_other_cluster
 from app.services.defining.python_transforms import check_python_transform
 from app.services.running.recorded_offsets import compare_offsets
@@ -32,7 +35,7 @@ async def validate_pipeline(
     With the brokers away it still answers: a warning at `cluster` says what could not be checked.
     """
     require(by, Verb.VIEW)
-    clusters = {cluster.name: cluster for cluster in await uow.clusters.list_all()}
+    clusters = {cluster.name: cluster for cluster in await uow.of(ClusterStore).list_all()}
     cluster = clusters.get(definition.cluster)
     problems: list[Problem] = []
     facts: ClusterFacts | None = None
@@ -119,7 +122,7 @@ def topics_of(definition: PipelineDefinition) -> tuple[str, ...]:
 
 
 async def _others(uow: UnitOfWork, name: str, clusters: dict[str, Cluster]) -> list[OtherPipeline]:
-    owned = await uow.transactional_ids.by_pipeline()
+    owned = await uow.of(TransactionalIdStore).by_pipeline()
     return [
         OtherPipeline(
             name=other.name,
@@ -128,7 +131,7 @@ async def _others(uow: UnitOfWork, name: str, clusters: dict[str, Cluster]) -> l
             group_id=other.definition.group_id,
             transactional_ids=owned.get(other.name, frozenset()),
         )
-        for other in await uow.pipelines.list_all()
+        for other in await uow.of(PipelineStore).list_all()
         if other.name != name
     ]
 
@@ -138,7 +141,7 @@ async def _check_python(uow: UnitOfWork, definition: PipelineDefinition, *, allo
     transform = definition.transform
     if not isinstance(transform, PythonFunction) or not allowed.python_transforms:
         return []
-    source = await uow.pipelines.find_source(transform.sha256)
+    source = await uow.of(PipelineStore).find_source(transform.sha256)
     if source is None:
         message = f"no file with the SHA-256 {transform.sha256} was uploaded: upload {transform.file_name} first"
         return [Problem(field="transform.sha256", message=message)]

@@ -7,6 +7,9 @@ from datetime import datetime
 
 import msgspec
 
+from app.db.repositories.pipelines import PipelineStore
+from app.db.repositories.runs import RunStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal, Verb, require
 from app.domain.allow_lists.options import AllowedOptions
 from app.domain.errors import ConflictError, InvalidError, PreconditionError
@@ -16,7 +19,6 @@ from app.domain.pipelines.pipeline_record import Pipeline, Revision, TransformSo
 from app.domain.pipelines.revision import Change, definition_sha256, diff
 from app.domain.runs.run import fields_that_need_full_restart
 from app.ports.brokers import Brokers
-from app.ports.unit_of_work import UnitOfWork
 from app.services.access import command_log
 from app.services.defining.pipeline_validation import refuse_invalid, validate_pipeline
 from app.services.migrating.guard import refuse_while_migrating
@@ -56,12 +58,12 @@ async def create_pipeline(
     Raises InvalidError with every problem at its field, ConflictError when the name or the consumer group is taken.
     """
     require(by, Verb.CREATE_PIPELINE)
-    if await uow.pipelines.find(name) is not None:
+    if await uow.of(PipelineStore).find(name) is not None:
         raise ConflictError(f"there is a pipeline {name} already: change it, or take another name", field="name")
     problems = await validate_pipeline(uow, brokers, name=name, definition=definition, allowed=allowed, by=by)
     refuse_invalid(name, problems, verb="created")
     revision = _revision(name, 1, definition, note=note, by=by, now=now)
-    pipeline = await uow.pipelines.add(name=name, revision=revision, cluster=definition.cluster)
+    pipeline = await uow.of(PipelineStore).add(name=name, revision=revision, cluster=definition.cluster)
     await command_log.record(
         uow,
         by=by,
@@ -97,7 +99,7 @@ async def change_pipeline(
     require(by, Verb.CHANGE_PIPELINE)
     problems = await validate_pipeline(uow, brokers, name=name, definition=definition, allowed=allowed, by=by)
     refuse_invalid(name, problems, verb="changed")
-    before = await uow.pipelines.get(name, for_update=True)
+    before = await uow.of(PipelineStore).get(name, for_update=True)
     await refuse_while_migrating(uow, name)
     if expected_revision is not None and expected_revision != before.current_revision:
         raise PreconditionError(
@@ -108,17 +110,17 @@ async def change_pipeline(
     warnings = tuple(problems)
     if definition_sha256(before.definition) == definition_sha256(definition):
         return SavedPipeline(pipeline=before, warnings=warnings, is_changed=False)
-    run = await uow.runs.find_live(name)
+    run = await uow.of(RunStore).find_live(name)
     if run is not None and definition.cluster != before.definition.cluster:
         raise ConflictError(
             f"pipeline {name} runs on cluster {before.definition.cluster}: drain it before it moves to another one",
             field="cluster",
         )
     number = before.current_revision + 1
-    await uow.pipelines.add_revision(_revision(name, number, definition, note=note, by=by, now=now))
+    await uow.of(PipelineStore).add_revision(_revision(name, number, definition, note=note, by=by, now=now))
     rolling, waits = False, ()
     if run is not None:
-        running = await uow.pipelines.get_revision(name, run.revision)
+        running = await uow.of(PipelineStore).get_revision(name, run.revision)
         waits = fields_that_need_full_restart(running.definition, definition)
         rolling = not waits
         if rolling:
@@ -135,7 +137,7 @@ async def change_pipeline(
     )
     uow.notify("pipeline", name)
     return SavedPipeline(
-        pipeline=await uow.pipelines.get(name), warnings=warnings, rolling=rolling, waits_for_restart=waits
+        pipeline=await uow.of(PipelineStore).get(name), warnings=warnings, rolling=rolling, waits_for_restart=waits
     )
 
 
@@ -145,11 +147,11 @@ async def delete_pipeline(uow: UnitOfWork, name: str, *, by: Principal, why: str
     Raises ConflictError while a run lives.
     """
     require(by, Verb.DELETE_PIPELINE)
-    pipeline = await uow.pipelines.get(name, for_update=True)
-    run = await uow.runs.find_live(name)
+    pipeline = await uow.of(PipelineStore).get(name, for_update=True)
+    run = await uow.of(RunStore).find_live(name)
     if run is not None:
         raise ConflictError(f"pipeline {name} has a run that is {run.state}: drain or kill it before you delete it")
-    await uow.pipelines.remove(name)
+    await uow.of(PipelineStore).remove(name)
     await command_log.record(
         uow,
         by=by,
@@ -165,25 +167,28 @@ async def delete_pipeline(uow: UnitOfWork, name: str, *, by: Principal, why: str
 
 async def list_pipelines(uow: UnitOfWork, *, after: str | None = None, limit: int = 50) -> Page[Pipeline]:
     """By name."""
-    return await uow.pipelines.list(after=after, limit=checked_limit(limit))
+    return await uow.of(PipelineStore).list(after=after, limit=checked_limit(limit))
 
 
 async def get_pipeline(uow: UnitOfWork, name: str) -> Pipeline:
-    return await uow.pipelines.get(name)
+    return await uow.of(PipelineStore).get(name)
 
 
 async def list_revisions(uow: UnitOfWork, name: str) -> list[Revision]:
     """Newest first."""
-    return await uow.pipelines.list_revisions(name)
+    return await uow.of(PipelineStore).list_revisions(name)
 
 
 async def get_revision(uow: UnitOfWork, name: str, number: int) -> Revision:
-    return await uow.pipelines.get_revision(name, number)
+    return await uow.of(PipelineStore).get_revision(name, number)
 
 
 async def diff_revisions(uow: UnitOfWork, name: str, before: int, after: int) -> list[Change]:
     """What changed from revision `before` to `after`, in either direction, a sentence for each difference."""
-    old, new = await uow.pipelines.get_revision(name, before), await uow.pipelines.get_revision(name, after)
+    old, new = (
+        await uow.of(PipelineStore).get_revision(name, before),
+        await uow.of(PipelineStore).get_revision(name, after),
+    )
     return diff(old.definition, new.definition)
 
 
@@ -210,7 +215,7 @@ async def store_transform_source(
     record = TransformSource(
         sha256=hashlib.sha256(data).hexdigest(), source=source, size_bytes=len(data), created_at=now, created_by=by.name
     )
-    await uow.pipelines.store_source(record)
+    await uow.of(PipelineStore).store_source(record)
     await command_log.record(
         uow,
         by=by,
@@ -224,7 +229,7 @@ async def store_transform_source(
 
 
 async def get_transform_source(uow: UnitOfWork, sha256: str) -> TransformSource:
-    return await uow.pipelines.get_source(sha256)
+    return await uow.of(PipelineStore).get_source(sha256)
 
 
 def _revision(

@@ -10,6 +10,10 @@ from typing import Any
 
 import msgspec
 
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.orphan_looks import OrphanLookStore
+from app.db.repositories.pipelines import PipelineStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import COLLECTOR, Principal, Verb, require
 from app.domain.errors import ConflictError, NotFoundError
 from app.domain.files.orphan_findings import Amount, Confirmed, confirmed
@@ -24,7 +28,6 @@ from app.domain.files.orphan_look import (
     why_not_again,
 )
 from app.ports.orphans import OrphanOrder
-from app.ports.unit_of_work import UnitOfWork
 from app.services.access import command_log
 
 
@@ -50,8 +53,8 @@ NOBODY_LOOKED = Orphans()
 
 async def orphans_of(uow: UnitOfWork, pipeline: str) -> Orphans:
     """Raises NotFoundError for a pipeline that is not there."""
-    await uow.pipelines.get(pipeline)
-    kept = await uow.orphan_looks.newest(pipeline)
+    await uow.of(PipelineStore).get(pipeline)
+    kept = await uow.of(OrphanLookStore).newest(pipeline)
     return Orphans(
         newest=kept[0] if kept else None,
         judged=next((one for one in kept if one.findings is not None and one.findings.roots), None),
@@ -100,7 +103,7 @@ async def begin(uow: UnitOfWork, look_id: str, *, now: datetime) -> tuple[Orphan
 
     Whoever was at it before, and may not know it yet, is not heard any more.
     """
-    look = await uow.orphan_looks.get(look_id, for_update=True)
+    look = await uow.of(OrphanLookStore).get(look_id, for_update=True)
     if look.has_ended:
         return None
     reason = why_not_again(look)
@@ -111,7 +114,7 @@ async def begin(uow: UnitOfWork, look_id: str, *, now: datetime) -> tuple[Orphan
             reason = error.message
         else:
             at_work = begun(look, now=now)
-            await uow.orphan_looks.save(at_work, attempt=look.attempt)
+            await uow.of(OrphanLookStore).save(at_work, attempt=look.attempt)
             uow.notify("pipeline", look.pipeline)
             return at_work, order
     await end(uow, look, OrphanResult(collected=collected_so_far(look, look.deleted), reason=reason), now=now)
@@ -121,7 +124,7 @@ async def begin(uow: UnitOfWork, look_id: str, *, now: datetime) -> tuple[Orphan
 async def note_progress(uow: UnitOfWork, look: OrphanLook, told: str, deleted: Amount) -> bool:
     """False: it is over, or another attempt at it has begun."""
     await uow.relax_durability()
-    is_ours = await uow.orphan_looks.save_progress(look.id, told, deleted, attempt=look.attempt)
+    is_ours = await uow.of(OrphanLookStore).save_progress(look.id, told, deleted, attempt=look.attempt)
     uow.notify("pipeline", look.pipeline)
     return is_ours
 
@@ -129,7 +132,7 @@ async def note_progress(uow: UnitOfWork, look: OrphanLook, told: str, deleted: A
 async def end(uow: UnitOfWork, look: OrphanLook, result: OrphanResult, *, now: datetime) -> bool:
     """Keep how it ended. False: it is over, or another attempt at it has begun."""
     over = ended(look, result, now=now)
-    if not await uow.orphan_looks.save(over, attempt=look.attempt):
+    if not await uow.of(OrphanLookStore).save(over, attempt=look.attempt):
         return False
     if look.act is OrphanAct.COLLECT:
         outcome = f"collection {look.id}: {_collected_words(over)}"
@@ -141,15 +144,15 @@ async def end(uow: UnitOfWork, look: OrphanLook, result: OrphanResult, *, now: d
 async def _add(
     uow: UnitOfWork, pipeline: str, act: OrphanAct, *, by: Principal, now: datetime, seen: Confirmed | None = None
 ) -> OrphanLook:
-    await uow.pipelines.get(pipeline)
-    revisions = await uow.pipelines.list_revisions(pipeline)
+    await uow.of(PipelineStore).get(pipeline)
+    revisions = await uow.of(PipelineStore).list_revisions(pipeline)
     if all(revision.definition.files is None for revision in revisions):
         raise NotFoundError(f"the pipeline {pipeline} writes records and no files: only one with a file sink has any")
-    living = next((one for one in await uow.orphan_looks.newest(pipeline) if not one.has_ended), None)
+    living = next((one for one in await uow.of(OrphanLookStore).newest(pipeline) if not one.has_ended), None)
     if living is not None:
         what = "look for orphans" if living.act is OrphanAct.LOOK else "collection of orphans"
         raise ConflictError(f"the {what} of {pipeline} that {living.asked_by} asked for is not over yet: wait for it")
-    look = await uow.orphan_looks.add(
+    look = await uow.of(OrphanLookStore).add(
         OrphanLook(
             id="",
             pipeline=pipeline,
@@ -166,10 +169,12 @@ async def _add(
 
 async def _order(uow: UnitOfWork, look: OrphanLook) -> OrphanOrder:
     """Raises NotFoundError when a cluster that the pipeline wrote to is registered no longer."""
-    record = await uow.pipelines.get(look.pipeline)
-    revisions = await uow.pipelines.list_revisions(look.pipeline)
+    record = await uow.of(PipelineStore).get(look.pipeline)
+    revisions = await uow.of(PipelineStore).list_revisions(look.pipeline)
     writing = tuple(revision.definition for revision in revisions if revision.definition.files is not None)
-    clusters = {name: await uow.clusters.get(name) for name in sorted({definition.cluster for definition in writing})}
+    clusters = {
+        name: await uow.of(ClusterStore).get(name) for name in sorted({definition.cluster for definition in writing})
+    }
     return OrphanOrder(
         pipeline=look.pipeline,
         created_at=record.created_at,

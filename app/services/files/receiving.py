@@ -8,13 +8,15 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
+from app.db.repositories.file_readings import FileReadingStore
+from app.db.repositories.files import WrittenFileStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.errors import ConflictError
 from app.domain.files.reading import Portion, Reception, TopicMessage, TopicReading
 from app.domain.files.schema_history import FileSchema
 from app.domain.files.totals import total_of
 from app.domain.files.written_file import InputOffsets, WrittenFile
 from app.domain.storable import moment_of_ms, storable, storable_text
-from app.ports.unit_of_work import UnitOfWork
 from app.wire import file_references
 from app.wire.file_references import FileReference
 
@@ -80,16 +82,16 @@ async def keep(uow: UnitOfWork, *, pipeline: str, steps: Sequence[Step], receive
     may be committed then.
     """
     # 1. One server at a time from here on.
-    if not await uow.file_readings.begin(pipeline, now=now):
+    if not await uow.of(FileReadingStore).begin(pipeline, now=now):
         raise ConflictError(f"the pipeline {pipeline} was deleted while its references were read")
     # 2. Before anything is counted: what another server has read meanwhile is counted already.
-    if not await uow.file_readings.move(pipeline, steps):
+    if not await uow.of(FileReadingStore).move(pipeline, steps):
         raise ConflictError(f"another server reads the references of {pipeline} as well")
     # 3. A file that is known is not counted again: a topic that is read from its beginning again has many of them.
-    added = await uow.files.add(pipeline, received.files)
+    added = await uow.of(WrittenFileStore).add(pipeline, received.files)
     if added.new:
-        await uow.files.count(pipeline, added.new)
-        await uow.files.keep_schemas(pipeline, _schemas(added.new, received.schemas))
+        await uow.of(WrittenFileStore).count(pipeline, added.new)
+        await uow.of(WrittenFileStore).keep_schemas(pipeline, _schemas(added.new, received.schemas))
     repeated = [(file, place) for file, place in added.repeated if file.place != place]
     reception = Reception(
         strangers=received.strangers,
@@ -99,7 +101,7 @@ async def keep(uow: UnitOfWork, *, pipeline: str, steps: Sequence[Step], receive
         repetition=_repetition(*repeated[-1]) if repeated else "",
     )
     # 4. That it was looked, and what came: the page says so.
-    await uow.file_readings.note_look(pipeline, total_of(added.new), reception, now=now)
+    await uow.of(FileReadingStore).note_look(pipeline, total_of(added.new), reception, now=now)
     if added.new or reception != Reception():
         uow.notify("pipeline", pipeline)
     return Kept(len(added.new), reception)

@@ -7,6 +7,11 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.file_readings import FileReadingStore
+from app.db.repositories.files import WrittenFileStore
+from app.db.repositories.pipelines import PipelineStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.errors import NotFoundError
 from app.domain.files.checkpoint import FileCheckpoint
 from app.domain.files.reading import (
@@ -23,7 +28,6 @@ from app.domain.files.totals import NOTHING, HourTotal, PartitionTotal, Total
 from app.domain.files.written_file import FileFilter, FileRecord
 from app.domain.page import Page, checked_limit
 from app.domain.pipelines.pipeline_record import Pipeline
-from app.ports.unit_of_work import UnitOfWork
 from app.services.files.orphans import NOBODY_LOOKED, Orphans, orphans_of
 
 HOURS_SHOWN = timedelta(days=7)
@@ -79,7 +83,7 @@ async def list_files(
     Raises NotFoundError for a pipeline that is not there, or that writes no files and never did.
     """
     await _file_pipeline(uow, name)
-    return await uow.files.list(name, wanted, after=after, limit=checked_limit(limit))
+    return await uow.of(WrittenFileStore).list(name, wanted, after=after, limit=checked_limit(limit))
 
 
 async def totals_of(
@@ -92,7 +96,7 @@ async def totals_of(
 async def checkpoints_of(uow: UnitOfWork, name: str, *, limit: int) -> list[FileCheckpoint]:
     """Newest first. Raises NotFoundError as `list_files` does."""
     await _file_pipeline(uow, name)
-    return await uow.files.checkpoints(name, limit=checked_limit(limit))
+    return await uow.of(WrittenFileStore).checkpoints(name, limit=checked_limit(limit))
 
 
 async def schemas_of(uow: UnitOfWork, name: str, *, limit: int) -> list[SchemaInHistory]:
@@ -117,9 +121,9 @@ async def files_page(
     pipeline = await _file_pipeline(uow, name)
     return FilesPage(
         pipeline=pipeline,
-        files=await uow.files.list(name, wanted, after=after, limit=files),
+        files=await uow.of(WrittenFileStore).list(name, wanted, after=after, limit=files),
         totals=await _totals(uow, pipeline, limit=partitions, hours_since=None, now=now),
-        checkpoints=tuple(await uow.files.checkpoints(name, limit=checkpoints)),
+        checkpoints=tuple(await uow.of(WrittenFileStore).checkpoints(name, limit=checkpoints)),
         schemas=tuple(await _schemas(uow, name, limit=schemas)),
         orphans=await orphans_of(uow, name),
     )
@@ -139,9 +143,9 @@ async def _standings(uow: UnitOfWork, pipelines: Sequence[Pipeline], *, now: dat
     if not pipelines:
         return {}
     names = [pipeline.name for pipeline in pipelines]
-    watches = await uow.file_readings.watches(names)
-    known = await uow.file_readings.readings(names)
-    clusters = {cluster.name: cluster.kafka_cluster_id for cluster in await uow.clusters.list_all()}
+    watches = await uow.of(FileReadingStore).watches(names)
+    known = await uow.of(FileReadingStore).readings(names)
+    clusters = {cluster.name: cluster.kafka_cluster_id for cluster in await uow.of(ClusterStore).list_all()}
     found: dict[str, FileStanding] = {}
     for pipeline in pipelines:
         watch = watches.get(pipeline.name)
@@ -165,24 +169,24 @@ async def _totals(
 ) -> FileTotals:
     since = now - HOURS_SHOWN if hours_since is None else hours_since
     standing = await standing_of(uow, pipeline, now=now)
-    partitions, kept = await uow.files.partitions(pipeline.name, limit=limit)
+    partitions, kept = await uow.of(WrittenFileStore).partitions(pipeline.name, limit=limit)
     return FileTotals(
         standing=standing,
         total=standing.total,
         partitions=tuple(partitions),
         partitions_kept=kept,
-        hours=tuple(await uow.files.hours(pipeline.name, since=since)),
+        hours=tuple(await uow.of(WrittenFileStore).hours(pipeline.name, since=since)),
         hours_since=since,
     )
 
 
 async def _schemas(uow: UnitOfWork, name: str, *, limit: int) -> list[SchemaInHistory]:
     # One more, for the last one to be compared with.
-    return history_of(await uow.files.schemas(name, limit=limit + 1))[:limit]
+    return history_of(await uow.of(WrittenFileStore).schemas(name, limit=limit + 1))[:limit]
 
 
 async def _file_pipeline(uow: UnitOfWork, name: str) -> Pipeline:
-    pipeline = await uow.pipelines.get(name)
-    if pipeline.definition.files is None and not await uow.file_readings.watches([name]):
+    pipeline = await uow.of(PipelineStore).get(name)
+    if pipeline.definition.files is None and not await uow.of(FileReadingStore).watches([name]):
         raise NotFoundError(f"the pipeline {name} writes records and no files: only one with a file sink has any")
     return pipeline

@@ -6,12 +6,14 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from app.db.repositories.runs import RunStore
+from app.db.repositories.transactional_ids import TransactionalIdStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.migrations.evidence import partition_ids, task_ids
 from app.domain.migrations.look import Look
 from app.domain.migrations.migration import Migration
 from app.domain.migrations.mode import Mode
 from app.domain.transactions.mapping import AssignedId
-from app.ports.unit_of_work import UnitOfWork
 from app.services.running.run_endings import assign_partition_ids
 
 
@@ -21,7 +23,7 @@ async def archived(uow: UnitOfWork, migration: Migration, look: Look, *, now: da
     They stay the pipeline's. Whoever starts it again in the mode that uses them takes them out of the archive
     (`claim_transactional_ids`). Raises ConflictError when another pipeline owns one of them.
     """
-    run = await uow.runs.get(migration.run_id)
+    run = await uow.of(RunStore).get(migration.run_id)
     forward = migration.goal is Mode.V2
     if forward:
         # A partition that appeared while it ran has had its id by the formula alone.
@@ -33,7 +35,7 @@ async def archived(uow: UnitOfWork, migration: Migration, look: Look, *, now: da
             ids=[_assigned(partition, name) for partition, name in sorted(look.partitions.items())],
             now=now,
         )
-    await uow.transactional_ids.archive(
+    await uow.of(TransactionalIdStore).archive(
         pipeline=migration.pipeline,
         kafka_cluster_id=run.kafka_cluster_id,
         ids=partition_ids(migration, look) if forward else task_ids(migration, look),

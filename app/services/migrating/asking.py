@@ -8,6 +8,11 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.migrations import MigrationStore
+from app.db.repositories.pipelines import PipelineStore
+from app.db.repositories.runs import RunStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal, Verb, require
 from app.domain.errors import ConflictError, InvalidError
 from app.domain.migrations.alarms import Alarm
@@ -21,7 +26,6 @@ from app.domain.page import Page, checked_limit
 from app.domain.pipelines.pipeline import GroupProtocol, PipelineDefinition
 from app.domain.runs.run import DesiredRunState
 from app.ports.brokers import Brokers
-from app.ports.unit_of_work import UnitOfWork
 from app.services.access import command_log
 from app.services.drills import blocking
 from app.services.migrating.guard import refuse_while_migrating
@@ -50,7 +54,7 @@ async def start_migration(
     migration = await migration_to(
         uow, brokers, pipeline=pipeline, goal=goal, by=by.name, why=why, waived=waived, now=now
     )
-    await uow.migrations.add(migration)
+    await uow.of(MigrationStore).add(migration)
     await _log(uow, migration, Verb.START_MIGRATION, by=by, why=why, now=now, outcome=f"begun, to {goal}")
     return migration
 
@@ -67,12 +71,12 @@ async def migration_to(
     now: datetime,
 ) -> Migration:
     """One that may begin now, unwritten; the pipeline's row is locked. Raises as `start_migration`."""
-    record = await uow.pipelines.get(pipeline, for_update=True)
+    record = await uow.of(PipelineStore).get(pipeline, for_update=True)
     await refuse_while_migrating(uow, pipeline)
-    run = await uow.runs.find_live(pipeline)
+    run = await uow.of(RunStore).find_live(pipeline)
     if run is None or run.desired is not DesiredRunState.RUN:
         raise ConflictError(f"pipeline {pipeline} does not run: a migration moves instances that run, one at a time")
-    running = (await uow.pipelines.get_revision(pipeline, run.revision)).definition
+    running = (await uow.of(PipelineStore).get_revision(pipeline, run.revision)).definition
     # A migration that was aborted leaves the run's own revision behind, in another mode and in nothing else.
     if in_mode(running, Mode.V2) != in_mode(record.definition, Mode.V2):
         raise ConflictError(
@@ -86,8 +90,8 @@ async def migration_to(
     _check_goal(record.definition, goal, field="goal")
     if (drill := await blocking(uow, pipeline)) is not None:
         raise ConflictError(f"a drill is {drill.state}: nobody could tell what came of which. Wait for its end")
-    before = await uow.migrations.list(pipeline=pipeline, after=None, limit=1)
-    cluster = await uow.clusters.get(run.cluster)
+    before = await uow.of(MigrationStore).list(pipeline=pipeline, after=None, limit=1)
+    cluster = await uow.of(ClusterStore).get(run.cluster)
     await refuse_lost_offsets(uow, brokers, record)
     committed = await brokers.committed_offsets(cluster.connection(), record.definition.group_id)
     return Migration(
@@ -162,7 +166,7 @@ async def roll_back(
         raise ConflictError(f"this migration is on its way back to {migration.goal} already")
     if migration.stage is Stage.PREFLIGHT:
         raise ConflictError("the preflight has moved nothing, and is not proven yet: abort this migration instead")
-    definition = (await uow.pipelines.get(migration.pipeline)).definition
+    definition = (await uow.of(PipelineStore).get(migration.pipeline)).definition
     _check_goal(definition, to, field="to")
     number = await revision_in(uow, migration, Mode.GENERATION, by=by, now=now)
     migration = replace(migration, revisions={**migration.revisions, Mode.GENERATION: number})
@@ -230,24 +234,24 @@ async def list_migrations(
 ) -> Page[Migration]:
     """Newest first. Raises NotFoundError when there is no such pipeline."""
     if pipeline is not None:
-        await uow.pipelines.get(pipeline)
-    return await uow.migrations.list(pipeline=pipeline, after=after, limit=checked_limit(limit))
+        await uow.of(PipelineStore).get(pipeline)
+    return await uow.of(MigrationStore).list(pipeline=pipeline, after=after, limit=checked_limit(limit))
 
 
 async def get_migration(uow: UnitOfWork, migration_id: str) -> Migration:
-    return await uow.migrations.get(migration_id)
+    return await uow.of(MigrationStore).get(migration_id)
 
 
 async def list_evidence(uow: UnitOfWork, migration_id: str) -> Sequence[Evidence]:
     """In the order in which it came."""
-    await uow.migrations.get(migration_id)
-    return await uow.migrations.evidence(migration_id)
+    await uow.of(MigrationStore).get(migration_id)
+    return await uow.of(MigrationStore).evidence(migration_id)
 
 
 async def list_alarms(uow: UnitOfWork, migration_id: str) -> Sequence[Alarm]:
     """Oldest first."""
-    await uow.migrations.get(migration_id)
-    return await uow.migrations.alarms(migration_id)
+    await uow.of(MigrationStore).get(migration_id)
+    return await uow.of(MigrationStore).alarms(migration_id)
 
 
 def _check_waived(waived: Mapping[str, str]) -> None:
@@ -281,7 +285,7 @@ def _without_step(migration: Migration, *, now: datetime) -> Migration:
 async def _saved(
     uow: UnitOfWork, migration: Migration, verb: Verb, *, by: Principal, why: str | None, now: datetime, outcome: str
 ) -> Migration:
-    await uow.migrations.save(migration)
+    await uow.of(MigrationStore).save(migration)
     await _log(uow, migration, verb, by=by, why=why, now=now, outcome=outcome)
     return migration
 

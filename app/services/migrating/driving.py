@@ -7,6 +7,10 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from app.db.repositories.migrations import MigrationStore
+from app.db.repositories.pipelines import PipelineStore
+from app.db.repositories.runs import RunStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import MIGRATIONS, Verb, require
 from app.domain.alerts.told import migration_alert
 from app.domain.errors import ConflictError
@@ -38,7 +42,6 @@ from app.domain.migrations.migration import (
 )
 from app.domain.migrations.mode import Mode, mode_of
 from app.domain.migrations.record import Evidence, proofs_of
-from app.ports.unit_of_work import UnitOfWork
 from app.services import alerts
 from app.services.access import command_log
 from app.services.migrating.archiving import archived
@@ -89,7 +92,7 @@ async def advance(
     elif isinstance(decision, Stop):
         migration = replace(migration, gate=decision.clauses or migration.gate)
     if migration != before:
-        await uow.migrations.save(migration)
+        await uow.of(MigrationStore).save(migration)
     if (
         migration.state is not before.state
         or migration.stage is not before.stage
@@ -108,7 +111,7 @@ async def watch(uow: UnitOfWork, migration_id: str, look: Look, *, now: datetime
     """
     require(_BY, Verb.ADVANCE_MIGRATION)
     migration = await lock(uow, migration_id)
-    record = await uow.pipelines.get(migration.pipeline)
+    record = await uow.of(PipelineStore).get(migration.pipeline)
     if migration.state is not MigrationState.DONE or mode_of(record.definition) is not migration.goal:
         return []
     alarms = await _new_alarms(uow, migration, look)
@@ -121,9 +124,9 @@ async def watch(uow: UnitOfWork, migration_id: str, look: Look, *, now: datetime
 
 async def _new_alarms(uow: UnitOfWork, migration: Migration, look: Look) -> list[Alarm]:
     """Those that were not kept yet; each is told to the webhooks with that."""
-    new = [one for one in alarms_of(migration, look) if await uow.migrations.add_alarm(migration.id, one)]
+    new = [one for one in alarms_of(migration, look) if await uow.of(MigrationStore).add_alarm(migration.id, one)]
     if new:
-        run = await uow.runs.get(migration.run_id)
+        run = await uow.of(RunStore).get(migration.run_id)
         for alarm in new:
             await alerts.tell(uow, migration_alert(migration, alarm, kafka_cluster_id=run.kafka_cluster_id))
     return new
@@ -131,7 +134,7 @@ async def _new_alarms(uow: UnitOfWork, migration: Migration, look: Look) -> list
 
 async def ids_to_fence(uow: UnitOfWork, migration_id: str) -> tuple[Step, tuple[str, ...]] | None:
     """Those of the fence that is underway that are still to be initialised; None: there is no such step."""
-    migration = await uow.migrations.get(migration_id)
+    migration = await uow.of(MigrationStore).get(migration_id)
     step = migration.step
     if step is None or step.kind is not StepKind.FENCE or migration.state is not MigrationState.ACTIVE:
         return None
@@ -145,7 +148,7 @@ async def record_fence(
     """Keep what the coordinator answered: from here on this incarnation, and none before it, is the id's."""
     migration = await lock(uow, migration_id)
     fenced = Fenced(incarnation=incarnation, at=now, step=step)
-    await uow.migrations.save(replace(migration, fenced=(*migration.fenced, fenced)))
+    await uow.of(MigrationStore).save(replace(migration, fenced=(*migration.fenced, fenced)))
     notify(uow, migration)
 
 
@@ -157,8 +160,8 @@ async def _applied(
         case Begin(step=step, clauses=clauses):
             if step.kind is StepKind.BOUNCE and step.ordinal is not None and step.to is not None:
                 migration = await _with_revision(uow, migration, step.to, now=now)
-                run = await uow.runs.get(migration.run_id)
-                await uow.runs.set_targets(run.id, {**run.targets, step.ordinal: migration.revisions[step.to]})
+                run = await uow.of(RunStore).get(migration.run_id)
+                await uow.of(RunStore).set_targets(run.id, {**run.targets, step.ordinal: migration.revisions[step.to]})
             await prove(migration, f"began: {step.words}", clauses, step=step)
             return migration.with_step(step)
         case Finish(step=step, clauses=clauses):
@@ -191,10 +194,10 @@ async def _with_revision(uow: UnitOfWork, migration: Migration, mode: Mode, *, n
 
 async def _completed(uow: UnitOfWork, migration: Migration, *, now: datetime) -> Migration:
     """The run's own revision is the goal's from here on, and no instance has one of its own any more."""
-    run = await uow.runs.get(migration.run_id)
+    run = await uow.of(RunStore).get(migration.run_id)
     revision = migration.revisions[migration.goal]
-    await uow.runs.set_target(run.id, revision=revision, bounce_requested_at=run.bounce_requested_at)
-    await uow.runs.set_targets(run.id, {})
+    await uow.of(RunStore).set_target(run.id, revision=revision, bounce_requested_at=run.bounce_requested_at)
+    await uow.of(RunStore).set_targets(run.id, {})
     await _log(uow, migration, f"done: every instance is {migration.goal}, at revision {revision}", now=now)
     return migration.in_state(MigrationState.DONE, now=now)
 
@@ -231,7 +234,7 @@ async def _prove(
         server=server,
         proofs=proofs_of(migration, look),
     )
-    await uow.migrations.add_evidence(migration.id, evidence)
+    await uow.of(MigrationStore).add_evidence(migration.id, evidence)
 
 
 async def _log(uow: UnitOfWork, migration: Migration, outcome: str, *, now: datetime) -> None:

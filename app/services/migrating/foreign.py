@@ -7,6 +7,10 @@ from datetime import datetime
 
 import msgspec
 
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.foreign_migrations import ForeignMigrationStore
+from app.db.repositories.pipelines import PipelineStore
+from app.db.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from app.domain.access import Principal, Verb, require
 from app.domain.clusters.survey import Survey
 from app.domain.errors import ConflictError, InvalidError
@@ -27,7 +31,6 @@ from app.domain.observing.snapshot import Snapshot, Source
 from app.domain.storable import moment_of_ms
 from app.ports.brokers import GroupDescription
 from app.ports.migrations import MigrationQuestions
-from app.ports.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from app.services.access import command_log
 from app.services.observing.observations import Observations
 
@@ -50,8 +53,8 @@ async def watch_foreign(
     require(by, Verb.START_MIGRATION)
     if not prefix.strip() or len(prefix) > LONGEST_PREFIX:
         raise InvalidError("say how the application's transactional ids begin", field="prefix")
-    entry = await uow.clusters.get(cluster)
-    for pipeline in await uow.pipelines.list_all():
+    entry = await uow.of(ClusterStore).get(cluster)
+    for pipeline in await uow.of(PipelineStore).list_all():
         if (pipeline.cluster, pipeline.definition.group_id) == (entry.name, group):
             raise ConflictError(f"the group {group} is of pipeline {pipeline.name}: migrate that")
     migration = ForeignMigration(
@@ -64,7 +67,7 @@ async def watch_foreign(
         why=why,
         stage_since=now,
     )
-    await uow.foreign_migrations.add(migration)
+    await uow.of(ForeignMigrationStore).add(migration)
     await _log(uow, migration, by=by, why=why, now=now, outcome=f"watches the group {group}, ids {prefix}…")
     return migration
 
@@ -77,14 +80,14 @@ async def go_on(
     Raises ConflictError when it is done, and InvalidError without a reason where something is not proven.
     """
     require(by, Verb.START_MIGRATION)
-    migration = await uow.foreign_migrations.get(migration_id, for_update=True)
+    migration = await uow.of(ForeignMigrationStore).get(migration_id, for_update=True)
     if migration.stage.after is None or look is None:
         raise ConflictError("this migration is done")
     missing = [one.name.replace("_", " ") for one in judged_foreign(migration, look) if not one.is_open]
     if missing and not (why or "").strip():
         raise InvalidError(f"not proven: {', '.join(missing)}. Say why it may go on all the same", field="why")
     moved = migration.moved(look, by=by.name, why=why)
-    await uow.foreign_migrations.save(moved)
+    await uow.of(ForeignMigrationStore).save(moved)
     outcome = f"on to {moved.stage.words}" + (f", without {', '.join(missing)}" if missing else "")
     await _log(uow, moved, by=by, why=why, now=now, outcome=outcome)
     return moved
@@ -100,7 +103,7 @@ async def view_foreign(
 ) -> ForeignView:
     """Raises NotFoundError."""
     async with unit_of_work() as uow:
-        migration = await uow.foreign_migrations.get(migration_id)
+        migration = await uow.of(ForeignMigrationStore).get(migration_id)
     if migration.ended_at is not None:
         return ForeignView(migration=migration, gate=(), lacking=(), look=None)
     group, survey = await questions.of_cluster(migration.cluster, migration.group)

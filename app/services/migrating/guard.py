@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from app.db.repositories.migrations import MigrationStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.errors import ConflictError
-from app.ports.unit_of_work import UnitOfWork
 
 
 async def refuse_while_migrating(uow: UnitOfWork, pipeline: str) -> None:
     """Raise ConflictError while a migration of the pipeline is open: it alone says which instance begins as what."""
-    migration = await uow.migrations.find_open(pipeline)
+    migration = await uow.of(MigrationStore).find_open(pipeline)
     if migration is not None:
         raise ConflictError(
             f"pipeline {pipeline} migrates to {migration.goal}: its migration is {migration.state} in stage "

@@ -5,6 +5,14 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from datetime import datetime, timedelta
 
+from app.db.repositories.fencing import FencingStore
+from app.db.repositories.instances import InstanceStore
+from app.db.repositories.mappings import MappingStore
+from app.db.repositories.migrations import MigrationStore
+from app.db.repositories.pipelines import PipelineStore
+from app.db.repositories.runs import RunStore
+from app.db.repositories.tasks import TaskStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.fencing_events.evidence import CommandWord
 from app.domain.fencing_events.record import FencingFilter
 from app.domain.journals.transaction_state import TransactionStatus
@@ -30,7 +38,6 @@ from app.domain.runs.task import TaskReport, TaskState, TaskStatus
 from app.domain.storable import moment_of_ms
 from app.domain.transactions.transactional_id import for_partition
 from app.ports.brokers import GroupDescription
-from app.ports.unit_of_work import UnitOfWork
 from app.services.observing.observations import Observations
 from app.services.running.specifications import task_identities
 
@@ -52,14 +59,14 @@ async def look_at(
 
     group: as its coordinator has just described it. A classic group's journal tells of finished rebalances only.
     """
-    run = await uow.runs.get(migration.run_id)
-    history = await uow.instances.list(run.id, with_history=True)
+    run = await uow.of(RunStore).get(migration.run_id)
+    history = await uow.of(InstanceStore).list(run.id, with_history=True)
     definitions = await _definitions(uow, run, history)
     modes = {number: mode_of(definition) for number, definition in definitions.items()}
     definition = definitions[run.revision]
-    reports = await uow.tasks.reports_of_run(run.id)
+    reports = await uow.of(TaskStore).reports_of_run(run.id)
     heard = _heard(history, reports, modes)
-    tasks = _tasks(run, await uow.tasks.list_statuses([run.id]), modes, now=now)
+    tasks = _tasks(run, await uow.of(TaskStore).list_statuses([run.id]), modes, now=now)
     own_task_ids = _task_ids(definition, run)
     partitions = await _partitions(uow, run, definition, task_ids=own_task_ids)
     held = {one.transactional_id for lease in (*heard, *migration.held) for one in lease.ids}
@@ -93,7 +100,7 @@ async def look_at(
 
 async def look_now(uow: UnitOfWork, observations: Observations, migration_id: str, *, now: datetime) -> Look:
     """The same for whoever asks. Raises NotFoundError."""
-    migration = await uow.migrations.get(migration_id)
+    migration = await uow.of(MigrationStore).get(migration_id)
     return await look_at(uow, observations.of(migration.cluster), migration, now=now)
 
 
@@ -120,7 +127,10 @@ def _ids(snapshot: Snapshot, names: Iterable[str]) -> dict[str, IdNow]:
 
 async def _definitions(uow: UnitOfWork, run: Run, history: Iterable[Instance]) -> dict[int, PipelineDefinition]:
     numbers = {run.revision, *run.targets.values(), *(one.revision for one in history)}
-    return {number: (await uow.pipelines.get_revision(run.pipeline, number)).definition for number in sorted(numbers)}
+    return {
+        number: (await uow.of(PipelineStore).get_revision(run.pipeline, number)).definition
+        for number in sorted(numbers)
+    }
 
 
 def _instance(run: Run, one: Instance, modes: _Modes) -> InstanceNow:
@@ -237,7 +247,7 @@ async def _fenced_by_hand(
         if is_ours or not is_asked or newest in told:
             continue
         wanted = FencingFilter(kafka_cluster_id=kafka_cluster_id, transactional_id=name)
-        for record in (await uow.fencing.list(wanted, after=None, limit=_NEWEST)).items:
+        for record in (await uow.of(FencingStore).list(wanted, after=None, limit=_NEWEST)).items:
             found |= {
                 Incarnation(name, one.producer_id, one.producer_epoch)
                 for one in record.event.evidence
@@ -260,7 +270,7 @@ async def _partitions(
     uow: UnitOfWork, run: Run, definition: PipelineDefinition, *, task_ids: tuple[str, ...]
 ) -> dict[str, str]:
     """The id of each input partition's producer: that of its mapping, else by its formula."""
-    mappings = await uow.mappings.of_group(kafka_cluster_id=run.kafka_cluster_id, group=definition.group_id)
+    mappings = await uow.of(MappingStore).of_group(kafka_cluster_id=run.kafka_cluster_id, group=definition.group_id)
     return {
         f"{one.topic}-{one.partition}": known
         if (known := one.assigned_id or one.transactional_id) is not None and known not in task_ids
@@ -289,6 +299,6 @@ async def _strays(uow: UnitOfWork, run: Run, history: Iterable[Instance], modes:
             pid=one.pid,
             heard_at=one.last_seen_at,
         )
-        for one in await uow.tasks.list_zombies(run.id)
+        for one in await uow.of(TaskStore).list_zombies(run.id)
         if (one.ordinal, one.lease) not in current
     )

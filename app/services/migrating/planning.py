@@ -8,6 +8,8 @@ from datetime import datetime
 import msgspec
 from msgspec.structs import replace
 
+from app.db.repositories.migrations import MigrationStore
+from app.db.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from app.domain.migrations.decision import judged
 from app.domain.migrations.evidence import STABLE_FOR
 from app.domain.migrations.judged import Judged
@@ -17,7 +19,6 @@ from app.domain.migrations.mode import Mode
 from app.domain.migrations.plan import BOUNCE_S, PlannedStep, planned
 from app.ports.brokers import Brokers
 from app.ports.migrations import MigrationQuestions
-from app.ports.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from app.services.migrating.asking import migration_to
 from app.services.migrating.looking import look_at
 from app.services.observing.observations import Observations
@@ -95,7 +96,7 @@ async def usual_s(uow: UnitOfWork, migration: Migration) -> dict[StepKind, float
 
 async def _bounces_s(uow: UnitOfWork, pipeline: str) -> list[float]:
     """Of the bounces that reached their evidence, in the newest migrations."""
-    page = await uow.migrations.list(pipeline=pipeline, after=None, limit=5)
+    page = await uow.of(MigrationStore).list(pipeline=pipeline, after=None, limit=5)
     return [
         (step.ended_at - step.began_at).total_seconds()
         for one in page.items

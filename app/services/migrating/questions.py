@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from app.db.repositories.audits import AuditPlanStore, AuditStore
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.pipelines import PipelineStore
+from app.db.repositories.runs import RunStore
+from app.db.repositories.transactional_ids import TransactionalIdStore
+from app.db.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from app.domain.access import MIGRATIONS
 from app.domain.audits.plan import time_window
 from app.domain.clusters.cluster import Cluster
@@ -16,7 +22,6 @@ from app.ports.brokers import Brokers, GroupDescription
 from app.ports.clock import Clock
 from app.ports.migrations import GroupBrokers
 from app.ports.transactions import TransactionBrokers
-from app.ports.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from app.services.auditing.asking import Wish, ask_audit
 from app.services.drill_audits import word_of
 from app.services.observing.observations import Observations
@@ -87,10 +92,10 @@ class BrokerQuestions:
 
     async def preflight(self, migration: Migration, ids: tuple[str, ...]) -> PreflightFacts:
         async with self._unit_of_work() as uow:
-            cluster = await uow.clusters.get(migration.cluster)
-            run = await uow.runs.get(migration.run_id)
-            definition = (await uow.pipelines.get_revision(migration.pipeline, run.revision)).definition
-            owners = await uow.transactional_ids.owners(kafka_cluster_id=run.kafka_cluster_id, ids=ids)
+            cluster = await uow.of(ClusterStore).get(migration.cluster)
+            run = await uow.of(RunStore).get(migration.run_id)
+            definition = (await uow.of(PipelineStore).get_revision(migration.pipeline, run.revision)).definition
+            owners = await uow.of(TransactionalIdStore).owners(kafka_cluster_id=run.kafka_cluster_id, ids=ids)
         answer = await self._surveys.of(cluster)
         refused, unknown = await self._rights(cluster, ids)
         search = self._observations.search_of(cluster.name)
@@ -113,12 +118,12 @@ class BrokerQuestions:
 
     async def group(self, migration: Migration) -> GroupDescription | None:
         async with self._unit_of_work() as uow:
-            cluster = await uow.clusters.get(migration.cluster)
+            cluster = await uow.of(ClusterStore).get(migration.cluster)
         return await self._described(cluster, migration.group)
 
     async def of_cluster(self, cluster: str, group: str) -> tuple[GroupDescription | None, Survey | None]:
         async with self._unit_of_work() as uow:
-            entry = await uow.clusters.get(cluster)
+            entry = await uow.of(ClusterStore).get(cluster)
         return await self._described(entry, group), (await self._surveys.of(entry)).survey
 
     async def _described(self, cluster: Cluster, group: str) -> GroupDescription | None:
@@ -129,8 +134,8 @@ class BrokerQuestions:
 
     async def held_back(self, migration: Migration) -> Mapping[str, tuple[int, int]] | None:
         async with self._unit_of_work() as uow:
-            cluster = await uow.clusters.get(migration.cluster)
-            sink = (await uow.pipelines.get(migration.pipeline)).definition.sink_topic
+            cluster = await uow.of(ClusterStore).get(migration.cluster)
+            sink = (await uow.of(PipelineStore).get(migration.pipeline)).definition.sink_topic
         try:
             found = await self._transactions.held_back(cluster.connection(), timeout_s=_TIMEOUT_S)
         except FencelineError:
@@ -143,7 +148,7 @@ class BrokerQuestions:
 
     async def lost_offsets(self, migration: Migration) -> str:
         async with self._unit_of_work() as uow:
-            pipeline = await uow.pipelines.get(migration.pipeline)
+            pipeline = await uow.of(PipelineStore).get(migration.pipeline)
             try:
                 await refuse_lost_offsets(uow, self._brokers, pipeline, timeout_s=_TIMEOUT_S)
             except ConflictError as error:
@@ -155,7 +160,7 @@ class BrokerQuestions:
 
     async def audit(self, uow: UnitOfWork, migration: Migration) -> AuditNow:
         if migration.audit_id is not None:
-            word = word_of(await uow.audits.get(migration.audit_id))
+            word = word_of(await uow.of(AuditStore).get(migration.audit_id))
             figures = word.figures
             return AuditNow(
                 audit_id=migration.audit_id,
@@ -166,7 +171,7 @@ class BrokerQuestions:
                 expected=0 if figures is None else figures.expected,
                 problem=word.no_audit if figures is None else figures.incomplete,
             )
-        if await uow.audit_plans.find(migration.pipeline) is None:
+        if await uow.of(AuditPlanStore).find(migration.pipeline) is None:
             return _no_audit(
                 f"pipeline {migration.pipeline} has no audit plan, which says by which id its records are known"
             )

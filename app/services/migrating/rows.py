@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
+from app.db.repositories.migrations import MigrationStore
+from app.db.repositories.pipelines import PipelineStore
+from app.db.repositories.runs import RunStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal
 from app.domain.migrations.migration import Migration
 from app.domain.migrations.mode import Mode, in_mode, mode_of
 from app.domain.pipelines.pipeline import PythonFunction
 from app.domain.pipelines.pipeline_record import Revision
 from app.domain.pipelines.revision import definition_sha256
-from app.ports.unit_of_work import UnitOfWork
 from app.services.running.run_endings import claim_transactional_ids
 from app.services.running.run_locks import lock_run
 
@@ -20,9 +23,9 @@ NOTICE = "migration"
 
 async def lock(uow: UnitOfWork, migration_id: str) -> Migration:
     """The pipeline's row, its run's, then this one: the order of all. Raises NotFoundError."""
-    seen = await uow.migrations.get(migration_id)
+    seen = await uow.of(MigrationStore).get(migration_id)
     await lock_run(uow, seen.run_id)
-    return await uow.migrations.get(migration_id, for_update=True)
+    return await uow.of(MigrationStore).get(migration_id, for_update=True)
 
 
 async def revision_in(uow: UnitOfWork, migration: Migration, mode: Mode, *, by: Principal, now: datetime) -> int:
@@ -31,11 +34,11 @@ async def revision_in(uow: UnitOfWork, migration: Migration, mode: Mode, *, by: 
     Only the stage that leads there makes it, so that a run that begins anew never skips a stage.
     Raises ConflictError when another pipeline owns one of its ids.
     """
-    record = await uow.pipelines.get(migration.pipeline, for_update=True)
+    record = await uow.of(PipelineStore).get(migration.pipeline, for_update=True)
     if mode_of(record.definition) is mode:
         return record.current_revision
     definition = in_mode(record.definition, mode)
-    run = await uow.runs.get(migration.run_id)
+    run = await uow.of(RunStore).get(migration.run_id)
     await claim_transactional_ids(
         uow, pipeline=migration.pipeline, kafka_cluster_id=run.kafka_cluster_id, definition=definition
     )
@@ -50,7 +53,7 @@ async def revision_in(uow: UnitOfWork, migration: Migration, mode: Mode, *, by: 
         created_by=by.name,
         note=f"made by migration {migration.id}",
     )
-    await uow.pipelines.add_revision(revision)
+    await uow.of(PipelineStore).add_revision(revision)
     return revision.number
 
 
@@ -59,26 +62,26 @@ async def set_targets(uow: UnitOfWork, migration: Migration, modes: Mapping[int,
 
     Before any was made nothing has been sent anywhere, and what is between two leases comes back as it was.
     """
-    run = await uow.runs.get(migration.run_id)
+    run = await uow.of(RunStore).get(migration.run_id)
     by_ordinal = {one.ordinal: one for one in run.instances}
     targets: dict[int, int] = {}
     for ordinal, mode in modes.items():
         instance = by_ordinal[ordinal]
-        running = await uow.pipelines.get_revision(migration.pipeline, instance.revision)
+        running = await uow.of(PipelineStore).get_revision(migration.pipeline, instance.revision)
         if mode_of(running.definition) is mode:
             targets[ordinal] = instance.revision
         elif mode in migration.revisions:
             targets[ordinal] = migration.revisions[mode]
-    await uow.runs.set_targets(run.id, {**run.targets, **targets})
+    await uow.of(RunStore).set_targets(run.id, {**run.targets, **targets})
 
 
 async def gather_targets(uow: UnitOfWork, migration: Migration) -> None:
     """Make the run's revision what all of its instances are sent to, if that is one, and drop their own targets."""
-    run = await uow.runs.get(migration.run_id)
+    run = await uow.of(RunStore).get(migration.run_id)
     wanted = {run.target_of(one.ordinal) for one in run.instances}
     if len(wanted) == 1:
-        await uow.runs.set_target(run.id, revision=wanted.pop(), bounce_requested_at=run.bounce_requested_at)
-        await uow.runs.set_targets(run.id, {})
+        await uow.of(RunStore).set_target(run.id, revision=wanted.pop(), bounce_requested_at=run.bounce_requested_at)
+        await uow.of(RunStore).set_targets(run.id, {})
 
 
 def notify(uow: UnitOfWork, migration: Migration) -> None:

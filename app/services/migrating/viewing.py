@@ -8,6 +8,10 @@ from datetime import datetime
 
 import msgspec
 
+from app.db.repositories.migrations import MigrationStore
+from app.db.repositories.runs import RunStore
+from app.db.repositories.transactional_ids import TransactionalIdStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.migrations.alarms import Alarm
 from app.domain.migrations.decision import to_bounce
 from app.domain.migrations.evidence import task_ids
@@ -18,7 +22,6 @@ from app.domain.migrations.plan import WAY_BACK, WHY, stages_to
 from app.domain.migrations.record import Evidence
 from app.domain.stuck.wording import span
 from app.domain.transactions.mapping import Archived, TransactionalIdOwner
-from app.ports.unit_of_work import UnitOfWork
 from app.services.migrating.looking import look_at
 from app.services.migrating.planning import usual_s
 from app.services.observing.observations import Observations
@@ -93,9 +96,9 @@ class MigrationView(msgspec.Struct, frozen=True, kw_only=True):
 
 async def view_of(uow: UnitOfWork, observations: Observations, migration_id: str, *, now: datetime) -> MigrationView:
     """Raises NotFoundError."""
-    migration = await uow.migrations.get(migration_id)
+    migration = await uow.of(MigrationStore).get(migration_id)
     look = await look_at(uow, observations.of(migration.cluster), migration, now=now) if migration.is_open else None
-    step, alarms = migration.step, await uow.migrations.alarms(migration_id)
+    step, alarms = migration.step, await uow.of(MigrationStore).alarms(migration_id)
     owned = await _owned(uow, migration, look)
     since = step.began_at if step is not None else migration.last_step_at
     fences = [
@@ -107,7 +110,7 @@ async def view_of(uow: UnitOfWork, observations: Observations, migration_id: str
         gate=migration.gate if migration.is_open else (),
         instances=() if look is None else _instances(migration, look),
         ids=() if look is None else _ids(migration, look, owned),
-        evidence=await uow.migrations.evidence(migration_id),
+        evidence=await uow.of(MigrationStore).evidence(migration_id),
         alarms=alarms,
         usually_s=(await usual_s(uow, migration)).get(step.kind) if step is not None else None,
         why=WHY[migration.stage],
@@ -121,9 +124,9 @@ async def view_of(uow: UnitOfWork, observations: Observations, migration_id: str
 async def _owned(uow: UnitOfWork, migration: Migration, look: Look | None) -> dict[str, TransactionalIdOwner]:
     if look is None:
         return {}
-    run = await uow.runs.get(migration.run_id)
+    run = await uow.of(RunStore).get(migration.run_id)
     names = {*look.partitions.values(), *task_ids(migration, look)}
-    owners = await uow.transactional_ids.owners(kafka_cluster_id=run.kafka_cluster_id, ids=names)
+    owners = await uow.of(TransactionalIdStore).owners(kafka_cluster_id=run.kafka_cluster_id, ids=names)
     return {one.transactional_id: one for one in owners}
 
 

@@ -6,6 +6,8 @@ import asyncio
 
 import msgspec
 
+from app.db.repositories.clusters import ClusterStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.errors import NotFoundError
 from app.domain.fencing_events.cases import generations_of
 from app.domain.fencing_events.evidence import GroupRecord
@@ -15,7 +17,6 @@ from app.domain.observing import group_list
 from app.domain.observing.group_list import GroupQuery
 from app.domain.observing.snapshot import JournalStatus, Snapshot
 from app.domain.storable import storable_text
-from app.ports.unit_of_work import UnitOfWork
 from app.services.observing.observations import Observations
 
 
@@ -44,7 +45,7 @@ async def list_groups(
     limit: int = 50,
 ) -> GroupPage:
     """One page, by name. Raises NotFoundError when there is no such cluster, InvalidError."""
-    await uow.clusters.get(cluster)
+    await uow.of(ClusterStore).get(cluster)
     snapshot = observations.of(cluster)
     found = await asyncio.to_thread(group_list.select, snapshot.groups, query, after=after, limit=limit)
     return GroupPage(
@@ -57,7 +58,7 @@ async def list_groups(
 
 async def get_group(uow: UnitOfWork, observations: Observations, *, cluster: str, group: str) -> GroupDetail:
     """Raises NotFoundError, with what is wrong with the reading, if anything is."""
-    await uow.clusters.get(cluster)
+    await uow.of(ClusterStore).get(cluster)
     snapshot = observations.of(cluster)
     live = snapshot.groups.get(group)
     if live is None:

@@ -8,13 +8,17 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from app.db.repositories.fencing import FencingStore
+from app.db.repositories.mappings import MappingStore
+from app.db.repositories.pipelines import PipelineStore
+from app.db.repositories.tasks import TaskStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.fencing_events.record import FencingFilter, FencingPlace
 from app.domain.journals.live_groups import LiveGroup
 from app.domain.journals.live_transactions import LiveTransaction, Step, StepKind
 from app.domain.runs.task import TaskStatus
 from app.domain.storable import moment_of_ms
 from app.domain.transactions.mapping import TransactionalIdOwner
-from app.ports.unit_of_work import UnitOfWork
 
 _FENCINGS = 20
 _TASK_EVENTS = 200
@@ -94,7 +98,7 @@ async def _past_of(
 ) -> list[PastEvent]:
     found = [_of_step(step) for step in live.steps]
     wanted = FencingFilter(kafka_cluster_id=kafka_cluster_id, transactional_id=live.transactional_id)
-    for record in (await uow.fencing.list(wanted, after=None, limit=_FENCINGS)).items:
+    for record in (await uow.of(FencingStore).list(wanted, after=None, limit=_FENCINGS)).items:
         verdict = record.event.verdict
         found.append(
             PastEvent(
@@ -131,11 +135,11 @@ def _who(place: FencingPlace) -> str | None:
 
 async def _holder_of(uow: UnitOfWork, owner: TransactionalIdOwner) -> TaskStatus | None:
     """None: its pipeline has never run, or the task has not been heard of."""
-    pipeline = await uow.pipelines.find(owner.pipeline)
+    pipeline = await uow.of(PipelineStore).find(owner.pipeline)
     if pipeline is None or pipeline.current_run is None:
         return None
     place = await _place_of(uow, owner)
-    statuses = await uow.tasks.list_statuses([pipeline.current_run.id])
+    statuses = await uow.of(TaskStore).list_statuses([pipeline.current_run.id])
     return next((one for one in statuses if (one.ordinal, one.task) == place), None)
 
 
@@ -144,7 +148,7 @@ async def _place_of(uow: UnitOfWork, owner: TransactionalIdOwner) -> tuple[int, 
     if owner.ordinal is not None and owner.task is not None:
         return owner.ordinal, owner.task
     name = owner.transactional_id
-    holder = (await uow.mappings.holders(kafka_cluster_id=owner.kafka_cluster_id, ids=[name])).get(name)
+    holder = (await uow.of(MappingStore).holders(kafka_cluster_id=owner.kafka_cluster_id, ids=[name])).get(name)
     return None if holder is None else (holder.ordinal, holder.task)
 
 
@@ -160,7 +164,7 @@ def _of_step(step: Step) -> PastEvent:
 
 async def _of_task(uow: UnitOfWork, owner: TransactionalIdOwner) -> AsyncIterator[PastEvent]:
     place = await _place_of(uow, owner)
-    for _, event in await uow.tasks.recent_events(pipeline=owner.pipeline, limit=_TASK_EVENTS):
+    for _, event in await uow.of(TaskStore).recent_events(pipeline=owner.pipeline, limit=_TASK_EVENTS):
         if (event.ordinal, event.task) == place:
             yield PastEvent(
                 at=event.at,

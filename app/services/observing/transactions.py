@@ -8,6 +8,9 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.transactional_ids import TransactionalIdStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.errors import NotFoundError
 from app.domain.journals import transaction_state
 from app.domain.journals.live_groups import Committed
@@ -18,7 +21,6 @@ from app.domain.observing.snapshot import JournalStatus, Phase, Snapshot, Source
 from app.domain.observing.transaction_list import Owner, Tally, TransactionQuery
 from app.domain.storable import storable_text
 from app.domain.transactions.mapping import TransactionalIdOwner
-from app.ports.unit_of_work import UnitOfWork
 from app.services.observing.observations import Observations
 
 PACE_SPAN = timedelta(minutes=15)
@@ -71,15 +73,15 @@ async def list_transactions(
     """One page; of one pipeline's ids only, if it is named. Raises NotFoundError when there is no such cluster,
     InvalidError.
     """
-    kafka_cluster_id = (await uow.clusters.get(cluster)).kafka_cluster_id
+    kafka_cluster_id = (await uow.of(ClusterStore).get(cluster)).kafka_cluster_id
     snapshot = observations.of(cluster)
     ours = frozenset[str]()
     if pipeline is not None:
         query = msgspec.structs.replace(query, owner=Owner.OURS)
-        owned = await uow.transactional_ids.of_pipeline(pipeline)
+        owned = await uow.of(TransactionalIdStore).of_pipeline(pipeline)
         ours = frozenset(one.transactional_id for one in owned if one.kafka_cluster_id == kafka_cluster_id)
     elif query.owner is not None:
-        ours = frozenset(await uow.transactional_ids.names(kafka_cluster_id=kafka_cluster_id))
+        ours = frozenset(await uow.of(TransactionalIdStore).names(kafka_cluster_id=kafka_cluster_id))
 
     def choose() -> tuple[transaction_list.TransactionPage, Tally, tuple[PaceSample, ...]]:
         now_ms = int(now.timestamp() * 1000)
@@ -92,7 +94,7 @@ async def list_transactions(
     found, tally, pace = await asyncio.to_thread(choose)
     owners = {
         owner.transactional_id: owner
-        for owner in await uow.transactional_ids.owners(
+        for owner in await uow.of(TransactionalIdStore).owners(
             kafka_cluster_id=kafka_cluster_id, ids=_ownable(live.transactional_id for live in found.items)
         )
     }
@@ -119,7 +121,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
 
 async def get_pace(uow: UnitOfWork, observations: Observations, *, cluster: str, now: datetime) -> Pace:
     """How many transactions are open, how old the oldest is, commits and aborts a second. Raises NotFoundError."""
-    await uow.clusters.get(cluster)
+    await uow.of(ClusterStore).get(cluster)
     snapshot = observations.of(cluster)
     tally = (await asyncio.to_thread(_counted, snapshot)).tally
     return Pace(tally=tally, samples=_pace_of(snapshot, tally, now=now), journal=snapshot.transaction_journal)
@@ -129,12 +131,14 @@ async def get_transaction(
     uow: UnitOfWork, observations: Observations, *, cluster: str, transactional_id: str
 ) -> TransactionDetail:
     """One id with what is pending by it. Raises NotFoundError, which says how complete the knowledge is."""
-    kafka_cluster_id = (await uow.clusters.get(cluster)).kafka_cluster_id
+    kafka_cluster_id = (await uow.of(ClusterStore).get(cluster)).kafka_cluster_id
     snapshot = observations.of(cluster)
     live = snapshot.transactions.get(transactional_id)
     if live is None:
         raise NotFoundError(f"no transactional id {transactional_id} is known on {cluster}{_unless(snapshot)}")
-    owners = await uow.transactional_ids.owners(kafka_cluster_id=kafka_cluster_id, ids=_ownable([transactional_id]))
+    owners = await uow.of(TransactionalIdStore).owners(
+        kafka_cluster_id=kafka_cluster_id, ids=_ownable([transactional_id])
+    )
     return TransactionDetail(
         transaction=ObservedTransaction(live=_ours(snapshot, live), owner=owners[0] if owners else None),
         pending_offsets=pending_offsets_of(snapshot, live.state.producer_id),

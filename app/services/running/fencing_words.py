@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from app.domain.fencing_events.cases import case_of_word
 from app.domain.fencing_events.evidence import ClientWord, GroupRecord
 from app.domain.fencing_events.fencing_event import Case
-from app.ports.task_repository import LeaseContext
+from app.domain.runs.lease_context import LeaseContext
 from app.wire.heartbeat import TaskHeartbeat
 
 

@@ -6,7 +6,6 @@ counts. Nothing here waits for the disk unless an event or a change of state mus
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
@@ -14,12 +13,17 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from app.db.repositories.instances import InstanceStore
+from app.db.repositories.recorded_offsets import RecordedOffsetStore
+from app.db.repositories.tasks import TaskStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import RunTokenScope
 from app.domain.drills.drill import TargetState
-from app.domain.errors import ConflictError, ForbiddenError, NotFoundError
+from app.domain.errors import ForbiddenError, NotFoundError
 from app.domain.fencing_events.evidence import GroupRecord
 from app.domain.fencing_events.fencing_event import Case
 from app.domain.runs.instance import ENDED, InstanceOutcome, InstanceState
+from app.domain.runs.lease_context import LeaseContext
 from app.domain.runs.rates import rates_between
 from app.domain.runs.recorded_offset import RecordedOffset
 from app.domain.runs.run import desired_of_tasks
@@ -32,13 +36,11 @@ from app.domain.runs.task import (
     instance_state_by_tasks,
 )
 from app.domain.storable import moment_of_ms, storable
-from app.domain.transactions.mapping import AssignedId, PartitionMapping, PartitionOwner
-from app.ports.task_repository import LeaseContext
-from app.ports.unit_of_work import UnitOfWork
 from app.services.running import recorded_offsets
 from app.services.running.fencing_words import fencing_cases
 from app.services.running.instances import move_locked_instance
-from app.services.running.run_endings import assign_partition_ids, end_run_if_over, notify_run
+from app.services.running.ownership import follow_ownership, is_retake_due, ownership_changed
+from app.services.running.run_endings import end_run_if_over, notify_run
 from app.services.running.run_locks import lock_run
 from app.services.running.worker_words import (
     MOST_EVENTS,
@@ -55,12 +57,9 @@ FRESH_FOR = timedelta(seconds=3)
 """A task that was not heard for longer adds nothing to the run's rates."""
 AHEAD_AT_MOST = timedelta(days=1)
 """Of an event's time, by its worker's clock, before ours: in the year 9999 it would never expire."""
-RETAKE_EVERY = 10
-"""Ownership is written when it changes; once in so many heartbeats it is looked at, lest a refused take be for ever."""
 LONGEST_EVENT_ID = 200
 """Ours have 32 characters; what is much longer does not fit into an index."""
 
-log = logging.getLogger(__name__)
 
 _REPORT_FIELDS = TaskReport.__struct_fields__
 
@@ -131,7 +130,7 @@ async def receive_heartbeat(
     )
     own = context.own
     state_changed = own is None or own.last.state is not report.state
-    if not (state_changed or heartbeat.events or _ownership_changed(own, report)):
+    if not (state_changed or heartbeat.events or ownership_changed(own, report)):
         await uow.relax_durability()
     status = TaskStatus(
         last=report,
@@ -139,24 +138,24 @@ async def receive_heartbeat(
         state_since=now if own is None or state_changed else own.state_since,
         rates=rates_between(own, report),
     )
-    written = await uow.tasks.record(status, is_zombie=is_zombie)
+    written = await uow.of(TaskStore).record(status, is_zombie=is_zombie)
     events = [_event(heartbeat, event_index, now) for event_index in range(len(heartbeat.events))]
     if events:
-        await uow.tasks.add_events(events)
+        await uow.of(TaskStore).add_events(events)
     if written and not is_zombie:
         # The instance's row before the mappings: the order in which an ending instance locks them.
         if state_changed or context.instance_state is InstanceState.UNREACHABLE:
             await _follow_state(uow, context, report, now=now)
-        if _ownership_changed(own, report) or await _is_retake_due(uow, report):
+        if ownership_changed(own, report) or await is_retake_due(uow, report):
             heard = None if own is None else own.received_at
-            await _follow_ownership(uow, context, report, now=now, heard=heard)
-        await uow.recorded_offsets.report(
+            await follow_ownership(uow, context, report, now=now, heard=heard)
+        await uow.of(RecordedOffsetStore).report(
             recorded_offsets.reported(heartbeat),
             run_id=report.run_id,
             kafka_cluster_id=context.kafka_cluster_id,
             group=context.group,
         )
-    sampled = await uow.tasks.sample(report.run_id, now=now, fresh_for=FRESH_FOR)
+    sampled = await uow.of(TaskStore).sample(report.run_id, now=now, fresh_for=FRESH_FOR)
     if sampled or state_changed or events:
         uow.notify("run", report.run_id)
         uow.notify("pipeline", context.pipeline)
@@ -173,7 +172,9 @@ async def receive_heartbeat(
 
 
 async def _recorded(uow: UnitOfWork, context: LeaseContext) -> tuple[RecordedOffset, ...]:
-    return tuple(await uow.recorded_offsets.of_group(kafka_cluster_id=context.kafka_cluster_id, group=context.group))
+    return tuple(
+        await uow.of(RecordedOffsetStore).of_group(kafka_cluster_id=context.kafka_cluster_id, group=context.group)
+    )
 
 
 def report_of(heartbeat: TaskHeartbeat) -> TaskReport:
@@ -190,7 +191,7 @@ async def receive_driver_heartbeat(
     heartbeat, dropped = accepted_driver(storable(heartbeat), context.bounds)
     is_current = context.lease_is_current and context.application_id == heartbeat.application_id
     if is_current:
-        await uow.instances.touch(
+        await uow.of(InstanceStore).touch(
             run_id=heartbeat.run_id,
             ordinal=heartbeat.ordinal,
             lease=heartbeat.lease,
@@ -222,14 +223,14 @@ async def receive_outcome(uow: UnitOfWork, outcome: Outcome, *, scope: RunTokenS
     check_scope(scope, run_id=outcome.run_id, ordinal=outcome.ordinal, lease=outcome.lease)
     outcome = storable(outcome)
     run = await lock_run(uow, outcome.run_id)
-    instance = await uow.instances.get(outcome.run_id, outcome.ordinal, outcome.lease, for_update=True)
+    instance = await uow.of(InstanceStore).get(outcome.run_id, outcome.ordinal, outcome.lease, for_update=True)
     if outcome.application_id != (instance.application_id or "") or instance.outcome is not None:
         return
     ends_as = InstanceState.STOPPED if outcome.kind is OutcomeKind.DRAINED else InstanceState.FAILED
     kind = "permanent error" if outcome.kind is OutcomeKind.HOPELESS else str(outcome.kind)
     reason = f"{kind}: {outcome.message}" if outcome.message else kind
     instance = replace(instance, outcome=InstanceOutcome(kind=outcome.kind, message=outcome.message, at=now))
-    await uow.instances.save(instance)
+    await uow.of(InstanceStore).save(instance)
     if instance.state not in ENDED and instance.state is not InstanceState.PENDING:
         await move_locked_instance(uow, instance, ends_as, reason=reason, now=now)
         await end_run_if_over(uow, run_id=outcome.run_id, now=now)
@@ -248,7 +249,7 @@ def check_scope(scope: RunTokenScope, *, run_id: str, ordinal: int, lease: int) 
 async def _context(
     uow: UnitOfWork, scope: RunTokenScope, *, task: int | None = None, attempt: int | None = None
 ) -> LeaseContext:
-    context = await uow.tasks.lease_context(
+    context = await uow.of(TaskStore).lease_context(
         run_id=scope.run_id, ordinal=scope.ordinal, lease=scope.lease, task=task, attempt=attempt
     )
     if context is None:
@@ -296,104 +297,19 @@ def _event(heartbeat: TaskHeartbeat, index: int, now: datetime) -> TaskEventReco
     )
 
 
-def _owned(report: TaskReport) -> frozenset[tuple[str, int]]:
-    return frozenset((progress.topic, progress.partition) for progress in report.partitions)
-
-
-def _ownership(report: TaskReport) -> tuple[object, ...]:
-    producers = frozenset(
-        (one.topic, one.partition, one.transactional_id, one.producer_id, one.producer_epoch)
-        for one in report.partitions
-    )
-    return (producers, report.generation, report.producer_id, report.producer_epoch)
-
-
-def _ownership_changed(own: TaskStatus | None, report: TaskReport) -> bool:
-    return own is None or _ownership(own.last) != _ownership(report)
-
-
-async def _is_retake_due(uow: UnitOfWork, report: TaskReport) -> bool:
-    """Looked at without a lock: takes of a run wait for each other, and nearly all of its tasks hold what they name.
-
-    Where partitions have ids of their own they are taken unseen, since ids may have been refused too.
-    """
-    if report.sequence % RETAKE_EVERY:
-        return False
-    if any(one.transactional_id is not None for one in report.partitions):
-        return True
-    return await uow.mappings.held_by(report) != _owned(report)
-
-
-async def _follow_ownership(
-    uow: UnitOfWork, context: LeaseContext, report: TaskReport, *, now: datetime, heard: datetime | None
-) -> None:
-    """Give up what the task no longer names, then take what it names, in order, lest two tasks block each other."""
-    partitions = sorted(report.partitions, key=lambda one: (one.topic, one.partition))
-    await uow.mappings.release(owner_of=report, keep=sorted(_owned(report)), now=now, heard=heard)
-    await _follow_ids(uow, context, report, now=now)
-    owner = PartitionOwner(
-        run_id=report.run_id,
-        ordinal=report.ordinal,
-        lease=report.lease,
-        task=report.task,
-        attempt=report.attempt,
-        host=report.host,
-    )
-    await uow.mappings.take(
-        [
-            PartitionMapping(
-                pipeline=context.pipeline,
-                kafka_cluster_id=context.kafka_cluster_id,
-                group=context.group,
-                topic=one.topic,
-                partition=one.partition,
-                transactional_id=one.transactional_id or report.transactional_id,
-                owner=owner,
-                generation=report.generation,
-                producer_id=report.producer_id if one.transactional_id is None else one.producer_id,
-                epoch=report.producer_epoch if one.transactional_id is None else one.producer_epoch,
-                since=now,
-            )
-            for one in partitions
-        ],
-        heard=heard,
-    )
-
-
-async def _follow_ids(uow: UnitOfWork, context: LeaseContext, report: TaskReport, *, now: datetime) -> None:
-    """Partitions that were added since the instance was leased have their id by the formula, which the task knows."""
-    ids = [
-        AssignedId(topic=one.topic, partition=one.partition, transactional_id=one.transactional_id)
-        for one in report.partitions
-        if one.transactional_id is not None
-    ]
-    if not ids:
-        return
-    try:
-        await assign_partition_ids(
-            uow,
-            pipeline=context.pipeline,
-            kafka_cluster_id=context.kafka_cluster_id,
-            group=context.group,
-            ids=ids,
-            now=now,
-        )
-    except ConflictError as error:
-        # The task goes on: its word is kept whatever it says, and whose the id shall be is for people to decide.
-        log.warning("instance %d of run %s: %s", report.ordinal, report.run_id, error.message)
-
-
 async def _follow_state(uow: UnitOfWork, context: LeaseContext, report: TaskReport, *, now: datetime) -> None:
     """Let the instance's state follow its tasks'; decided on the locked row, since siblings report at the same time."""
-    states = await uow.tasks.states_of_instance(run_id=report.run_id, ordinal=report.ordinal, lease=report.lease)
+    states = await uow.of(TaskStore).states_of_instance(
+        run_id=report.run_id, ordinal=report.ordinal, lease=report.lease
+    )
     if instance_state_by_tasks(context.instance_state, states) is context.instance_state:
         return
     await _come_back(uow, RunTokenScope(run_id=report.run_id, ordinal=report.ordinal, lease=report.lease), now=now)
 
 
 async def _come_back(uow: UnitOfWork, scope: RunTokenScope, *, now: datetime) -> None:
-    instance = await uow.instances.get(scope.run_id, scope.ordinal, scope.lease, for_update=True)
-    states = await uow.tasks.states_of_instance(run_id=scope.run_id, ordinal=scope.ordinal, lease=scope.lease)
+    instance = await uow.of(InstanceStore).get(scope.run_id, scope.ordinal, scope.lease, for_update=True)
+    states = await uow.of(TaskStore).states_of_instance(run_id=scope.run_id, ordinal=scope.ordinal, lease=scope.lease)
     to = instance_state_by_tasks(instance.state, states)
     if to is instance.state and to is InstanceState.UNREACHABLE:
         to = InstanceState.STARTING

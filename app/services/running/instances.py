@@ -7,13 +7,17 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from app.db.repositories.access import AccessStore
+from app.db.repositories.instances import InstanceStore
+from app.db.repositories.mappings import MappingStore
+from app.db.repositories.runs import RunStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal, RunTokenScope, Verb, require
 from app.domain.alerts.told import lost_alert
 from app.domain.errors import ConflictError
 from app.domain.runs.instance import Instance, InstanceState, advance
 from app.domain.runs.run import DesiredRunState, Run
 from app.domain.storable import moment_of_ms, storable
-from app.ports.unit_of_work import UnitOfWork
 from app.services import alerts
 from app.services.access import command_log
 from app.services.access.secret_sums import sha256_of
@@ -35,11 +39,11 @@ async def lease_instance(
     run = await lock_run(uow, run_id)
     if run.ended_at is not None or run.desired in (DesiredRunState.DRAIN, DesiredRunState.KILL):
         raise ConflictError(f"run {run_id} is {run.state}: none of its instances is leased again")
-    previous = await uow.instances.find_current(run_id, ordinal, for_update=True)
+    previous = await uow.of(InstanceStore).find_current(run_id, ordinal, for_update=True)
     instance = await add_lease(uow, run=run, ordinal=ordinal, previous=previous, now=now)
     if reason is not None or failures:
         instance = replace(instance, reason=reason, failures=failures)
-        await uow.instances.save(instance)
+        await uow.of(InstanceStore).save(instance)
     notify_run(uow, run)
     return instance
 
@@ -52,11 +56,11 @@ async def begin_submission(
     host: where the driver is about to be started; a server on another host then knows that it cannot look for it.
     Of two servers that try at once, one gets it; the other gets ConflictError and leaves the instance alone.
     """
-    instance = await uow.instances.get(run_id, ordinal, lease, for_update=True)
+    instance = await uow.of(InstanceStore).get(run_id, ordinal, lease, for_update=True)
     if instance.state is not InstanceState.PENDING:
         raise ConflictError(f"instance {ordinal} of run {run_id} is {instance.state} already, under lease {lease}")
     secret = secrets.token_urlsafe(32)
-    await uow.access.add_run_token(
+    await uow.of(AccessStore).add_run_token(
         scope=RunTokenScope(run_id=run_id, ordinal=ordinal, lease=lease), secret_sha256=sha256_of(secret), now=now
     )
     instance = replace(
@@ -68,7 +72,7 @@ async def begin_submission(
         # Of an ordinal that fails again and again, the last failure stays in sight while it starts.
         reason=instance.reason if instance.failures else None,
     )
-    await uow.instances.save(instance)
+    await uow.of(InstanceStore).save(instance)
     uow.notify("run", run_id)
     return instance, secret
 
@@ -85,11 +89,11 @@ async def record_submission(
     log_path: str,
 ) -> Instance:
     """Note which process was started. A claim that came first is the application's own word and is left as it is."""
-    instance = await uow.instances.get(run_id, ordinal, lease, for_update=True)
+    instance = await uow.of(InstanceStore).get(run_id, ordinal, lease, for_update=True)
     instance = replace(instance, log_path=log_path)
     if instance.claimed_at is None:
         instance = replace(instance, host=host, jvm_pid=jvm_pid, process_started_at=process_started_at)
-    await uow.instances.save(instance)
+    await uow.of(InstanceStore).save(instance)
     uow.notify("run", run_id)
     return instance
 
@@ -102,8 +106,8 @@ async def claim_instance(uow: UnitOfWork, claim: Claim, *, now: datetime) -> Cla
     """
     refuse_no_process(claim.jvm_pid, claim.python_pid)
     claim = storable(claim)
-    run = await uow.runs.get(claim.run_id)
-    current = await uow.instances.find_current(claim.run_id, claim.ordinal, for_update=True)
+    run = await uow.of(RunStore).get(claim.run_id)
+    current = await uow.of(InstanceStore).find_current(claim.run_id, claim.ordinal, for_update=True)
     refusal = _refusal(run, current, claim)
     if refusal is not None:
         return ClaimAnswer(granted=False, reason=refusal)
@@ -127,7 +131,7 @@ async def claim_instance(uow: UnitOfWork, claim: Claim, *, now: datetime) -> Cla
             claimed_at=now,
             missing_since=None,
         )
-        await uow.instances.save(current)
+        await uow.of(InstanceStore).save(current)
         notify_run(uow, run)
     return ClaimAnswer(granted=True)
 
@@ -162,7 +166,7 @@ async def advance_instance(
     Raises IllegalTransitionError when the table does not allow it. The same state again changes the reason only.
     """
     run = await lock_run(uow, run_id)
-    before = await uow.instances.get(run_id, ordinal, lease, for_update=True)
+    before = await uow.of(InstanceStore).get(run_id, ordinal, lease, for_update=True)
     instance = await move_locked_instance(uow, before, to, reason=reason, now=now)
     notify_run(uow, run)
     if instance.state is InstanceState.LOST and before.state is not InstanceState.LOST:
@@ -174,10 +178,10 @@ async def advance_instance(
 
 async def mark_healthy(uow: UnitOfWork, *, run_id: str, ordinal: int, lease: int) -> Instance:
     """Note that earlier failures count no more, because the instance was at work for a while."""
-    instance = await uow.instances.get(run_id, ordinal, lease, for_update=True)
+    instance = await uow.of(InstanceStore).get(run_id, ordinal, lease, for_update=True)
     if instance.failures and not instance.has_ended:
         instance = replace(instance, failures=0)
-        await uow.instances.save(instance)
+        await uow.of(InstanceStore).save(instance)
         uow.notify("run", run_id)
     return instance
 
@@ -186,10 +190,10 @@ async def mark_missing(
     uow: UnitOfWork, *, run_id: str, ordinal: int, lease: int, missing_since: datetime | None
 ) -> Instance:
     """Note since when silence, the resource manager and the pid all say that it is gone; None: they do not."""
-    instance = await uow.instances.get(run_id, ordinal, lease, for_update=True)
+    instance = await uow.of(InstanceStore).get(run_id, ordinal, lease, for_update=True)
     if instance.missing_since != missing_since:
         instance = replace(instance, missing_since=missing_since)
-        await uow.instances.save(instance)
+        await uow.of(InstanceStore).save(instance)
     return instance
 
 
@@ -201,8 +205,8 @@ async def record_signal(
     Raises ConflictError when the instance has ended meanwhile, or another server has written the same: it sends it.
     """
     require(by, Verb.SIGNAL_INSTANCE)
-    run = await uow.runs.get(run_id)
-    instance = await uow.instances.get(run_id, ordinal, lease, for_update=True)
+    run = await uow.of(RunStore).get(run_id)
+    instance = await uow.of(InstanceStore).get(run_id, ordinal, lease, for_update=True)
     if instance.has_ended:
         raise ConflictError(f"lease {lease} of instance {ordinal} of run {run_id} is {instance.state} already")
     before = instance.killed_at if is_kill else instance.drain_signalled_at
@@ -214,7 +218,7 @@ async def record_signal(
         if is_kill
         else replace(instance, drain_signalled_at=now, reason=reason)
     )
-    await uow.instances.save(instance)
+    await uow.of(InstanceStore).save(instance)
     name = "SIGKILL" if is_kill else "SIGTERM"
     await command_log.record(
         uow,
@@ -232,9 +236,9 @@ async def record_signal(
 
 async def stop_pending_instances(uow: UnitOfWork, *, run_id: str, reason: str, now: datetime) -> None:
     """PENDING → STOPPED for what was never submitted; the run's row is locked by the caller."""
-    for instance in await uow.instances.list(run_id, with_history=False):
+    for instance in await uow.of(InstanceStore).list(run_id, with_history=False):
         if instance.state is InstanceState.PENDING:
-            locked = await uow.instances.get(run_id, instance.ordinal, instance.lease, for_update=True)
+            locked = await uow.of(InstanceStore).get(run_id, instance.ordinal, instance.lease, for_update=True)
             if locked.state is InstanceState.PENDING:
                 await move_locked_instance(uow, locked, InstanceState.STOPPED, reason=reason, now=now)
 
@@ -244,17 +248,17 @@ async def retry_pending_instances(uow: UnitOfWork, *, run_id: str, at: datetime)
 
     The run's row is locked by the caller.
     """
-    for instance in await uow.instances.list(run_id, with_history=False):
+    for instance in await uow.of(InstanceStore).list(run_id, with_history=False):
         if instance.state is InstanceState.PENDING:
-            locked = await uow.instances.get(run_id, instance.ordinal, instance.lease, for_update=True)
+            locked = await uow.of(InstanceStore).get(run_id, instance.ordinal, instance.lease, for_update=True)
             if locked.state is InstanceState.PENDING:
-                await uow.instances.save(replace(locked, leased_at=at, failures=0, reason=None))
+                await uow.of(InstanceStore).save(replace(locked, leased_at=at, failures=0, reason=None))
 
 
 async def list_instances(uow: UnitOfWork, run_id: str, *, with_history: bool = True) -> list[Instance]:
     """By ordinal, then by falling lease; without history the current lease of each ordinal."""
-    await uow.runs.get(run_id)
-    return await uow.instances.list(run_id, with_history=with_history)
+    await uow.of(RunStore).get(run_id)
+    return await uow.of(InstanceStore).list(run_id, with_history=with_history)
 
 
 async def move_locked_instance(
@@ -269,7 +273,9 @@ async def move_locked_instance(
             # A signal of an earlier drain, before it was heard again, counts no more.
             moved = replace(moved, drain_signalled_at=None)
     if moved != instance:
-        await uow.instances.save(moved)
+        await uow.of(InstanceStore).save(moved)
     if moved.has_ended and not instance.has_ended:
-        await uow.mappings.release_instance(run_id=moved.run_id, ordinal=moved.ordinal, lease=moved.lease, now=now)
+        await uow.of(MappingStore).release_instance(
+            run_id=moved.run_id, ordinal=moved.ordinal, lease=moved.lease, now=now
+        )
     return moved

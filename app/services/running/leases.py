@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from app.db.repositories.instances import InstanceStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.errors import ConflictError
 from app.domain.runs.instance import Instance, InstanceState
 from app.domain.runs.run import Run
-from app.ports.unit_of_work import UnitOfWork
 
 
 async def add_lease(uow: UnitOfWork, *, run: Run, ordinal: int, previous: Instance | None, now: datetime) -> Instance:
@@ -32,5 +33,5 @@ async def add_lease(uow: UnitOfWork, *, run: Run, ordinal: int, previous: Instan
         since=now,
         leased_at=leased_at,
     )
-    await uow.instances.add(instance)
+    await uow.of(InstanceStore).add(instance)
     return instance

@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.pipelines import PipelineStore
+from app.db.repositories.recorded_offsets import RecordedOffsetStore
+from app.db.repositories.runs import RunStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal, Verb, require
 from app.domain.errors import ConflictError, InvalidError, PreconditionError, UnavailableError
 from app.domain.pipelines.pipeline import Problem
@@ -12,7 +17,6 @@ from app.domain.runs.offset_reset import Bounds, OffsetChange, OffsetTarget, Off
 from app.domain.runs.recorded_offset import RecordedOffset, is_same_topic
 from app.domain.stuck.facts import Refused
 from app.ports.brokers import Brokers, Connection, PartitionOffsets, TopicPartition
-from app.ports.unit_of_work import UnitOfWork
 from app.services.access import command_log
 from app.services.defining.clusters import refuse_other_cluster
 from app.services.running.recorded_offsets import partitions_of
@@ -33,9 +37,9 @@ async def _planned(
     uow: UnitOfWork, brokers: Brokers, *, pipeline: str, target: OffsetTarget
 ) -> tuple[list[OffsetChange], dict[str, str | None]]:
     """The changes, and the id of each source topic that they were planned for."""
-    record = await uow.pipelines.get(pipeline)
+    record = await uow.of(PipelineStore).get(pipeline)
     definition = record.definition
-    cluster = await uow.clusters.get(record.cluster)
+    cluster = await uow.of(ClusterStore).get(record.cluster)
     connection = cluster.connection()
     facts = await brokers.facts(connection, topics=definition.source_topics)
     refuse_other_cluster(cluster, facts.cluster_id)
@@ -46,7 +50,7 @@ async def _planned(
     committed = await brokers.committed_offsets(connection, definition.group_id)
     recorded = {
         TopicPartition(one.topic, one.partition): one.offset
-        for one in await uow.recorded_offsets.of_group(
+        for one in await uow.of(RecordedOffsetStore).of_group(
             kafka_cluster_id=cluster.kafka_cluster_id, group=definition.group_id
         )
         if one.topic in facts.topics and is_same_topic(one, facts.topics[one.topic].topic_id)
@@ -118,8 +122,8 @@ async def reset_offsets(
         raise InvalidError(
             f"say why the offsets of {pipeline} may be set: records are read again, or never", field="why"
         )
-    record = await uow.pipelines.get(pipeline, for_update=True)
-    run = await uow.runs.find_live(pipeline)
+    record = await uow.of(PipelineStore).get(pipeline, for_update=True)
+    run = await uow.of(RunStore).find_live(pipeline)
     if run is not None:
         raise ConflictError(f"run {run.id} of {pipeline} is {run.state}: drain it before you move its offsets")
     changes, topic_ids = await _planned(uow, brokers, pipeline=pipeline, target=target)
@@ -132,7 +136,7 @@ async def reset_offsets(
                     f"the group's offset on {change.topic}-{change.partition} is {change.committed} by now: "
                     "look at a new preview first"
                 )
-    cluster = await uow.clusters.get(record.cluster)
+    cluster = await uow.of(ClusterStore).get(record.cluster)
     await command_log.record(
         uow,
         by=by,
@@ -147,7 +151,7 @@ async def reset_offsets(
             ]
         },
     )
-    await uow.recorded_offsets.replace(
+    await uow.of(RecordedOffsetStore).replace(
         [
             RecordedOffset(
                 topic=c.topic, partition=c.partition, offset=c.target, topic_id=topic_ids[c.topic], is_final=True

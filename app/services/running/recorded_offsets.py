@@ -6,6 +6,9 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.recorded_offsets import RecordedOffsetStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.clusters.cluster import Cluster, TopicFacts
 from app.domain.errors import BrokerUnreachableError, ConflictError
 from app.domain.pipelines.pipeline import PipelineDefinition
@@ -21,7 +24,6 @@ from app.domain.runs.recorded_offset import (
 )
 from app.domain.stuck.facts import Refused
 from app.ports.brokers import DEFAULT_TIMEOUT_S, Brokers, TopicPartition
-from app.ports.unit_of_work import UnitOfWork
 from app.wire.heartbeat import TaskHeartbeat
 
 _TIMEOUT_OF_LIVE_S = 5.0
@@ -51,7 +53,7 @@ async def compare_offsets(
     """
     recorded = [
         one
-        for one in await uow.recorded_offsets.of_group(
+        for one in await uow.of(RecordedOffsetStore).of_group(
             kafka_cluster_id=cluster.kafka_cluster_id, group=definition.group_id
         )
         if one.topic in definition.source_topics
@@ -100,7 +102,7 @@ async def refuse_lost_offsets(
     Asked before whatever begins tasks: a start, a restart, a bounce. What runs is not drained for a begin that its own
     workers would refuse.
     """
-    cluster = await uow.clusters.get(pipeline.cluster)
+    cluster = await uow.of(ClusterStore).get(pipeline.cluster)
     compared = await compare_offsets(uow, brokers, cluster=cluster, definition=pipeline.definition, timeout_s=timeout_s)
     _refuse_lost(pipeline.name, pipeline.definition.group_id, compared)
     return compared

@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.mappings import MappingStore
+from app.db.repositories.pipelines import PipelineStore
+from app.db.repositories.runs import RunStore
+from app.db.repositories.transactional_ids import TransactionalIdStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import RECONCILER, Verb
 from app.domain.errors import ConflictError
 from app.domain.pipelines.pipeline import PipelineDefinition, ProcessingGuarantee
@@ -13,7 +19,6 @@ from app.domain.runs.instance import InstanceState
 from app.domain.runs.run import DesiredRunState, Run, RunEnd
 from app.domain.transactions import transactional_id
 from app.domain.transactions.mapping import AssignedId, Origin
-from app.ports.unit_of_work import UnitOfWork
 from app.services.access import command_log
 from app.services.running.leases import add_lease
 from app.services.running.specifications import task_identities
@@ -44,7 +49,7 @@ async def begin_run(
             "what it writes when it wakes is there twice. Start it as it was and migrate it, or switch at once with a "
             "reason"
         )
-    cluster = await uow.clusters.get(pipeline.cluster)
+    cluster = await uow.of(ClusterStore).get(pipeline.cluster)
     await claim_transactional_ids(
         uow, pipeline=pipeline.name, kafka_cluster_id=cluster.kafka_cluster_id, definition=pipeline.definition
     )
@@ -69,11 +74,11 @@ async def begin_run(
             ],
             now=now,
         )
-    run = await uow.runs.add(pipeline=pipeline.name, revision=pipeline.current_revision, by=started_by, now=now)
+    run = await uow.of(RunStore).add(pipeline=pipeline.name, revision=pipeline.current_revision, by=started_by, now=now)
     for ordinal in range(pipeline.definition.instances):
         await add_lease(uow, run=run, ordinal=ordinal, previous=None, now=now)
     notify_run(uow, run)
-    return await uow.runs.get(run.id)
+    return await uow.of(RunStore).get(run.id)
 
 
 async def claim_transactional_ids(
@@ -89,8 +94,8 @@ async def claim_transactional_ids(
         for identity in task_identities(definition, pipeline=pipeline, ordinal=ordinal)
         if identity.transactional_id is not None
     ]
-    await uow.transactional_ids.claim(pipeline=pipeline, kafka_cluster_id=kafka_cluster_id, ids=ids)
-    await uow.transactional_ids.use_again(
+    await uow.of(TransactionalIdStore).claim(pipeline=pipeline, kafka_cluster_id=kafka_cluster_id, ids=ids)
+    await uow.of(TransactionalIdStore).use_again(
         pipeline=pipeline,
         kafka_cluster_id=kafka_cluster_id,
         ids=[name for name, _, _ in ids],
@@ -113,17 +118,17 @@ async def assign_partition_ids(
     """
     known = {
         (mapping.topic, mapping.partition)
-        for mapping in await uow.mappings.of_group(kafka_cluster_id=kafka_cluster_id, group=group)
+        for mapping in await uow.of(MappingStore).of_group(kafka_cluster_id=kafka_cluster_id, group=group)
         if mapping.assigned_id is not None and mapping.pipeline == pipeline
     }
     new = [one for one in ids if (one.topic, one.partition) not in known]
-    await uow.transactional_ids.claim_for_partitions(
+    await uow.of(TransactionalIdStore).claim_for_partitions(
         pipeline=pipeline,
         kafka_cluster_id=kafka_cluster_id,
         ids=[one.transactional_id for one in new],
         kind=Origin.FORMULA.kind,
     )
-    await uow.mappings.assign(
+    await uow.of(MappingStore).assign(
         pipeline=pipeline,
         kafka_cluster_id=kafka_cluster_id,
         group=group,
@@ -138,7 +143,7 @@ async def end_run_if_over(uow: UnitOfWork, *, run_id: str, now: datetime) -> Run
 
     Called after everything that may have ended the last instance. Returns the run that was begun, if any.
     """
-    run = await uow.runs.get(run_id)
+    run = await uow.of(RunStore).get(run_id)
     asked = run.desired in (DesiredRunState.DRAIN, DesiredRunState.KILL)
     if run.ended_at is not None or not asked or any(not instance.has_ended for instance in run.instances):
         return None
@@ -148,11 +153,11 @@ async def end_run_if_over(uow: UnitOfWork, *, run_id: str, now: datetime) -> Run
         reason += "; " + ", ".join(
             f"instance {i.ordinal} was {i.state}: {i.reason or 'no reason known'}" for i in failed
         )
-    await uow.runs.end(run_id, end=RunEnd.STOPPED, reason=reason, now=now)
+    await uow.of(RunStore).end(run_id, end=RunEnd.STOPPED, reason=reason, now=now)
     notify_run(uow, run)
     if not run.starts_again:
         return None
-    pipeline = await uow.pipelines.get(run.pipeline, for_update=True)
+    pipeline = await uow.of(PipelineStore).get(run.pipeline, for_update=True)
     try:
         return await begin_run(uow, pipeline, started_by=run.started_by, now=now)
     except ConflictError as error:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from app.db.repositories.pipelines import PipelineStore
+from app.db.repositories.runs import RunStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.runs.run import Run
-from app.ports.unit_of_work import UnitOfWork
 
 
 async def lock_run(uow: UnitOfWork, run_id: str) -> Run:
     """Lock a run (its pipeline first) until the unit of work ends, and read it as it is then."""
-    run = await uow.runs.get(run_id)
-    await uow.pipelines.get(run.pipeline, for_update=True)
-    return await uow.runs.get(run_id, for_update=True)
+    run = await uow.of(RunStore).get(run_id)
+    await uow.of(PipelineStore).get(run.pipeline, for_update=True)
+    return await uow.of(RunStore).get(run_id, for_update=True)

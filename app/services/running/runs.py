@@ -10,6 +10,10 @@ from datetime import datetime, timedelta
 
 from msgspec import to_builtins
 
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.pipelines import PipelineStore
+from app.db.repositories.runs import RunStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal, Verb, require
 from app.domain.alerts.told import failed_alert, moved_alert
 from app.domain.allow_lists.options import AllowedOptions
@@ -20,7 +24,6 @@ from app.domain.pipelines.pipeline import PipelineDefinition, ProcessingGuarante
 from app.domain.runs.recorded_offset import moved_sentence, unanswered_sentence
 from app.domain.runs.run import DESIRES, DesiredRunState, Run, RunEnd, fields_that_need_full_restart
 from app.ports.brokers import Brokers
-from app.ports.unit_of_work import UnitOfWork
 from app.services import alerts
 from app.services.access import command_log
 from app.services.defining.pipeline_validation import refuse_invalid, validate_pipeline
@@ -58,9 +61,9 @@ async def start_run(
     require(by, Verb.START_RUN)
     if switch_at_once and not (why or "").strip():
         raise InvalidError("say why it may switch at once: records may be processed twice", field="why")
-    checked = await uow.pipelines.get(pipeline)
+    checked = await uow.of(PipelineStore).get(pipeline)
     await refuse_live_run(uow, pipeline)
-    cluster = await uow.clusters.get(checked.cluster)
+    cluster = await uow.of(ClusterStore).get(checked.cluster)
     await brokers.describe_cluster(cluster.connection())
     problems = await validate_pipeline(
         uow, brokers, name=pipeline, definition=checked.definition, allowed=allowed, by=by
@@ -68,7 +71,7 @@ async def start_run(
     refuse_invalid(pipeline, problems, verb="started")
     compared = await refuse_lost_offsets(uow, brokers, checked)
     partitions = await _partitions_with_ids(brokers, cluster, checked.definition)
-    locked = await uow.pipelines.get(pipeline, for_update=True)
+    locked = await uow.of(PipelineStore).get(pipeline, for_update=True)
     await refuse_while_migrating(uow, pipeline)
     if locked.current_revision != checked.current_revision:
         raise ConflictError(
@@ -115,7 +118,7 @@ async def _partitions_with_ids(
 
 async def refuse_live_run(uow: UnitOfWork, pipeline: str) -> None:
     """Raise ConflictError, naming the run, while one lives."""
-    live = await uow.runs.find_live(pipeline)
+    live = await uow.of(RunStore).find_live(pipeline)
     if live is not None:
         raise ConflictError(
             f"pipeline {pipeline} has a run already: {live.id} is {live.state} since it was started by "
@@ -160,7 +163,7 @@ async def _desire(
     if run.desired is not desired and desired not in DESIRES[run.desired]:
         raise ConflictError(f"run {run_id} of {run.pipeline} is {run.state}: it cannot {verb.split('_')[0]} any more")
     # Somebody who drains or kills a run that is being restarted wants it to stay down.
-    await uow.runs.set_desired(run_id, desired, starts_again=False)
+    await uow.of(RunStore).set_desired(run_id, desired, starts_again=False)
     if desired in (DesiredRunState.DRAIN, DesiredRunState.KILL):
         await stop_pending_instances(uow, run_id=run_id, reason="not submitted before the end was asked for", now=now)
     await command_log.record(
@@ -175,7 +178,7 @@ async def _desire(
     )
     notify_run(uow, run)
     await end_run_if_over(uow, run_id=run_id, now=now)
-    return await uow.runs.get(run_id)
+    return await uow.of(RunStore).get(run_id)
 
 
 async def restart_run(
@@ -194,9 +197,9 @@ async def restart_run(
     the group has lost committed offsets.
     """
     require(by, Verb.RESTART_RUN)
-    found = await uow.runs.get(run_id)
+    found = await uow.of(RunStore).get(run_id)
     _refuse_ended(found)
-    await refuse_lost_offsets_of_live(uow, brokers, await uow.pipelines.get(found.pipeline))
+    await refuse_lost_offsets_of_live(uow, brokers, await uow.of(PipelineStore).get(found.pipeline))
     run = await lock_run(uow, run_id)
     _refuse_ended(run)
     if run.desired in (DesiredRunState.DRAIN, DesiredRunState.KILL):
@@ -211,7 +214,7 @@ async def restart_run(
         await retry_pending_instances(uow, run_id=run_id, at=requested_at)
         outcome = f"run {run_id}: its instances restart one at a time"
     else:
-        await uow.runs.set_desired(run_id, DesiredRunState.DRAIN, starts_again=True)
+        await uow.of(RunStore).set_desired(run_id, DesiredRunState.DRAIN, starts_again=True)
         await stop_pending_instances(uow, run_id=run_id, reason="the run is restarted", now=now)
         outcome = f"run {run_id}: it drains, then the next run starts"
     await command_log.record(
@@ -226,7 +229,7 @@ async def restart_run(
     )
     notify_run(uow, run)
     await end_run_if_over(uow, run_id=run_id, now=now)
-    return await uow.runs.get(run_id)
+    return await uow.of(RunStore).get(run_id)
 
 
 async def roll_run(
@@ -243,7 +246,7 @@ async def roll_run(
     if run.desired in (DesiredRunState.DRAIN, DesiredRunState.KILL):
         return run
     await refuse_while_migrating(uow, run.pipeline)
-    await refuse_lost_offsets_of_live(uow, brokers, await uow.pipelines.get(run.pipeline))
+    await refuse_lost_offsets_of_live(uow, brokers, await uow.of(PipelineStore).get(run.pipeline))
     number = await _move_to_current_revision(uow, run, bounce_requested_at=run.bounce_requested_at)
     await command_log.record(
         uow,
@@ -256,15 +259,15 @@ async def roll_run(
         details={"run": run_id, "from": run.revision, "to": number},
     )
     notify_run(uow, run)
-    return await uow.runs.get(run_id)
+    return await uow.of(RunStore).get(run_id)
 
 
 async def _move_to_current_revision(uow: UnitOfWork, run: Run, *, bounce_requested_at: datetime | None) -> int:
     """Raises ConflictError where an instance, wherever an aborted migration has left it, cannot be rolled there."""
-    pipeline = await uow.pipelines.get(run.pipeline)
+    pipeline = await uow.of(PipelineStore).get(run.pipeline)
     fields: list[str] = []
     for number in sorted({run.revision, *run.targets.values(), *(one.revision for one in run.instances)}):
-        running = await uow.pipelines.get_revision(run.pipeline, number)
+        running = await uow.of(PipelineStore).get_revision(run.pipeline, number)
         fields += fields_that_need_full_restart(running.definition, pipeline.definition)
     fields = list(dict.fromkeys(fields))
     if fields:
@@ -276,8 +279,10 @@ async def _move_to_current_revision(uow: UnitOfWork, run: Run, *, bounce_request
     await claim_transactional_ids(
         uow, pipeline=run.pipeline, kafka_cluster_id=run.kafka_cluster_id, definition=pipeline.definition
     )
-    await uow.runs.set_target(run.id, revision=pipeline.current_revision, bounce_requested_at=bounce_requested_at)
-    await uow.runs.set_targets(run.id, {})
+    await uow.of(RunStore).set_target(
+        run.id, revision=pipeline.current_revision, bounce_requested_at=bounce_requested_at
+    )
+    await uow.of(RunStore).set_targets(run.id, {})
     return pipeline.current_revision
 
 
@@ -289,7 +294,7 @@ async def fail_run(uow: UnitOfWork, *, run_id: str, reason: str, by: Principal, 
     living = [instance for instance in run.instances if not instance.has_ended]
     if living:
         raise ConflictError(f"run {run_id} cannot end: instance {living[0].ordinal} is {living[0].state}")
-    await uow.runs.end(run_id, end=RunEnd.FAILED, reason=reason, now=now)
+    await uow.of(RunStore).end(run_id, end=RunEnd.FAILED, reason=reason, now=now)
     await alerts.tell(uow, failed_alert(run, reason=reason, now=now))
     await command_log.record(
         uow,
@@ -302,7 +307,7 @@ async def fail_run(uow: UnitOfWork, *, run_id: str, reason: str, by: Principal, 
         details={"run": run_id},
     )
     notify_run(uow, run)
-    return await uow.runs.get(run_id)
+    return await uow.of(RunStore).get(run_id)
 
 
 async def list_runs(
@@ -310,17 +315,17 @@ async def list_runs(
 ) -> Page[Run]:
     """Newest first."""
     if pipeline is not None:
-        await uow.pipelines.get(pipeline)
-    return await uow.runs.list(pipeline=pipeline, after=after, limit=checked_limit(limit))
+        await uow.of(PipelineStore).get(pipeline)
+    return await uow.of(RunStore).list(pipeline=pipeline, after=after, limit=checked_limit(limit))
 
 
 async def list_live_runs(uow: UnitOfWork) -> list[Run]:
     """Every run that has not ended, with its current instances: what the reconciler looks after."""
-    return await uow.runs.list_live()
+    return await uow.of(RunStore).list_live()
 
 
 async def get_run(uow: UnitOfWork, run_id: str) -> Run:
-    return await uow.runs.get(run_id)
+    return await uow.of(RunStore).get(run_id)
 
 
 def _refuse_ended(run: Run) -> None:

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.identity import IdentityStore
+from app.db.repositories.instances import InstanceStore
+from app.db.repositories.mappings import MappingStore
+from app.db.repositories.pipelines import PipelineStore
+from app.db.repositories.recorded_offsets import RecordedOffsetStore
+from app.db.repositories.runs import RunStore
+from app.db.repositories.transactional_ids import TransactionalIdStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import RunTokenScope
 from app.domain.errors import ConflictError
 from app.domain.pipelines.pipeline import PipelineDefinition, ProcessingGuarantee
 from app.domain.runs.run import DesiredRunState
 from app.domain.transactions import transactional_id
 from app.domain.transactions.mapping import IdKind
-from app.ports.unit_of_work import UnitOfWork
 from app.wire.specification import InstanceSpecification, PartitionMapping, TaskIdentity
 
 
@@ -26,24 +34,26 @@ async def specification_for(
 
     Raises ConflictError when the lease has ended: there is nothing for it to do any more.
     """
-    instance = await uow.instances.get(scope.run_id, scope.ordinal, scope.lease)
-    run = await uow.runs.get(scope.run_id)
+    instance = await uow.of(InstanceStore).get(scope.run_id, scope.ordinal, scope.lease)
+    run = await uow.of(RunStore).get(scope.run_id)
     if instance.has_ended or run.ended_at is not None:
         raise ConflictError(
             f"lease {scope.lease} of instance {scope.ordinal} of run {scope.run_id} has ended: it is {instance.state}"
         )
-    revision = await uow.pipelines.get_revision(run.pipeline, instance.revision)
+    revision = await uow.of(PipelineStore).get_revision(run.pipeline, instance.revision)
     definition = revision.definition
-    cluster = await uow.clusters.get(definition.cluster)
-    mappings = await uow.mappings.of_group(kafka_cluster_id=run.kafka_cluster_id, group=definition.group_id)
+    cluster = await uow.of(ClusterStore).get(definition.cluster)
+    mappings = await uow.of(MappingStore).of_group(kafka_cluster_id=run.kafka_cluster_id, group=definition.group_id)
     # What a task of exactly_once_v2 read a partition under is its own id, and no partition's.
     of_tasks = {
-        one.transactional_id for one in await uow.transactional_ids.of_pipeline(run.pipeline) if one.kind is IdKind.TASK
+        one.transactional_id
+        for one in await uow.of(TransactionalIdStore).of_pipeline(run.pipeline)
+        if one.kind is IdKind.TASK
     }
     source = (
         None
         if revision.transform_source_sha256 is None
-        else (await uow.pipelines.get_source(revision.transform_source_sha256)).source
+        else (await uow.of(PipelineStore).get_source(revision.transform_source_sha256)).source
     )
     return InstanceSpecification(
         fenceline_version=fenceline_version,
@@ -52,7 +62,7 @@ async def specification_for(
         run_id=run.id,
         ordinal=instance.ordinal,
         lease=instance.lease,
-        database_epoch=await uow.identity.database_epoch(),
+        database_epoch=await uow.of(IdentityStore).database_epoch(),
         definition=definition,
         client_config=cluster.connection(),
         tasks=task_identities(definition, pipeline=run.pipeline, ordinal=instance.ordinal),
@@ -62,7 +72,7 @@ async def specification_for(
             if (known := mapping.assigned_id or mapping.transactional_id) is not None and known not in of_tasks
         ),
         recorded=tuple(
-            await uow.recorded_offsets.of_group(kafka_cluster_id=run.kafka_cluster_id, group=definition.group_id)
+            await uow.of(RecordedOffsetStore).of_group(kafka_cluster_id=run.kafka_cluster_id, group=definition.group_id)
         ),
         server_urls=tuple(server_urls),
         run_token=run_token,

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from app.db.repositories.instances import InstanceStore
+from app.db.repositories.migrations import MigrationStore
+from app.db.repositories.pipelines import PipelineStore
+from app.db.repositories.runs import RunStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.migrations.mode import Mode, is_unsafe_at_once, mode_of
 from app.domain.pipelines.pipeline_record import Pipeline
 from app.domain.runs.run import Run
-from app.ports.unit_of_work import UnitOfWork
 
 _PAGE = 50
 
@@ -25,12 +29,12 @@ async def unsafe_switch(uow: UnitOfWork, pipeline: Pipeline) -> str:
         return ""
     proven = [
         at
-        for one in (await uow.migrations.list(pipeline=pipeline.name, after=None, limit=_PAGE)).items
+        for one in (await uow.of(MigrationStore).list(pipeline=pipeline.name, after=None, limit=_PAGE)).items
         if (at := one.shut_out.get(enemy)) is not None
     ]
     after: str | None = None
     while True:
-        page = await uow.runs.list(pipeline=pipeline.name, after=after, limit=_PAGE)
+        page = await uow.of(RunStore).list(pipeline=pipeline.name, after=after, limit=_PAGE)
         for run in page.items:
             leases = await _leases(uow, run)
             last = max((at for mode, at in leases if mode is enemy), default=None)
@@ -45,9 +49,9 @@ async def unsafe_switch(uow: UnitOfWork, pipeline: Pipeline) -> str:
 
 async def _leases(uow: UnitOfWork, run: Run) -> list[tuple[Mode | None, datetime]]:
     """The mode of each lease of a run, and when it was given out."""
-    found = await uow.instances.list(run.id, with_history=True)
+    found = await uow.of(InstanceStore).list(run.id, with_history=True)
     modes = {
-        number: mode_of((await uow.pipelines.get_revision(run.pipeline, number)).definition)
+        number: mode_of((await uow.of(PipelineStore).get_revision(run.pipeline, number)).definition)
         for number in {one.revision for one in found}
     }
     return [(modes[one.revision], one.leased_at) for one in found]

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from app.db.repositories.runs import RunStore
+from app.db.repositories.tasks import TaskStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.page import Page, checked_limit
 from app.domain.runs.task import TaskEventRecord, TaskStatus
-from app.ports.unit_of_work import UnitOfWork
 
 
 async def list_tasks(uow: UnitOfWork, run_id: str) -> list[TaskStatus]:
     """By ordinal and task. Raises NotFoundError when there is no such run."""
-    await uow.runs.get(run_id)
-    return await uow.tasks.list_statuses([run_id])
+    await uow.of(RunStore).get(run_id)
+    return await uow.of(TaskStore).list_statuses([run_id])
 
 
 async def list_events(
     uow: UnitOfWork, run_id: str, *, after: str | None = None, limit: int = 50
 ) -> Page[TaskEventRecord]:
     """Newest first. Raises NotFoundError when there is no such run."""
-    await uow.runs.get(run_id)
-    return await uow.tasks.list_events(run_id, after=after, limit=checked_limit(limit))
+    await uow.of(RunStore).get(run_id)
+    return await uow.of(TaskStore).list_events(run_id, after=after, limit=checked_limit(limit))

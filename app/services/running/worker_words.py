@@ -16,6 +16,8 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from app.db.repositories.transactional_ids import TransactionalIdStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.errors import ForbiddenError, InvalidError
 from app.domain.offset_log.hearing import Init
 from app.domain.offset_log.report import OffsetReport, PartitionOffsets
@@ -31,7 +33,6 @@ from app.domain.runs.lease_bounds import (
 )
 from app.domain.runs.recorded_offset import RecordedOffset
 from app.domain.runs.task import Counters, PartitionProgress, TaskReport
-from app.ports.unit_of_work import UnitOfWork
 from app.wire.heartbeat import DriverHeartbeat, GoneAttempt, TaskEvent, TaskHeartbeat
 
 MOST_EVENTS = 500
@@ -107,7 +108,9 @@ async def facts_for(
     """Whose the ids are that it names. Asked only of those that the attempt's last word did not have."""
     known = frozenset[str](() if before is None else _ids(before.partitions))
     named = {name for name in _named(heartbeat) if name != bounds.id_of_task(heartbeat.task)} - known
-    owners = await uow.transactional_ids.owners(kafka_cluster_id=kafka_cluster_id, ids=sorted(named)) if named else []
+    owners = (
+        await uow.of(TransactionalIdStore).owners(kafka_cluster_id=kafka_cluster_id, ids=sorted(named)) if named else []
+    )
     own = {one.transactional_id for one in owners if one.pipeline == bounds.pipeline}
     return Facts(counts, known | own, frozenset(one.transactional_id for one in owners) - own)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from app.db.repositories.transactional_ids import TransactionalIdStore
+from app.db.unit_of_work import UnitOfWorkFactory
 from app.domain.access import RECONCILER, Verb, require
 from app.domain.clusters.cluster import Cluster
 from app.domain.command import Command
@@ -15,7 +17,6 @@ from app.domain.stuck.facts import Refused
 from app.domain.transactions.mapping import IdKind
 from app.ports.clock import Clock
 from app.ports.transactions import FencedProducer, NotEnded, TransactionBrokers
-from app.ports.unit_of_work import UnitOfWorkFactory
 from app.services.access import command_log
 from app.services.fencing_events import record_cases
 
@@ -81,7 +82,7 @@ async def end_what_is_left(
 async def _is_owned(unit_of_work: UnitOfWorkFactory, cluster: Cluster, dead: DeadProducer) -> bool:
     """Whether it is the id of this very task, by the rows that were written when its run was begun."""
     async with unit_of_work() as uow:
-        owners = await uow.transactional_ids.owners(
+        owners = await uow.of(TransactionalIdStore).owners(
             kafka_cluster_id=cluster.kafka_cluster_id, ids=[dead.transactional_id]
         )
     return any(

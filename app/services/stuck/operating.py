@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from app.db.repositories.clusters import ClusterStore
+from app.db.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from app.domain.access import Principal, Verb, require
 from app.domain.clusters.cluster import Cluster
 from app.domain.command import Command
@@ -16,7 +18,6 @@ from app.domain.stuck.diagnosis import Explanation, Kind
 from app.domain.stuck.ending import EndPlan, Plan
 from app.ports.clock import Clock
 from app.ports.transactions import TransactionBrokers
-from app.ports.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from app.services.access import command_log
 from app.services.fencing_events import record_cases
 from app.services.observing.observations import Observations
@@ -77,7 +78,7 @@ async def fence(
     """
     require(by, Verb.FENCE_TRANSACTION)
     _needs_reason(force=force, why=why)
-    entry = await uow.clusters.get(cluster)
+    entry = await uow.of(ClusterStore).get(cluster)
     order = _Order(
         Verb.FENCE_TRANSACTION,
         entry,
@@ -157,7 +158,7 @@ async def end(
     """
     require(by, Verb.END_TRANSACTION)
     _needs_reason(force=force, why=why)
-    entry = await uow.clusters.get(cluster)
+    entry = await uow.of(ClusterStore).get(cluster)
     ask = ask_of(unit_of_work, observations, entry, clock)
     planned = await ending.plan_ending(brokers, entry.connection(), topic, partition, ask, start_offset=expected[2])
     if planned.target is not None and planned.target.identity != expected:
@@ -286,7 +287,7 @@ class _Order:
 async def _entry(unit_of_work: UnitOfWorkFactory, cluster: str) -> Cluster:
     """Asked for and let go: brokers may be long in answering, and connections to the database are few."""
     async with unit_of_work() as uow:
-        return await uow.clusters.get(cluster)
+        return await uow.of(ClusterStore).get(cluster)
 
 
 def _needs_reason(*, force: bool, why: str | None) -> None:

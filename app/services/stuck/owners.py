@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from app.db.repositories.mappings import MappingStore
+from app.db.repositories.runs import RunStore
+from app.db.repositories.tasks import TaskStore
+from app.db.repositories.transactional_ids import TransactionalIdStore
+from app.db.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from app.domain.clusters.cluster import Cluster
 from app.domain.runs.task import TaskState, TaskStatus
 from app.domain.stuck.diagnosis import Asked
 from app.domain.stuck.facts import Owner
 from app.domain.transactions.mapping import IdKind, TransactionalIdOwner
 from app.ports.clock import Clock
-from app.ports.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from app.services.observing.observations import Observations
 from app.services.stuck.explaining import Ask
 
@@ -35,15 +39,19 @@ def ask_of(unit_of_work: UnitOfWorkFactory, observations: Observations, cluster:
 
 async def owners_of(uow: UnitOfWork, *, kafka_cluster_id: str, ids: Collection[str]) -> dict[str, Owner]:
     """Those of the ids that a pipeline of ours owns. A task that has ended, or never spoke, has no heartbeat."""
-    owned = await uow.transactional_ids.owners(kafka_cluster_id=kafka_cluster_id, ids=ids)
-    runs = {name: await uow.runs.find_live(name) for name in {one.pipeline for one in owned}}
+    owned = await uow.of(TransactionalIdStore).owners(kafka_cluster_id=kafka_cluster_id, ids=ids)
+    runs = {name: await uow.of(RunStore).find_live(name) for name in {one.pipeline for one in owned}}
     live = {name: run.id for name, run in runs.items() if run is not None}
-    statuses = await uow.tasks.list_statuses(sorted(live.values())) if live else []
+    statuses = await uow.of(TaskStore).list_statuses(sorted(live.values())) if live else []
     by_place: dict[tuple[str, int | None, int | None], TaskStatus] = {
         (status.run_id, status.ordinal, status.task): status for status in statuses
     }
     of_partitions = [one.transactional_id for one in owned if one.kind is not IdKind.TASK]
-    holders = await uow.mappings.holders(kafka_cluster_id=kafka_cluster_id, ids=of_partitions) if of_partitions else {}
+    holders = (
+        await uow.of(MappingStore).holders(kafka_cluster_id=kafka_cluster_id, ids=of_partitions)
+        if of_partitions
+        else {}
+    )
 
     def place_of(one: TransactionalIdOwner) -> tuple[int | None, int | None]:
         holder = holders.get(one.transactional_id)

@@ -6,6 +6,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.foreign_migrations import ForeignMigrationStore
 from app.domain.access import Principal, Verb
 from app.services.migrating import foreign
 from app.web.api.documented import refusals
@@ -61,8 +63,8 @@ async def list_foreign(
 ) -> ForeignMigrationList:
     """Of all clusters or of one, newest first."""
     if cluster is not None:
-        await uow.clusters.get(cluster)
-    found = await uow.foreign_migrations.list(cluster, limit=limit)
+        await uow.of(ClusterStore).get(cluster)
+    found = await uow.of(ForeignMigrationStore).list(cluster, limit=limit)
     return ForeignMigrationList(items=[ForeignMigration.of(one) for one in found])
 
 

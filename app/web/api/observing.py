@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
+from app.db.repositories.clusters import ClusterStore
 from app.domain.access import Principal, Verb
 from app.domain.journals.live_groups import GroupKind, GroupState
 from app.domain.observing.group_list import GroupQuery
@@ -38,7 +39,7 @@ async def get_observer(
     name: NameInPath, uow: Uow, wiring: WiringDep, _: Annotated[Principal, may(Verb.VIEW)]
 ) -> ObserverReading:
     """How this server reads the cluster's journals: from where, how old, how complete."""
-    await uow.clusters.get(name)
+    await uow.of(ClusterStore).get(name)
     return ObserverReading.of_snapshot(wiring.observations.of(name), now=wiring.clock.now())
 
 

@@ -8,6 +8,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Form, Query, Request, Response
 
+from app.db.repositories.audits import AuditPlanStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain import access
 from app.domain.access import Principal, Verb
 from app.domain.audits.plan import DEFAULT_PADDING_S, DEFAULT_TOLERANCE_S, AuditPlan, next_due_at, time_window
@@ -25,7 +27,6 @@ from app.domain.audits.words import (
 )
 from app.domain.errors import FencelineError, InvalidError
 from app.domain.pipelines.pipeline import Problem
-from app.ports.unit_of_work import UnitOfWork
 from app.services.auditing import asking, planning
 from app.services.auditing.asking import Wish
 from app.web.dependencies import Uow, Wiring, WiringDep, may
@@ -59,7 +60,7 @@ def looking_at_all(
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
         del principal, now
         found = await asking.list_audits(uow, pipeline=name, after=after, limit=_PAGE)
-        plan = await uow.audit_plans.find(name)
+        plan = await uow.of(AuditPlanStore).find(name)
         context = {
             "name": name,
             "audits": found.items,

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Request, Response
 
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal, Verb
 from app.domain.clocks.broker_clocks import SAME_WITHIN_MS
 from app.domain.clocks.clock_offset import ClockOffset
@@ -17,7 +18,6 @@ from app.domain.fencing_events.record import FencingFilter
 from app.domain.observing.snapshot import JournalStatus
 from app.domain.pipelines.pipeline import Problem
 from app.domain.storable import moment_of_ms
-from app.ports.unit_of_work import UnitOfWork
 from app.services import fencing_feed
 from app.services.defining import clusters
 from app.services.overview import FENCING_SPAN

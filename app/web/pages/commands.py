@@ -7,8 +7,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Request, Response
 
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal, Verb
-from app.ports.unit_of_work import UnitOfWork
 from app.services.access import command_log
 from app.web.dependencies import WiringDep, may
 from app.web.pages.frame import screen

@@ -7,11 +7,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Form, Query, Request, Response
 
+from app.db.repositories.pipelines import PipelineStore
+from app.db.repositories.runs import RunStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal, Verb
 from app.domain.drills.drill import DEFAULT_S, LONGEST_S, SHORTEST_S, Drill, DrillKind, TargetState
 from app.domain.errors import FencelineError
 from app.domain.runs.run import Run
-from app.ports.unit_of_work import UnitOfWork
 from app.services import drills
 from app.web.dependencies import Uow, WiringDep, may
 from app.web.pages.frame import screen
@@ -30,7 +32,7 @@ def looking_at_list(pipeline: str, after: str | None = None) -> Look:
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
         del principal, now
         found = await drills.list_drills(uow, pipeline=pipeline, after=after, limit=_PAGE)
-        run = await uow.runs.find_live(pipeline)
+        run = await uow.of(RunStore).find_live(pipeline)
         open_one = await drills.blocking(uow, pipeline)
         context = {
             "pipeline": pipeline,
@@ -93,7 +95,7 @@ def standstill_of(drill: Drill) -> tuple[str, str, str]:
 
 
 async def _is_allowed(uow: UnitOfWork, run: Run) -> bool:
-    return (await uow.pipelines.get_revision(run.pipeline, run.revision)).definition.allows_drills
+    return (await uow.of(PipelineStore).get_revision(run.pipeline, run.revision)).definition.allows_drills
 
 
 @router.get("/pipelines/{name}/drills")

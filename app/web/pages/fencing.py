@@ -9,6 +9,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal, Verb
 from app.domain.fencing_events.fencing_event import Cause, Confidence
 from app.domain.fencing_events.record import KEPT_FOR, FencingFilter
@@ -17,7 +18,6 @@ from app.domain.fencing_events.story import story_of
 from app.domain.observing.snapshot import Phase
 from app.domain.printable import one_line
 from app.domain.storable import moment_of_ms
-from app.ports.unit_of_work import UnitOfWork
 from app.services import fencing_feed
 from app.services.defining import clusters
 from app.services.fencing_feed import FencingLine

@@ -12,13 +12,13 @@ from urllib.parse import urlencode
 import msgspec
 from fastapi import APIRouter, Form, Query, Request, Response
 
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal, Verb
 from app.domain.errors import FencelineError, InvalidError
 from app.domain.files.checkpoint import FileCheckpoint, Phase
 from app.domain.files.schema_history import SchemaInHistory
 from app.domain.files.totals import PartitionTotal
 from app.domain.files.written_file import FileFilter, partition_filter, partition_text
-from app.ports.unit_of_work import UnitOfWork
 from app.services.files import orphans, showing
 from app.web.dependencies import Uow, Wiring, WiringDep, may
 from app.web.pages.frame import screen

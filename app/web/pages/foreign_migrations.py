@@ -7,10 +7,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Form, Request, Response
 
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal, Verb
 from app.domain.errors import FencelineError
 from app.domain.migrations.foreign import ForeignStage
-from app.ports.unit_of_work import UnitOfWork
 from app.services.migrating import foreign
 from app.web.dependencies import Uow, Wiring, WiringDep, may
 from app.web.pages.frame import screen

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal, Verb
 from app.domain.errors import NotFoundError
 from app.domain.fencing_events.fencing_event import FencingKind
@@ -17,7 +18,6 @@ from app.domain.journals.live_groups import Committed, GroupKind, GroupState, Li
 from app.domain.observing.group_list import GroupQuery, members_of
 from app.domain.observing.snapshot import Snapshot
 from app.domain.page import LONGEST_CURSOR
-from app.ports.unit_of_work import UnitOfWork
 from app.services.defining import clusters
 from app.services.fencing_feed import FencingLine, GroupFencings
 from app.services.observing import groups

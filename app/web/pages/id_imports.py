@@ -8,13 +8,13 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Request, Response
 
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal, Verb
 from app.domain.errors import FencelineError, InvalidError
 from app.domain.pipelines.pipeline import Problem
 from app.domain.transactions.id_formulas import FORMULAS
 from app.domain.transactions.id_import import MAX_CSV_CHARACTERS, ImportPlan, ImportWish
 from app.domain.transactions.mapping import IdKind
-from app.ports.unit_of_work import UnitOfWork
 from app.services import id_imports, mappings
 from app.web.dependencies import Uow, Wiring, WiringDep, may
 from app.web.pages.frame import screen

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal, Verb
 from app.domain.page import LONGEST_CURSOR
 from app.domain.stuck.wording import span
 from app.domain.transactions.id_registry import Only, Orphan, RegisteredId, RegistryQuery, RegistrySort
-from app.ports.unit_of_work import UnitOfWork
 from app.services import id_registry
 from app.services.defining import clusters
 from app.web.dependencies import Wiring, WiringDep, may

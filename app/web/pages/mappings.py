@@ -9,12 +9,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal, Verb
 from app.domain.audits.words import WordsError, moment_of
 from app.domain.page import LONGEST_CURSOR
 from app.domain.pipelines.pipeline import Problem
 from app.domain.transactions.mapping import OwnershipFilter, PartitionMapping, PartitionOwnership
-from app.ports.unit_of_work import UnitOfWork
 from app.services import mappings
 from app.services.defining import clusters
 from app.services.overview import LIST_LIMIT

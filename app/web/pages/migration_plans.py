@@ -7,11 +7,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Form, Query, Request, Response
 
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal, Verb
 from app.domain.errors import FencelineError
 from app.domain.migrations.gates import WAIVABLE
 from app.domain.migrations.mode import Mode
-from app.ports.unit_of_work import UnitOfWork
 from app.services.migrating import asking, planning
 from app.services.running import runs
 from app.web.dependencies import Uow, Wiring, WiringDep, may

@@ -7,9 +7,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, Form, Query, Request, Response
 
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.foreign_migrations import ForeignMigrationStore
+from app.db.repositories.migrations import MigrationStore
+from app.db.repositories.pipelines import PipelineStore
+from app.db.repositories.runs import RunStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal, Verb
 from app.domain.migrations.mode import Mode, mode_of
-from app.ports.unit_of_work import UnitOfWork
 from app.services.migrating import asking
 from app.services.migrating.viewing import view_of
 from app.services.running.switching import unsafe_switch
@@ -45,13 +50,13 @@ def looking_at_list(pipeline: str | None, after: str | None = None) -> Look:
 
 
 async def _of_pipeline(uow: UnitOfWork, pipeline: str) -> dict[str, object]:
-    record = await uow.pipelines.get(pipeline)
-    run = await uow.runs.find_live(pipeline)
+    record = await uow.of(PipelineStore).get(pipeline)
+    run = await uow.of(RunStore).find_live(pipeline)
     mode = mode_of(record.definition)
     return {
         "run": run,
         "mode": mode,
-        "open_one": await uow.migrations.find_open(pipeline),
+        "open_one": await uow.of(MigrationStore).find_open(pipeline),
         "goals": [one for one in Mode if one is not mode and mode is not None],
         # Only where the next start would be refused is there anything to override.
         "switch": await unsafe_switch(uow, record) if run is None else "",
@@ -60,8 +65,8 @@ async def _of_pipeline(uow: UnitOfWork, pipeline: str) -> dict[str, object]:
 
 async def _of_others(uow: UnitOfWork) -> dict[str, object]:
     return {
-        "clusters": [one.name for one in await uow.clusters.list_all()],
-        "foreign": await uow.foreign_migrations.list(None, limit=_PAGE),
+        "clusters": [one.name for one in await uow.of(ClusterStore).list_all()],
+        "foreign": await uow.of(ForeignMigrationStore).list(None, limit=_PAGE),
     }
 
 

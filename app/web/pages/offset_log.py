@@ -7,8 +7,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
+from app.db.repositories.pipelines import PipelineStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal, Verb
-from app.ports.unit_of_work import UnitOfWork
 from app.services import offset_log, overview
 from app.web.dependencies import Wiring, WiringDep, may
 from app.web.pages.frame import screen
@@ -24,7 +25,7 @@ def looking_at(wiring: Wiring, name: str, *, hours: int | None) -> Look:
 
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
         del principal
-        log = await overview.offset_log_of(uow, await uow.pipelines.get(name))
+        log = await overview.offset_log_of(uow, await uow.of(PipelineStore).get(name))
         check = None
         if hours is not None and log is not None:
             check = await offset_log.verify(

@@ -7,9 +7,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Request, Response
 
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal, Verb
 from app.domain.observing.wording import Quality, quality_of
-from app.ports.unit_of_work import UnitOfWork
 from app.services import overview
 from app.web.dependencies import Wiring, WiringDep, may
 from app.web.pages.frame import screen

@@ -7,12 +7,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal, Verb, allows
 from app.domain.errors import FencelineError, ForbiddenError, InvalidError, NotFoundError
 from app.domain.page import MAX_LIMIT
 from app.domain.partition_log.entries import LogEntry
 from app.domain.partition_log.look import Landmark, parse_start
-from app.ports.unit_of_work import UnitOfWork
 from app.services.defining import clusters
 from app.services.observing.observations import notice_of
 from app.services.partition_log import PartitionLog

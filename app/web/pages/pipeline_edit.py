@@ -10,6 +10,7 @@ from typing import Annotated
 from fastapi import APIRouter, Request, Response
 from starlette.datastructures import FormData, UploadFile
 
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal, Verb
 from app.domain.errors import FencelineError
 from app.domain.pipelines.pipeline import (
@@ -23,7 +24,6 @@ from app.domain.pipelines.pipeline import (
     StartPosition,
     StepOperator,
 )
-from app.ports.unit_of_work import UnitOfWork
 from app.services.defining import clusters, pipelines
 from app.services.defining.pipeline_validation import validate_pipeline
 from app.web.dependencies import Uow, Wiring, WiringDep, may

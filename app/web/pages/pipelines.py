@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import APIRouter, Form, Query, Request, Response
 
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal, Verb
 from app.domain.errors import FencelineError, NotFoundError
 from app.domain.observing.snapshot import Phase, Snapshot
@@ -18,7 +19,6 @@ from app.domain.pipelines.pipeline_ids import id_forms
 from app.domain.runs.offset_reset import OffsetTarget, OffsetTargetKind
 from app.domain.transforms.step_text import describe_step
 from app.ports.brokers import TopicPartition
-from app.ports.unit_of_work import UnitOfWork
 from app.services import overview
 from app.services.defining import pipelines
 from app.services.overview import PipelinePage

@@ -9,11 +9,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Form, Request, Response
 
+from app.db.unit_of_work import UnitOfWork
 from app.domain import access
 from app.domain.access import Principal, Verb
 from app.domain.errors import FencelineError
 from app.domain.runs.run import Run
-from app.ports.unit_of_work import UnitOfWork
 from app.services import overview
 from app.services.access import command_log
 from app.services.overview import RunPage

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Query, Request, Response
 
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal, Verb
 from app.domain.errors import FencelineError
 from app.domain.storable import moment_of_ms
 from app.domain.stuck.chain import as_text, clause
 from app.domain.stuck.diagnosis import Diagnosis, Explanation, Kind, Link, Verdict
-from app.ports.unit_of_work import UnitOfWork
 from app.services.defining import clusters
 from app.services.stuck import operating
 from app.web.dependencies import Uow, Wiring, WiringDep, may

@@ -11,10 +11,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Form, Request, Response
 
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal, Role, Verb
 from app.domain.errors import FencelineError, NotFoundError
 from app.domain.pipelines.pipeline import Problem
-from app.ports.unit_of_work import UnitOfWork
 from app.services.access import tokens
 from app.web.dependencies import Uow, WiringDep, may
 from app.web.pages.frame import screen

@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
+from app.db.repositories.pipelines import PipelineStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal, Verb
 from app.domain.errors import NotFoundError
 from app.domain.hanging.pending import pending_holds
@@ -17,7 +19,6 @@ from app.domain.journals.transaction_state import TransactionStatus
 from app.domain.observing.snapshot import Snapshot
 from app.domain.observing.transaction_list import Owner, TransactionQuery, TransactionSort
 from app.domain.page import LONGEST_CURSOR
-from app.ports.unit_of_work import UnitOfWork
 from app.services.defining import clusters
 from app.services.hanging import HangingLine
 from app.services.observing import transactions
@@ -175,7 +176,7 @@ def looking_at_list(wiring: Wiring, wanted: Wanted) -> Look:
 
 async def _owners(uow: UnitOfWork) -> list[tuple[str, str]]:
     """Everybody whose ids can be asked for."""
-    pipelines = (await uow.pipelines.list(after=None, limit=LIST_LIMIT)).items
+    pipelines = (await uow.of(PipelineStore).list(after=None, limit=LIST_LIMIT)).items
     return [*_OWNERS, *((f"{_OF}{one.name}", f"pipeline {one.name}") for one in pipelines)]
 
 

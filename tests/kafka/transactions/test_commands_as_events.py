@@ -8,6 +8,9 @@ from datetime import UTC, datetime
 import pytest
 
 from app.db.database import Database
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.fencing import FencingStore
+from app.db.repositories.transactional_ids import TransactionalIdStore
 from app.domain.access import Principal, Role
 from app.domain.clusters.cluster import Cluster
 from app.domain.fencing_events.evidence import CommandWord, CoordinatorRecord
@@ -48,13 +51,13 @@ async def register(database: Database, scene: Scene) -> None:
         created_by="ann",
     )
     async with database.unit_of_work() as uow:
-        await uow.clusters.add(cluster)
+        await uow.of(ClusterStore).add(cluster)
         await uow.commit()
 
 
 async def kept(database: Database) -> FencingRecord:
     async with database.unit_of_work() as uow:
-        (record,) = (await uow.fencing.list(FencingFilter(), after=None, limit=10)).items
+        (record,) = (await uow.of(FencingStore).list(FencingFilter(), after=None, limit=10)).items
     return record
 
 
@@ -109,8 +112,8 @@ async def test_end_of_a_dead_tasks_transaction_is_an_event_that_the_journal_join
     assert isinstance(known, KnownTransaction)
     await ControlPlane(database).pipeline("flights", cluster="prod")
     async with database.unit_of_work() as uow:
-        cluster = await uow.clusters.get("prod")
-        await uow.transactional_ids.claim(
+        cluster = await uow.of(ClusterStore).get("prod")
+        await uow.of(TransactionalIdStore).claim(
             pipeline="flights", kafka_cluster_id=cluster.kafka_cluster_id, ids=[(name, 0, 0)]
         )
         await uow.commit()

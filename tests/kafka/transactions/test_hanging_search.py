@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from app.db.database import Database
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.fencing import FencingStore
 from app.domain.clusters.cluster import Cluster
 from app.domain.fencing_events.fencing_event import Cause, Confidence
 from app.domain.fencing_events.record import FencingFilter, FencingRecord
@@ -83,7 +85,7 @@ class Server:
 
     async def fencing(self, *, of: str) -> list[FencingRecord]:
         async with self.database.unit_of_work() as uow:
-            listed = (await uow.fencing.list(FencingFilter(), after=None, limit=100)).items
+            listed = (await uow.of(FencingStore).list(FencingFilter(), after=None, limit=100)).items
         return [one for one in listed if one.event.key.transactional_id == of]
 
 
@@ -92,8 +94,8 @@ async def serving(scene: Scene, database: Database, folder: Path) -> AsyncGenera
     with SEARCH.open_search(scene.connection, timeout_s=20) as connection:
         kafka_cluster_id = connection.kafka_cluster_id
     async with database.unit_of_work() as uow:
-        if not await uow.clusters.list_all():
-            await uow.clusters.add(
+        if not await uow.of(ClusterStore).list_all():
+            await uow.of(ClusterStore).add(
                 Cluster(
                     name="prod",
                     kafka_cluster_id=kafka_cluster_id,

@@ -16,7 +16,7 @@ from app.domain.journals import transaction_state
 from app.domain.stuck.diagnosis import Verdict
 from app.embedded.kafka import KafkaCluster
 from app.kafka.transactions.looking import now_ms
-from app.services.hanging import search_once
+from app.services.search_once import search_once
 from app.services.stuck import ending
 from app.services.stuck.explaining import explain_topic
 from tests.kafka.transactions.conftest import Scene

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from app.db.repositories.deliveries import DeliveryStore
+from app.db.repositories.webhooks import WebhookStore
 from app.domain.alerts.alert import AlertKind
 from app.domain.audits.audit import MARKED_FOR
 from app.domain.webhooks.webhook import Webhook
@@ -16,13 +18,13 @@ async def test_an_id_that_is_lost_is_told_by_webhook(audited: Audited) -> None:
         name="pager", url="https://x/y", secrets=("env:X",), kinds=(), created_at=audited.plane.now, created_by="a"
     )
     async with audited.uow() as uow:
-        await uow.webhooks.add(webhook)
+        await uow.of(WebhookStore).add(webhook)
         await uow.commit()
     asked = await audited.ask_and_claim()
     await audited.tell(asked.id, AuditEnd.DONE, broken_result(asked.id))
     await audited.tell(asked.id, AuditEnd.DONE, broken_result(asked.id))
     async with audited.uow() as uow:
-        deliveries = (await uow.deliveries.list("pager", after=None, limit=10)).items
+        deliveries = (await uow.of(DeliveryStore).list("pager", after=None, limit=10)).items
     assert [one.type for one in deliveries] == [f"{AlertKind.AUDIT}.happened"], "once, however often it is heard"
     assert deliveries[0].sentence == (
         "The audit of flights: 2 outputs lost (of 1 id) and 1 output duplicated, of 9 expected."

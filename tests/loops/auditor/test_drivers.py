@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from app.db.repositories.audits import AuditStore
+from app.db.repositories.commands import CommandStore
 from app.domain.access import Verb
 from app.domain.audits.audit import AuditState
 from app.domain.audits.decision import DriverWord, SeenDriver
@@ -34,7 +36,7 @@ async def test_an_audit_goes_from_wish_to_verdict(audited: Audited) -> None:
     done = await audited.look(asked.id)
     assert (done.state, done.verdict) == (S.DONE, Verdict.CLEAN)
     async with audited.uow() as uow:
-        assert (await uow.audits.counts())["flights"] == {"audits_clean": 1, "outputs_expected": 8}
+        assert (await uow.of(AuditStore).counts())["flights"] == {"audits_clean": 1, "outputs_expected": 8}
         assert await carrying_out.audit_of_token(uow, order.token) == asked.id
 
 
@@ -89,7 +91,9 @@ async def test_a_stop_ends_it_without_a_result(audited: Audited) -> None:
     with pytest.raises(ConflictError, match="is over already"):
         await audited.stop(asked.id)
     async with audited.uow() as uow:
-        verbs = [one.verb for one in (await uow.commands.list(target="pipeline:flights", after=None, limit=9)).items]
+        verbs = [
+            one.verb for one in (await uow.of(CommandStore).list(target="pipeline:flights", after=None, limit=9)).items
+        ]
     assert verbs == [Verb.STOP_AUDIT, Verb.START_AUDIT]
 
 

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from app.db.repositories.commands import CommandStore
 from app.domain.access import Principal, Role, Verb
 from app.domain.errors import InvalidError
 from app.services.access import command_log, idempotency
@@ -29,7 +30,7 @@ async def command(plane: ControlPlane, *, key: str = "k", body: str = "one", by:
 
 async def carried_out(plane: ControlPlane) -> int:
     async with plane.uow() as uow:
-        return len((await uow.commands.list(target=None, after=None, limit=100)).items)
+        return len((await uow.of(CommandStore).list(target=None, after=None, limit=100)).items)
 
 
 async def test_the_second_time_gives_the_first_answer(plane: ControlPlane) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from app.db.database import Database
+from app.db.repositories.audits import AuditStore
+from app.db.repositories.runs import RunStore
 from app.domain.audits.doubts import InForce
 from app.domain.runs.instance import InstanceState
 from app.domain.runs.run import RunEnd
@@ -29,14 +31,14 @@ async def test_revisions_in_force_are_those_whose_instances_lived_then(database:
     plane.now = began + 3 * HOUR
     await plane.revise("flights")
     async with plane.uow() as uow:
-        await uow.runs.set_target(first.id, revision=2, bounce_requested_at=None)
+        await uow.of(RunStore).set_target(first.id, revision=2, bounce_requested_at=None)
         await uow.commit()
     await plane.move(first.id, 0, InstanceState.STOPPED)
     await lived(plane, first.id, await plane.lease(first.id))
     plane.now = began + 4.5 * HOUR
     await plane.move(first.id, 0, InstanceState.STOPPED, lease=2)
     async with plane.uow() as uow:
-        await uow.runs.end(first.id, end=RunEnd.STOPPED, reason=None, now=plane.now)
+        await uow.of(RunStore).end(first.id, end=RunEnd.STOPPED, reason=None, now=plane.now)
         await uow.commit()
     plane.now = began + 5 * HOUR
     await plane.revise("flights")
@@ -47,7 +49,7 @@ async def test_revisions_in_force_are_those_whose_instances_lived_then(database:
 
     async def found(begin: datetime | None, until: datetime | None, pipeline: str = "flights") -> InForce:
         async with plane.uow() as uow:
-            return await uow.audits.in_force(pipeline, begin, until)
+            return await uow.of(AuditStore).in_force(pipeline, begin, until)
 
     assert await found(began + 4 * HOUR, began + 6 * HOUR) == InForce(revisions=(3, 2))
     assert await found(began + 2 * HOUR, began + 4 * HOUR) == InForce(revisions=(2, 1))

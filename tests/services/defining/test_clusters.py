@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from app.db.repositories.clusters import ClusterStore
 from app.domain.errors import BrokerUnreachableError, ConflictError, InvalidError, NotFoundError
 from app.embedded.kafka import KafkaCluster
 from app.kafka.admin import KafkaBrokers
@@ -73,8 +74,8 @@ async def test_every_mistake_of_an_entry_is_named(plane: ControlPlane) -> None:
 async def test_another_cluster_at_the_same_address_is_noticed(plane: ControlPlane, kafka: KafkaCluster) -> None:
     await register(plane, kafka.bootstrap_servers)
     async with plane.uow() as uow:
-        registered = await uow.clusters.get("real")
-        await uow.clusters.add(replace(registered, name="swapped", kafka_cluster_id="what-was-here-before"))
+        registered = await uow.of(ClusterStore).get("real")
+        await uow.of(ClusterStore).add(replace(registered, name="swapped", kafka_cluster_id="what-was-here-before"))
         with pytest.raises(ConflictError, match=r"a cluster with the id .* answers, but swapped was registered with"):
             await clusters.probe_cluster(uow, BROKERS, "swapped")
 

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from app.db.repositories.commands import CommandStore
+from app.db.repositories.pipelines import PipelineStore
+from app.db.repositories.runs import RunStore
 from app.domain.access import Principal, Role
 from app.domain.allow_lists.options import AllowedOptions
 from app.domain.clusters.cluster import ClusterFacts
@@ -58,7 +61,7 @@ async def change(
     plane: ControlPlane, expected: int | None = None, name: str = "flights", **fields: Any
 ) -> SavedPipeline:
     async with plane.uow() as uow:
-        before = await uow.pipelines.get(name)
+        before = await uow.of(PipelineStore).get(name)
         saved = await pipelines.change_pipeline(
             uow,
             BROKERS,
@@ -91,8 +94,8 @@ async def test_every_mistake_is_named_at_its_field_and_nothing_is_kept(plane: Co
     fields = {problem.field for problem in refused.value.problems if not problem.is_warning}
     assert {"sink_topic", "commit_interval_ms"} <= fields
     async with plane.uow() as uow:
-        assert await uow.pipelines.find("flights") is None
-        assert (await uow.commands.list(target=None, after=None, limit=10)).items == ()
+        assert await uow.of(PipelineStore).find("flights") is None
+        assert (await uow.of(CommandStore).list(target=None, after=None, limit=10)).items == ()
 
 
 async def test_an_unknown_cluster_is_named_with_those_there_are(plane: ControlPlane) -> None:
@@ -126,7 +129,7 @@ async def test_a_change_is_a_new_revision_with_a_readable_diff(plane: ControlPla
     async with plane.uow() as uow:
         (difference,) = await pipelines.diff_revisions(uow, "flights", 1, 2)
         newest, oldest = await pipelines.list_revisions(uow, "flights")
-        log = await uow.commands.list(target="pipeline:flights", after=None, limit=1)
+        log = await uow.of(CommandStore).list(target="pipeline:flights", after=None, limit=1)
     assert (difference.field, difference.before, difference.after) == ("commit_interval_ms", 100, 200)
     assert (newest.number, newest.note, oldest.number) == (2, "a note", 1)
     assert log.items[0].details == {"differences": [difference.sentence]}
@@ -180,13 +183,13 @@ async def test_a_pipeline_is_deleted_when_no_run_lives_and_its_command_stays(pla
             await pipelines.delete_pipeline(uow, "flights", by=ANNA, why=None, now=plane.now)
     await plane.outcome(run.id, kind=OutcomeKind.DRAINED)
     async with plane.uow() as uow:
-        await uow.runs.end(run.id, end=RunEnd.STOPPED, reason="x", now=plane.now)
+        await uow.of(RunStore).end(run.id, end=RunEnd.STOPPED, reason="x", now=plane.now)
         await pipelines.delete_pipeline(uow, "flights", by=ANNA, why="not needed", now=plane.now)
         await uow.commit()
     async with plane.uow() as uow:
         with pytest.raises(NotFoundError, match="there is no pipeline flights"):
             await pipelines.get_pipeline(uow, "flights")
-        (command,) = (await uow.commands.list(target="pipeline:flights", after=None, limit=10)).items
+        (command,) = (await uow.of(CommandStore).list(target="pipeline:flights", after=None, limit=10)).items
         assert command.details["definition"]["group_id"] == "flights-group"
     await plane.pipeline()
 

@@ -8,6 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from app.db.repositories import file_retention
+from app.db.repositories.pipelines import PipelineStore
 from app.domain.errors import ConflictError
 from app.domain.files.reading import TopicMessage
 from app.domain.files.written_file import KEPT_FOR
@@ -22,7 +23,7 @@ async def test_pipeline_takes_all_of_it_along(plane: ControlPlane) -> None:
     await flights(plane)
     await take(plane, portion(message(0)))
     async with plane.uow() as uow:
-        await uow.pipelines.remove("flights")
+        await uow.of(PipelineStore).remove("flights")
         await uow.commit()
     with pytest.raises(ConflictError, match="was deleted"):
         await take(plane, portion(message(1)))

@@ -7,6 +7,8 @@ from datetime import timedelta
 
 import pytest
 
+from app.db.repositories.files import WrittenFileStore
+from app.db.repositories.pipelines import PipelineStore
 from app.domain.errors import ConflictError
 from app.domain.files.reading import moved
 from app.domain.files.totals import Total
@@ -25,7 +27,7 @@ async def test_what_is_kept_is_what_the_reference_said(plane: ControlPlane) -> N
     expected, _ = receive("flights", "out", [sent], now=plane.now).files
     async with plane.uow() as uow:
         page = await showing.list_files(uow, "flights", NOTHING, after=None, limit=50)
-        standing = await showing.standing_of(uow, await uow.pipelines.get("flights"), now=plane.now)
+        standing = await showing.standing_of(uow, await uow.of(PipelineStore).get("flights"), now=plane.now)
         (schema,) = await showing.schemas_of(uow, "flights", limit=5)
         (checkpoint,) = await showing.checkpoints_of(uow, "flights", limit=5)
     assert page.items[-1].file == expected
@@ -49,8 +51,8 @@ async def test_totals_grow_with_each_portion(plane: ControlPlane) -> None:
     ]
     assert found.partitions_kept == 2
     async with plane.uow() as uow:
-        (hour,) = await uow.files.hours("flights", since=plane.now - timedelta(days=1))
-        newest, oldest = await uow.files.checkpoints("flights", limit=5)
+        (hour,) = await uow.of(WrittenFileStore).hours("flights", since=plane.now - timedelta(days=1))
+        newest, oldest = await uow.of(WrittenFileStore).checkpoints("flights", limit=5)
     assert hour.total == found.total
     assert {newest.checkpoint, oldest.checkpoint} == {1, 2}
 

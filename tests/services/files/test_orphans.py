@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.orphan_looks import OrphanLookStore
 from app.domain.access import Principal, Role, Verb
 from app.domain.errors import ConflictError, ForbiddenError, NotFoundError
 from app.domain.files.orphan_findings import Amount, Collected, KeptFile, OrphanFindings
@@ -200,7 +202,7 @@ async def test_only_the_newest_are_kept(flights: ControlPlane) -> None:
         flights.pass_time(1)
         last = {"done": done.id, "failed": failed.id}
     async with flights.uow() as uow:
-        kept = await uow.orphan_looks.newest("flights")
+        kept = await uow.of(OrphanLookStore).newest("flights")
     assert len(kept) <= 2 * (KEPT + 1)
     now_known = await known(flights)
     assert now_known.newest is not None
@@ -217,7 +219,7 @@ async def test_a_cluster_that_is_registered_no_longer_is_a_reason(
         async def gone(name: str) -> Any:
             raise NotFoundError(f"there is no cluster {name}")
 
-        monkeypatch.setattr(uow.clusters, "get", gone)
+        monkeypatch.setattr(uow.of(ClusterStore), "get", gone)
         assert await orphans.begin(uow, look.id, now=flights.now) is None
         await uow.commit()
     assert (await get(flights, look.id)).reason == "there is no cluster test"
@@ -229,8 +231,8 @@ async def test_the_newest_that_judged_is_told_of_each_pipeline(flights: ControlP
     flights.now += timedelta(seconds=1)
     await looked(flights, OrphanResult(findings=OrphanFindings(blocked=(open_transaction(flights.now),))))
     async with flights.uow() as uow:
-        found = await uow.orphan_looks.newest_findings(["flights", "ferries"])
-        assert await uow.orphan_looks.newest_findings([]) == {}
+        found = await uow.of(OrphanLookStore).newest_findings(["flights", "ferries"])
+        assert await uow.of(OrphanLookStore).newest_findings([]) == {}
     assert list(found) == ["flights"]
     assert (judged := found["flights"].findings) is not None
     assert judged.orphans.files == 1

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from app.db.repositories.file_readings import FileReadingStore
 from app.domain.errors import InvalidError, NotFoundError
 from app.domain.files.reading import TopicMessage
 from app.domain.files.written_file import FileFilter
@@ -56,7 +57,7 @@ async def test_only_pipelines_whose_current_revision_writes_files_are_watched(pl
     await plane.pipeline("former", files=SINK)
     await plane.revise("former", files=None)
     async with plane.uow() as uow:
-        assert await uow.file_readings.watched() == [("flights", "test", "out")]
+        assert await uow.of(FileReadingStore).watched() == [("flights", "test", "out")]
         with pytest.raises(NotFoundError, match="records and no files"):
             await showing.list_files(uow, "records", NOTHING, after=None, limit=5)
         with pytest.raises(NotFoundError, match="nobody"):
@@ -75,7 +76,7 @@ async def test_problem_keeps_its_time_until_it_is_over(plane: ControlPlane) -> N
 
     async def note(problem: str) -> None:
         async with plane.uow() as uow:
-            await uow.file_readings.note_problem(["flights", "deleted"], problem, now=plane.now)
+            await uow.of(FileReadingStore).note_problem(["flights", "deleted"], problem, now=plane.now)
             await uow.commit()
 
     await note("no broker answers")

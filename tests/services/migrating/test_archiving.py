@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from app.db.repositories.transactional_ids import TransactionalIdStore
 from app.domain.migrations.migration import Migration, MigrationState, Stage
 from app.domain.migrations.mode import Mode
 from app.domain.transactions.id_registry import Needed, Standing, standing_of
@@ -15,7 +16,7 @@ from tests.support.migrating import PIPELINE, Migrating
 
 async def archive(migrating: Migrating) -> dict[str, Archived]:
     async with migrating.plane.uow() as uow:
-        owned = await uow.transactional_ids.of_pipeline(PIPELINE)
+        owned = await uow.of(TransactionalIdStore).of_pipeline(PIPELINE)
     return {one.transactional_id: one.archived for one in owned if one.archived is not None}
 
 
@@ -52,7 +53,7 @@ async def test_the_registry_calls_them_archived_and_not_orphaned(migrating: Migr
     async with migrating.plane.uow() as uow:
         owners = {
             one.transactional_id: one
-            for one in await uow.transactional_ids.of_cluster(kafka_cluster_id=KAFKA_CLUSTER_ID)
+            for one in await uow.of(TransactionalIdStore).of_cluster(kafka_cluster_id=KAFKA_CLUSTER_ID)
         }
     needed = Needed(owners=owners, of_tasks={T0, T1}, partitions={}, told={})
     assert standing_of(P0, needed) == (Standing.ARCHIVED, None)

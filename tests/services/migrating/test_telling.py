@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from app.db.repositories.deliveries import DeliveryStore
+from app.db.repositories.migrations import MigrationStore
+from app.db.repositories.webhooks import WebhookStore
 from app.domain.alerts.alert import AlertKind
 from app.domain.clusters.cluster import GroupMember
 from app.domain.migrations.look import AuditNow
@@ -19,7 +22,7 @@ from tests.support.migrating import PIPELINE, Migrating
 async def pager(migrating: Migrating) -> str:
     """The name of a webhook that is told of them."""
     async with migrating.plane.uow() as uow:
-        await uow.webhooks.add(
+        await uow.of(WebhookStore).add(
             Webhook(
                 name="pager",
                 url="https://hooks.example.com/x",
@@ -35,7 +38,7 @@ async def pager(migrating: Migrating) -> str:
 
 async def told(migrating: Migrating, webhook: str) -> list[str]:
     async with migrating.plane.uow() as uow:
-        found = (await uow.deliveries.list(webhook, after=None, limit=9)).items
+        found = (await uow.of(DeliveryStore).list(webhook, after=None, limit=9)).items
     assert {one.type for one in found} <= {"migration_alarm.happened"}
     return [one.sentence for one in found]
 
@@ -66,7 +69,7 @@ async def test_a_member_that_only_its_coordinator_hears_is_told_with_the_process
     (sentence,) = await told(migrating, pager)
     assert f"{client_id} on 10.0.0.9. End its process 4711 there" in sentence
     async with migrating.plane.uow() as uow:
-        (alarm,) = await uow.migrations.alarms(migration.id)
+        (alarm,) = await uow.of(MigrationStore).alarms(migration.id)
     assert (alarm.host, alarm.pid) == ("10.0.0.9", 4711)
 
 

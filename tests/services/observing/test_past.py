@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from app.db.database import Database
+from app.db.repositories.transactional_ids import TransactionalIdStore
 from app.domain.fencing_events.steps import cases_of
 from app.domain.journals.group_values.offsets import OffsetCommit
 from app.domain.journals.live_groups import Committed, LiveGroup
@@ -129,7 +130,7 @@ async def test_who_reads_a_partition_under_an_imported_id_is_its_holder(told: To
     )
     run = await told.plane.running(tasks_per_instance=2, processing_guarantee=ProcessingGuarantee.EXACTLY_ONCE)
     async with told.plane.uow() as uow:
-        await uow.transactional_ids.claim_for_partitions(
+        await uow.of(TransactionalIdStore).claim_for_partitions(
             pipeline="flights", kafka_cluster_id=KAFKA_CLUSTER_ID, ids=[ID], kind=IdKind.IMPORTED
         )
         await uow.commit()

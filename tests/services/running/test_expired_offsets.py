@@ -7,6 +7,7 @@ from collections.abc import Generator
 
 import pytest
 
+from app.db.repositories.recorded_offsets import RecordedOffsetStore
 from app.domain.allow_lists.options import AllowedOptions
 from app.domain.runs.offset_reset import OffsetTarget, OffsetTargetKind
 from app.domain.runs.recorded_offset import LostOffsetsError
@@ -48,7 +49,7 @@ async def define(plane: ControlPlane, pipeline: TestPipeline, last: TaskThread) 
         group_id=definition.group_id,
     )
     async with plane.uow() as uow:
-        await uow.recorded_offsets.replace(
+        await uow.of(RecordedOffsetStore).replace(
             told(last),
             pipeline="flights",
             kafka_cluster_id=cluster.kafka_cluster_id,

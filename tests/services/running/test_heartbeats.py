@@ -7,6 +7,10 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
+from app.db.repositories.fencing import FencingStore
+from app.db.repositories.pipelines import PipelineStore
+from app.db.repositories.runs import RunStore
+from app.db.repositories.tasks import TaskStore
 from app.domain.access import RunTokenScope
 from app.domain.errors import ForbiddenError
 from app.domain.fencing_events.evidence import GroupRecord
@@ -28,7 +32,7 @@ def event(event_id: str, kind: EventKind = EventKind.ABORTED) -> TaskEvent:
 
 async def statuses(plane: ControlPlane, run_id: str):
     async with plane.uow() as uow:
-        return await uow.tasks.list_statuses([run_id])
+        return await uow.of(TaskStore).list_statuses([run_id])
 
 
 async def test_a_heartbeat_of_the_current_attempt_is_kept_and_told_so(plane: ControlPlane) -> None:
@@ -59,7 +63,7 @@ async def test_a_lower_attempt_never_overwrites_and_is_kept_as_a_zombie(plane: C
     (status,) = await statuses(plane, run.id)
     assert (status.attempt, status.last.counters.records_in) == (1, 7)
     async with plane.uow() as uow:
-        (zombie,) = await uow.tasks.list_zombies(run.id)
+        (zombie,) = await uow.of(TaskStore).list_zombies(run.id)
     assert (zombie.attempt, zombie.heartbeats, zombie.pid) == (0, 1, 4711)
 
 
@@ -103,7 +107,7 @@ async def test_repeated_events_are_stored_once_and_accepted_each_time(plane: Con
     again = await plane.beat(task_heartbeat(run.id, sequence=2, events=both))
     assert first.accepted_events == again.accepted_events == ("a", "b")
     async with plane.uow() as uow:
-        page = await uow.tasks.list_events(run.id, after=None, limit=10)
+        page = await uow.of(TaskStore).list_events(run.id, after=None, limit=10)
     assert sorted(item.event_id for item in page.items) == ["a", "b"]
     assert page.items[0].partitions == ("in-0",)
 
@@ -122,7 +126,7 @@ async def test_the_same_events_from_many_heartbeats_at_once_do_not_block_each_ot
         *(plane.beat(task_heartbeat(run.id, task=task, events=many if task % 2 else many[::-1])) for task in range(4))
     )
     async with plane.uow() as uow:
-        page = await uow.tasks.list_events(run.id, after=None, limit=100)
+        page = await uow.of(TaskStore).list_events(run.id, after=None, limit=100)
     assert len(page.items) == 20
 
 
@@ -144,7 +148,7 @@ async def test_texts_that_cannot_be_stored_are_mended_whoever_sent_them(plane: C
     assert status.last.last_error.startswith("a\ufffdb?xxx")
     assert len(status.last.last_error) == 4_000
     async with plane.uow() as uow:
-        (event,) = (await uow.tasks.list_events(run.id, after=None, limit=10)).items
+        (event,) = (await uow.of(TaskStore).list_events(run.id, after=None, limit=10)).items
     assert event.message.startswith("a\ufffdb?xxx")
     assert event.at == plane.now + AHEAD_AT_MOST
 
@@ -184,7 +188,7 @@ async def test_what_is_wanted_of_the_run_is_told_to_its_tasks(
 ) -> None:
     run = await plane.running()
     async with plane.uow() as uow:
-        await uow.runs.set_desired(run.id, wanted)
+        await uow.of(RunStore).set_desired(run.id, wanted)
         await uow.commit()
     assert (await plane.beat(task_heartbeat(run.id))).desired is told
     assert (await plane.drive(driver_heartbeat(run.id))).desired is told
@@ -242,7 +246,7 @@ async def test_slots_that_are_missing_are_said(plane: ControlPlane) -> None:
 async def test_a_drained_outcome_stops_the_instance_and_ends_a_run_that_was_to_end(plane: ControlPlane) -> None:
     run = await plane.running(instances=2)
     async with plane.uow() as uow:
-        await uow.runs.set_desired(run.id, DesiredRunState.DRAIN)
+        await uow.of(RunStore).set_desired(run.id, DesiredRunState.DRAIN)
         await uow.commit()
     await plane.outcome(run.id, 0, kind=OutcomeKind.DRAINED)
     assert (await plane.get_run(run.id)).state is RunState.DRAINING
@@ -254,7 +258,7 @@ async def test_a_drained_outcome_stops_the_instance_and_ends_a_run_that_was_to_e
 async def test_two_last_outcomes_at_once_end_the_run_once(plane: ControlPlane) -> None:
     run = await plane.running(instances=4)
     async with plane.uow() as uow:
-        await uow.runs.set_desired(run.id, DesiredRunState.DRAIN)
+        await uow.of(RunStore).set_desired(run.id, DesiredRunState.DRAIN)
         await uow.commit()
     await asyncio.gather(*(plane.outcome(run.id, ordinal, kind=OutcomeKind.DRAINED) for ordinal in range(4)))
     assert (await plane.get_run(run.id)).state is RunState.STOPPED
@@ -283,7 +287,7 @@ async def test_a_task_that_is_heard_after_its_instance_was_lost_is_not_current(p
     answer = await plane.beat(task_heartbeat(run.id, sequence=2))
     assert (answer.is_current, answer.desired) == (False, DesiredTaskState.DRAIN)
     async with plane.uow() as uow:
-        assert [zombie.lease for zombie in await uow.tasks.list_zombies(run.id)] == [1]
+        assert [zombie.lease for zombie in await uow.of(TaskStore).list_zombies(run.id)] == [1]
 
 
 async def test_one_sample_a_second_sums_the_tasks_that_were_just_heard(plane: ControlPlane) -> None:
@@ -298,8 +302,8 @@ async def test_one_sample_a_second_sums_the_tasks_that_were_just_heard(plane: Co
         plane.pass_time(1)
     await plane.beat(task_heartbeat(run.id, task=0, sequence=3, records_in=300, partitions=[("in", 0)]))
     async with plane.uow() as uow:
-        samples = (await uow.tasks.series([run.id], since=plane.now.replace(second=0)))[run.id]
-        totals = (await uow.tasks.totals([run.id]))[run.id]
+        samples = (await uow.of(TaskStore).series([run.id], since=plane.now.replace(second=0)))[run.id]
+        totals = (await uow.of(TaskStore).totals([run.id]))[run.id]
     assert [sample.at.second for sample in samples] == [0, 1, 2]
     assert samples[-1].records_in_per_s == pytest.approx(200.0)
     assert samples[-1].lag_records == 14
@@ -314,7 +318,7 @@ async def test_silence_leaves_a_gap_and_no_stale_rate(plane: ControlPlane) -> No
     plane.pass_time(10)
     await plane.beat(task_heartbeat(run.id, task=0, sequence=3, sent_at_ms=12_000, records_in=1200))
     async with plane.uow() as uow:
-        samples = (await uow.tasks.series([run.id], since=plane.now.replace(second=0)))[run.id]
+        samples = (await uow.of(TaskStore).series([run.id], since=plane.now.replace(second=0)))[run.id]
     assert [(sample.at.second, sample.records_in_per_s) for sample in samples][-1] == (10, pytest.approx(100.0))
 
 
@@ -326,7 +330,7 @@ async def test_refusal_that_a_task_reports_is_a_fencing_event_once(plane: Contro
     for sequence in (1, 2):
         await plane.beat(task_heartbeat(run.id, attempt=0, sequence=sequence, events=[fenced]))
     async with plane.uow() as uow:
-        (record,) = (await uow.fencing.list(FencingFilter(), after=None, limit=10)).items
+        (record,) = (await uow.of(FencingStore).list(FencingFilter(), after=None, limit=10)).items
     assert record.event.verdict.cause is Cause.UNEXPLAINED
     assert (record.event.key.producer_id, record.event.key.producer_epoch) == (7, 2)
     assert record.event.key.transactional_id == "fl.t.flights.0.0"
@@ -338,7 +342,7 @@ async def test_event_without_a_producer_is_no_fencing_event(plane: ControlPlane)
     run = await plane.running()
     await plane.beat(task_heartbeat(run.id, events=[event("fenced", EventKind.FENCED)]))
     async with plane.uow() as uow:
-        assert (await uow.fencing.list(FencingFilter(), after=None, limit=10)).items == ()
+        assert (await uow.of(FencingStore).list(FencingFilter(), after=None, limit=10)).items == ()
 
 
 async def test_lost_partitions_are_an_event_of_the_membership(plane: ControlPlane) -> None:
@@ -346,7 +350,7 @@ async def test_lost_partitions_are_an_event_of_the_membership(plane: ControlPlan
     lost = replace(event("lost", EventKind.LOST), producer_id=7, producer_epoch=2, generation=4)
     await plane.beat(task_heartbeat(run.id, events=[lost]))
     async with plane.uow() as uow:
-        (record,) = (await uow.fencing.list(FencingFilter(), after=None, limit=10)).items
+        (record,) = (await uow.of(FencingStore).list(FencingFilter(), after=None, limit=10)).items
     assert record.event.verdict.cause is Cause.STALE_GENERATION
     assert record.place.partitions == ("in-0",)
 
@@ -374,8 +378,8 @@ async def test_refused_offsets_are_joined_with_the_groups_generations(plane: Con
         )
         await uow.commit()
     async with plane.uow() as uow:
-        (record,) = (await uow.fencing.list(FencingFilter(), after=None, limit=10)).items
-        group = (await uow.pipelines.get(run.pipeline)).definition.group_id
+        (record,) = (await uow.of(FencingStore).list(FencingFilter(), after=None, limit=10)).items
+        group = (await uow.of(PipelineStore).get(run.pipeline)).definition.group_id
     verdict = record.event.verdict
     assert (verdict.cause, verdict.confidence) == (Cause.STALE_GENERATION, Confidence.CERTAIN)
     assert "at generation 4, the group reached 5" in verdict.sentence

@@ -6,6 +6,8 @@ import asyncio
 
 import pytest
 
+from app.db.repositories.identity import IdentityStore
+from app.db.repositories.runs import RunStore
 from app.domain.errors import ConflictError
 from app.domain.runs.instance import IllegalTransitionError, InstanceState
 from app.domain.runs.run import DesiredRunState
@@ -83,7 +85,7 @@ async def test_of_two_servers_that_lease_at_once_one_does(plane: ControlPlane) -
 async def test_no_instance_of_a_draining_run_is_leased_again(plane: ControlPlane) -> None:
     run = await plane.running(instances=2)
     async with plane.uow() as uow:
-        await uow.runs.set_desired(run.id, DesiredRunState.DRAIN)
+        await uow.of(RunStore).set_desired(run.id, DesiredRunState.DRAIN)
         await uow.commit()
     await plane.move(run.id, 0, InstanceState.FAILED)
     with pytest.raises(ConflictError, match="none of its instances is leased again"):
@@ -142,7 +144,7 @@ async def test_a_specification_is_that_of_the_leases_own_revision(plane: Control
         specification = await specifications.specification_for(
             uow, scope, run_token="t", fenceline_version="0.1.0", server_urls=["http://s"]
         )
-        epoch = await uow.identity.database_epoch()
+        epoch = await uow.of(IdentityStore).database_epoch()
     assert (specification.revision, specification.definition.sink_topic) == (1, "out")
     assert [task.transactional_id for task in specification.tasks] == ["fl.t.flights.0.0", "fl.t.flights.0.1"]
     assert specification.database_epoch == epoch

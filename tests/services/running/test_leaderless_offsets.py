@@ -7,6 +7,7 @@ from collections.abc import Collection
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from app.db.repositories.recorded_offsets import RecordedOffsetStore
 from app.domain.allow_lists.options import AllowedOptions
 from app.domain.errors import UnavailableError
 from app.domain.runs.offset_reset import OffsetTarget, OffsetTargetKind, PartitionOffset
@@ -110,7 +111,7 @@ async def test_of_a_partition_whose_only_broker_is_stopped(plane: ControlPlane, 
     connection, group = await group_of(plane)
     await brokers.alter_offsets(connection, group, {TopicPartition(topic, 2): 0})
     async with plane.uow() as uow:
-        await uow.recorded_offsets.replace(
+        await uow.of(RecordedOffsetStore).replace(
             recorded.confirmed((topic, 0, 4), (topic, 1, 3), is_final=True),
             pipeline="flights",
             kafka_cluster_id=cluster.kafka_cluster_id,

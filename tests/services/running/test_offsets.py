@@ -8,6 +8,8 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from msgspec.structs import replace
 
+from app.db.repositories.commands import CommandStore
+from app.db.repositories.pipelines import PipelineStore
 from app.domain.errors import ConflictError, InvalidError, PreconditionError
 from app.domain.runs.offset_reset import OffsetChange, OffsetTarget, OffsetTargetKind, PartitionOffset
 from app.embedded.kafka import KafkaCluster
@@ -69,7 +71,7 @@ async def test_a_reset_moves_what_the_preview_showed(plane: ControlPlane, source
     assert await reset(plane, OffsetTarget(kind=OffsetTargetKind.LATEST), shown) == shown
     assert [(c.committed, c.target) for c in await preview(plane, EARLIEST)] == [(10, 0), (5, 0)]
     async with plane.uow() as uow:
-        command = (await uow.commands.list(target="pipeline:flights", after=None, limit=1)).items[0]
+        command = (await uow.of(CommandStore).list(target="pipeline:flights", after=None, limit=1)).items[0]
     assert (command.verb, command.why) == ("reset_offsets", "again")
     assert command.details["offsets"][0] == {"topic": source, "partition": 0, "from": 4, "to": 10}
 
@@ -112,7 +114,7 @@ async def test_offsets_stay_while_a_stranger_reads_with_the_group(
     plane: ControlPlane, source: str, kafka: KafkaCluster
 ) -> None:
     async with plane.uow() as uow:
-        group = (await uow.pipelines.get("flights")).definition.group_id
+        group = (await uow.of(PipelineStore).get("flights")).definition.group_id
     stranger = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": group, "client.id": "the-stranger"})
     try:
         stranger.subscribe([source])
@@ -122,5 +124,5 @@ async def test_offsets_stay_while_a_stranger_reads_with_the_group(
     finally:
         stranger.close()
     async with plane.uow() as uow:
-        log = await uow.commands.list(target="pipeline:flights", after=None, limit=5)
+        log = await uow.of(CommandStore).list(target="pipeline:flights", after=None, limit=5)
     assert log.items == (), "what was refused is not in the log as done"

@@ -9,6 +9,12 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from msgspec.structs import replace
 
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.commands import CommandStore
+from app.db.repositories.deliveries import DeliveryStore
+from app.db.repositories.pipelines import PipelineStore
+from app.db.repositories.recorded_offsets import RecordedOffsetStore
+from app.db.repositories.webhooks import WebhookStore
 from app.domain.access import RunTokenScope
 from app.domain.alerts.alert import AlertKind
 from app.domain.allow_lists.options import AllowedOptions
@@ -48,7 +54,7 @@ async def recorded(
     plane: ControlPlane, group: str = "flights-group", at: str = KAFKA_CLUSTER_ID
 ) -> dict[tuple[str, int], RecordedOffset]:
     async with plane.uow() as uow:
-        found = await uow.recorded_offsets.of_group(kafka_cluster_id=at, group=group)
+        found = await uow.of(RecordedOffsetStore).of_group(kafka_cluster_id=at, group=group)
     return {(one.topic, one.partition): one for one in found}
 
 
@@ -84,7 +90,7 @@ async def test_a_later_run_that_does_not_know_the_topic_yet_does_not_take_over_t
     run = await plane.running()
     await plane.beat(replace(task_heartbeat(run.id), confirmed=confirmed(("in", 0, 90), ("in", 1, 5), topic_id="a")))
     async with plane.uow() as uow:
-        await uow.recorded_offsets.replace(
+        await uow.of(RecordedOffsetStore).replace(
             [RecordedOffset(topic="in", partition=0, offset=90, topic_id="a")],
             pipeline="flights",
             kafka_cluster_id=KAFKA_CLUSTER_ID,
@@ -115,9 +121,6 @@ async def test_an_attempt_and_the_next_lease_are_given_what_is_recorded(plane: C
     assert specification.recorded == confirmed(("in", 0, 7))
 
 
-# On a broker
-
-
 @pytest.fixture
 async def source(plane: ControlPlane, kafka: KafkaCluster, make_topic: MakeTopic) -> str:
     """A stopped pipeline `flights` whose two partitions hold 10 records each; 8 and 5 of them were confirmed."""
@@ -126,9 +129,9 @@ async def source(plane: ControlPlane, kafka: KafkaCluster, make_topic: MakeTopic
     await plane.registered(BROKERS, kafka.bootstrap_servers)
     await plane.pipeline(cluster="real", source_topics=(topic,), sink_topic=sink, group_id=unique_name("g"))
     async with plane.uow() as uow:
-        cluster, pipeline = await uow.clusters.get("real"), await uow.pipelines.get("flights")
+        cluster, pipeline = await uow.of(ClusterStore).get("real"), await uow.of(PipelineStore).get("flights")
         facts = await BROKERS.facts(cluster.connection(), topics=[topic])
-        await uow.recorded_offsets.replace(
+        await uow.of(RecordedOffsetStore).replace(
             confirmed((topic, 0, 8), (topic, 1, 5), topic_id=facts.topics[topic].topic_id, is_final=True),
             pipeline="flights",
             kafka_cluster_id=cluster.kafka_cluster_id,
@@ -148,15 +151,14 @@ def feed(kafka: KafkaCluster, topic: str, each: int) -> None:
 
 async def group_of(plane: ControlPlane) -> tuple[dict[str, str], str]:
     async with plane.uow() as uow:
-        cluster, pipeline = await uow.clusters.get("real"), await uow.pipelines.get("flights")
+        cluster, pipeline = await uow.of(ClusterStore).get("real"), await uow.of(PipelineStore).get("flights")
     return cluster.connection(), pipeline.definition.group_id
 
 
 async def commit(plane: ControlPlane, topic: str, *offsets: int) -> None:
     connection, group = await group_of(plane)
-    await BROKERS.alter_offsets(
-        connection, group, {TopicPartition(topic, number): offset for number, offset in enumerate(offsets)}
-    )
+    wanted = {TopicPartition(topic, number): offset for number, offset in enumerate(offsets)}
+    await BROKERS.alter_offsets(connection, group, wanted)
 
 
 async def start(plane: ControlPlane) -> Run:
@@ -171,7 +173,7 @@ async def start(plane: ControlPlane) -> Run:
 async def pager(plane: ControlPlane) -> None:
     """A webhook that is told of offsets that were moved."""
     async with plane.uow() as uow:
-        await uow.webhooks.add(
+        await uow.of(WebhookStore).add(
             Webhook(
                 name="pager",
                 url="https://hooks.example.com/x",
@@ -207,7 +209,7 @@ async def restart(plane: ControlPlane, run: Run, *, rolling: bool) -> None:
 async def refusal_of_a_start(plane: ControlPlane) -> str:
     async with plane.uow() as uow:
         with pytest.raises(LostOffsetsError) as refused:
-            await refuse_lost_offsets(uow, BROKERS, await uow.pipelines.get("flights"))
+            await refuse_lost_offsets(uow, BROKERS, await uow.of(PipelineStore).get("flights"))
     return refused.value.message
 
 
@@ -221,7 +223,7 @@ async def reset(plane: ControlPlane, target: OffsetTarget, why: str | None) -> N
 
 async def warnings(plane: ControlPlane) -> list[str]:
     async with plane.uow() as uow:
-        pipeline = await uow.pipelines.get("flights")
+        pipeline = await uow.of(PipelineStore).get("flights")
         found = await validate_pipeline(
             uow, BROKERS, name="flights", definition=pipeline.definition, allowed=AllowedOptions(), by=ANNA
         )
@@ -231,7 +233,7 @@ async def warnings(plane: ControlPlane) -> list[str]:
 
 async def commands(plane: ControlPlane) -> list[tuple[str, str | None, str]]:
     async with plane.uow() as uow:
-        found = await uow.commands.list(target="pipeline:flights", after=None, limit=10)
+        found = await uow.of(CommandStore).list(target="pipeline:flights", after=None, limit=10)
     return [(one.verb, one.why, one.outcome or "") for one in found.items]
 
 
@@ -326,7 +328,7 @@ async def test_the_other_way_out_is_recorded_as_well_and_stands_from_then_on(pla
     await start(plane)
     _, group = await group_of(plane)
     async with plane.uow() as uow:
-        cluster = await uow.clusters.get("real")
+        cluster = await uow.of(ClusterStore).get("real")
     known = await recorded(plane, group, cluster.kafka_cluster_id)
     assert {at: one.offset for at, one in known.items()} == {(source, 0): 10, (source, 1): 10}
 
@@ -350,7 +352,7 @@ async def test_offsets_that_differ_from_the_recorded_ones_are_reported_and_not_r
     [(_, _, outcome)] = [one for one in await commands(plane) if one[0] == "start_run"]
     assert f"{source}-0 is at 3, recorded at 8" in outcome
     async with plane.uow() as uow:
-        (alert,) = (await uow.deliveries.list("pager", after=None, limit=9)).items
+        (alert,) = (await uow.of(DeliveryStore).list("pager", after=None, limit=9)).items
     assert alert.type == "offsets_moved.happened"
     assert f"differ from the recorded ones: {source}-0 is at 3, recorded at 8" in alert.sentence
 
@@ -360,7 +362,7 @@ async def test_offsets_that_nobody_moved_are_told_to_no_webhook(plane: ControlPl
     await pager(plane)
     await start(plane)
     async with plane.uow() as uow:
-        assert not (await uow.deliveries.list("pager", after=None, limit=9)).items
+        assert not (await uow.of(DeliveryStore).list("pager", after=None, limit=9)).items
 
 
 async def test_a_new_group_and_a_topic_made_anew_begin_as_ever(

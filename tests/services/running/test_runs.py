@@ -7,6 +7,11 @@ from typing import Any
 
 import pytest
 
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.commands import CommandStore
+from app.db.repositories.mappings import MappingStore
+from app.db.repositories.runs import RunStore
+from app.db.repositories.transactional_ids import TransactionalIdStore
 from app.domain.access import Principal, Role
 from app.domain.allow_lists.options import AllowedOptions
 from app.domain.errors import BrokerUnreachableError, ConflictError, ForbiddenError, InvalidError, NotFoundError
@@ -85,8 +90,8 @@ async def test_a_started_run_has_its_instances_its_ids_and_its_command(
         (1, 1, InstanceState.PENDING),
     ]
     async with on_broker.uow() as uow:
-        owned = await uow.transactional_ids.of_pipeline("flights")
-        log = await uow.commands.list(target="pipeline:flights", after=None, limit=10)
+        owned = await uow.of(TransactionalIdStore).of_pipeline("flights")
+        log = await uow.of(CommandStore).list(target="pipeline:flights", after=None, limit=10)
     assert [owner.transactional_id for owner in owned] == [
         "fl.t.flights.0.0",
         "fl.t.flights.0.1",
@@ -107,7 +112,7 @@ async def test_of_concurrent_starts_one_wins_and_the_others_are_told_who(
             assert isinstance(outcome, ConflictError)
             assert "has a run already" in outcome.message
     async with on_broker.uow() as uow:
-        assert [run.id for run in await uow.runs.list_live()] == [won[0].id]
+        assert [run.id for run in await uow.of(RunStore).list_live()] == [won[0].id]
 
 
 async def test_a_viewer_cannot_start_and_is_told_what_it_takes(plane: ControlPlane, brokers: KafkaBrokers) -> None:
@@ -120,8 +125,8 @@ async def test_nothing_is_started_while_the_brokers_are_away(plane: ControlPlane
     with pytest.raises(BrokerUnreachableError, match=r"127\.0\.0\.1:9.*tried for"):
         await start(plane, brokers)
     async with plane.uow() as uow:
-        assert await uow.runs.list_live() == []
-        assert await uow.transactional_ids.of_pipeline("flights") == []
+        assert await uow.of(RunStore).list_live() == []
+        assert await uow.of(TransactionalIdStore).of_pipeline("flights") == []
 
 
 async def test_a_topic_that_went_away_is_found_before_the_start(on_broker: ControlPlane, brokers: KafkaBrokers) -> None:
@@ -136,7 +141,7 @@ async def test_an_id_that_another_pipeline_owns_stops_the_start(plane: ControlPl
     await plane.pipeline("other")
     async with plane.uow() as uow:
         with pytest.raises(ConflictError, match=r"fl\.t\.flights\.0\.0 belongs to pipeline flights"):
-            await uow.transactional_ids.claim(
+            await uow.of(TransactionalIdStore).claim(
                 pipeline="other", kafka_cluster_id="a-kafka-cluster", ids=[("fl.t.flights.0.0", 0, 0)]
             )
 
@@ -168,7 +173,7 @@ async def test_asking_twice_for_the_same_changes_nothing_and_logs_once(plane: Co
     await ask(plane, runs.drain_run, run.id)
     await ask(plane, runs.drain_run, run.id)
     async with plane.uow() as uow:
-        log = await uow.commands.list(target="pipeline:flights", after=None, limit=10)
+        log = await uow.of(CommandStore).list(target="pipeline:flights", after=None, limit=10)
     assert [command.verb for command in log.items] == ["drain_run"]
 
 
@@ -201,7 +206,7 @@ async def test_a_full_restart_drains_and_then_starts_the_next_run(plane: Control
     for ordinal in (0, 1):
         await plane.outcome(run.id, ordinal, kind=OutcomeKind.DRAINED)
     async with plane.uow() as uow:
-        following = await uow.runs.find_live("flights")
+        following = await uow.of(RunStore).find_live("flights")
     assert following is not None
     assert following.id != run.id
     assert (following.revision, following.state, following.started_by) == (2, RunState.PENDING, "anna")
@@ -213,7 +218,7 @@ async def test_a_restart_that_cannot_start_again_still_ends_and_says_why(plane: 
     await plane.pipeline("other")
     await plane.revise("flights", transactional_id_prefix="mine")
     async with plane.uow() as uow:
-        await uow.transactional_ids.claim(
+        await uow.of(TransactionalIdStore).claim(
             pipeline="other", kafka_cluster_id="a-kafka-cluster", ids=[("mine.t.flights.0.0", 0, 0)]
         )
         await uow.commit()
@@ -221,8 +226,8 @@ async def test_a_restart_that_cannot_start_again_still_ends_and_says_why(plane: 
     await plane.outcome(run.id, kind=OutcomeKind.DRAINED)
     assert (await plane.get_run(run.id)).state is RunState.STOPPED
     async with plane.uow() as uow:
-        assert await uow.runs.find_live("flights") is None
-        command = (await uow.commands.list(target="pipeline:flights", after=None, limit=1)).items[0]
+        assert await uow.of(RunStore).find_live("flights") is None
+        command = (await uow.of(CommandStore).list(target="pipeline:flights", after=None, limit=1)).items[0]
     assert command.outcome.startswith("not started: the transactional id mine.t.flights.0.0 belongs to pipeline other")
 
 
@@ -232,7 +237,7 @@ async def test_a_drain_after_a_restart_was_asked_for_keeps_the_pipeline_down(pla
     await ask(plane, runs.drain_run, run.id)
     await plane.outcome(run.id, kind=OutcomeKind.DRAINED)
     async with plane.uow() as uow:
-        assert await uow.runs.find_live("flights") is None
+        assert await uow.of(RunStore).find_live("flights") is None
 
 
 async def test_a_roll_moves_the_target_and_instances_with_the_old_revision_are_bouncing(plane: ControlPlane) -> None:
@@ -313,8 +318,8 @@ async def test_every_partition_of_exactly_once_has_its_id_before_anything_runs(
     await start(on_broker, brokers)
     ids = [for_partition(prefix="fl", group=group, topic=source, partition=number) for number in range(4)]
     async with on_broker.uow() as uow:
-        cluster = await uow.clusters.get("real")
-        found = await uow.mappings.of_group(kafka_cluster_id=cluster.kafka_cluster_id, group=group)
-        owned = await uow.transactional_ids.of_pipeline("flights")
+        cluster = await uow.of(ClusterStore).get("real")
+        found = await uow.of(MappingStore).of_group(kafka_cluster_id=cluster.kafka_cluster_id, group=group)
+        owned = await uow.of(TransactionalIdStore).of_pipeline("flights")
     assert [mapping.assigned_id for mapping in found] == ids
     assert [one.transactional_id for one in owned] == ids

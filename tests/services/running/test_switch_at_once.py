@@ -6,6 +6,9 @@ import uuid
 
 import pytest
 
+from app.db.repositories.migrations import MigrationStore
+from app.db.repositories.pipelines import PipelineStore
+from app.db.repositories.runs import RunStore
 from app.domain.access import RECONCILER
 from app.domain.errors import ConflictError
 from app.domain.migrations.migration import Migration, MigrationState, Stage
@@ -35,7 +38,7 @@ async def ended_run(plane: ControlPlane, mode: Mode) -> None:
 
 async def end(plane: ControlPlane, run_id: str) -> None:
     async with plane.uow() as uow:
-        await uow.runs.set_desired(run_id, DesiredRunState.KILL)
+        await uow.of(RunStore).set_desired(run_id, DesiredRunState.KILL)
         await uow.commit()
     await plane.move(run_id, 0, InstanceState.STOPPED, reason="killed")
 
@@ -43,7 +46,7 @@ async def end(plane: ControlPlane, run_id: str) -> None:
 async def start(plane: ControlPlane, *, switch_at_once: bool = False) -> str:
     plane.pass_time(1)
     async with plane.uow() as uow:
-        record = await uow.pipelines.get("flights", for_update=True)
+        record = await uow.of(PipelineStore).get("flights", for_update=True)
         run = await begin_run(uow, record, started_by=RECONCILER.name, now=plane.now, switch_at_once=switch_at_once)
         await uow.commit()
     return run.id
@@ -112,7 +115,7 @@ async def test_instances_that_an_aborted_migration_left_elsewhere_are_not_rolled
     run = await plane.running("flights", **fields_of(A))
     await plane.revise("flights", **fields_of(C))
     async with plane.uow() as uow:
-        await uow.runs.set_targets(run.id, {0: 2})
+        await uow.of(RunStore).set_targets(run.id, {0: 2})
         await uow.commit()
     await plane.revise("flights", **fields_of(A))
     async with plane.uow() as uow:
@@ -124,7 +127,7 @@ async def test_a_roll_leaves_no_instance_a_target_of_its_own(plane: ControlPlane
     run = await plane.running("flights", **fields_of(A))
     await plane.revise("flights", commit_interval_ms=200)
     async with plane.uow() as uow:
-        await uow.runs.set_targets(run.id, {0: 1})
+        await uow.of(RunStore).set_targets(run.id, {0: 1})
         await uow.commit()
     async with plane.uow() as uow:
         await roll_run(uow, BROKERS, run_id=run.id, by=ANNA, why=None, now=plane.now)
@@ -151,5 +154,5 @@ async def migrated(plane: ControlPlane, run_id: str, *, shut_out: Mode) -> None:
         shut_out={shut_out: plane.now},
     )
     async with plane.uow() as uow:
-        await uow.migrations.add(migration)
+        await uow.of(MigrationStore).add(migration)
         await uow.commit()

@@ -10,6 +10,11 @@ import sqlalchemy as sa
 from msgspec.structs import replace
 from sqlalchemy.dialects import postgresql
 
+from app.db.repositories.fencing import FencingStore
+from app.db.repositories.mappings import MappingStore
+from app.db.repositories.recorded_offsets import RecordedOffsetStore
+from app.db.repositories.tasks import TaskStore
+from app.db.repositories.transactional_ids import TransactionalIdStore
 from app.db.tables.tasks import task_attempts
 from app.domain.errors import ForbiddenError, InvalidError
 from app.domain.fencing_events.record import FencingFilter
@@ -45,7 +50,7 @@ async def receive(plane: ControlPlane, heartbeat: TaskHeartbeat, *, counts: dict
 
 async def kept(plane: ControlPlane, run_id: str) -> TaskReport:
     async with plane.uow() as uow:
-        (status,) = await uow.tasks.list_statuses([run_id])
+        (status,) = await uow.of(TaskStore).list_statuses([run_id])
     return status.last
 
 
@@ -97,12 +102,12 @@ async def test_fencing_of_a_strangers_producer_is_not_recorded(plane: ControlPla
     run = await plane.running()
     await plane.beat(task_heartbeat(run.id, events=[fenced(name)]))
     async with plane.uow() as uow:
-        assert (await uow.fencing.list(FencingFilter(), after=None, limit=10)).items == ()
-        page = await uow.tasks.list_events(run.id, after=None, limit=10)
+        assert (await uow.of(FencingStore).list(FencingFilter(), after=None, limit=10)).items == ()
+        page = await uow.of(TaskStore).list_events(run.id, after=None, limit=10)
     assert len(page.items) == 1, "that something happened to the task is kept"
     await plane.beat(task_heartbeat(run.id, sequence=2, events=[replace(fenced(None), event_id="own")]))
     async with plane.uow() as uow:
-        (own,) = (await uow.fencing.list(FencingFilter(), after=None, limit=10)).items
+        (own,) = (await uow.of(FencingStore).list(FencingFilter(), after=None, limit=10)).items
     assert own.event.key.transactional_id == "fl.t.flights.0.0"
 
 
@@ -119,7 +124,7 @@ async def test_partition_that_appeared_meanwhile_is_taken_by_its_formula(plane: 
     )
     assert sum(heard.dropped.values()) == 0
     async with plane.uow() as uow:
-        (mapping,) = await uow.mappings.of_group(kafka_cluster_id=KAFKA_CLUSTER_ID, group="flights-group")
+        (mapping,) = await uow.of(MappingStore).of_group(kafka_cluster_id=KAFKA_CLUSTER_ID, group="flights-group")
     assert (mapping.assigned_id, mapping.transactional_id) == (BY_FORMULA, BY_FORMULA)
 
 
@@ -132,9 +137,9 @@ async def test_partitions_id_that_is_neither_owned_nor_its_formula_is_not_taken(
     heard = await receive(plane, told)
     assert heard.dropped == {"partitions.transactional_id": 1}
     async with plane.uow() as uow:
-        (mapping,) = await uow.mappings.of_group(kafka_cluster_id=KAFKA_CLUSTER_ID, group="flights-group")
-        owners = await uow.transactional_ids.owners(kafka_cluster_id=KAFKA_CLUSTER_ID, ids=[name])
-        incarnations = await uow.mappings.incarnations(kafka_cluster_id=KAFKA_CLUSTER_ID)
+        (mapping,) = await uow.of(MappingStore).of_group(kafka_cluster_id=KAFKA_CLUSTER_ID, group="flights-group")
+        owners = await uow.of(TransactionalIdStore).owners(kafka_cluster_id=KAFKA_CLUSTER_ID, ids=[name])
+        incarnations = await uow.of(MappingStore).incarnations(kafka_cluster_id=KAFKA_CLUSTER_ID)
     assert (mapping.transactional_id, mapping.assigned_id, mapping.producer_id) == (None, None, None)
     assert (owners, incarnations) == ([], [])
     assert mapping.owner is not None, "who reads the partition is known all the same"
@@ -145,7 +150,7 @@ async def test_imported_id_is_its_pipelines_and_a_formula_that_another_owns_is_n
     await plane.pipeline("other", **V1)
     async with plane.uow() as uow:
         for pipeline, name in (("flights", "imported-1"), ("other", BY_FORMULA)):
-            await uow.transactional_ids.claim_for_partitions(
+            await uow.of(TransactionalIdStore).claim_for_partitions(
                 pipeline=pipeline, kafka_cluster_id=KAFKA_CLUSTER_ID, ids=[name], kind=IdKind.IMPORTED
             )
         await uow.commit()
@@ -163,7 +168,9 @@ async def test_partitions_of_other_topics_and_ones_that_there_are_not_are_nobody
     assert [(one.topic, one.partition) for one in heard.taken.partitions] == [("in", 0)]
     assert (heard.dropped["partitions"], heard.beyond) == (5, {"in"})
     async with plane.uow() as uow:
-        history = await uow.mappings.history(OwnershipFilter(), kafka_cluster_id=KAFKA_CLUSTER_ID, after=None, limit=10)
+        history = await uow.of(MappingStore).history(
+            OwnershipFilter(), kafka_cluster_id=KAFKA_CLUSTER_ID, after=None, limit=10
+        )
     assert [(one.topic, one.partition) for one in history.items] == [("in", 0)]
 
 
@@ -192,7 +199,7 @@ async def test_forged_confirmed_offsets_are_kept_of_no_more_partitions_than_ther
         assert heard.dropped["confirmed"] == len(told) - (most if first == 0 else 0)
         assert heard.beyond == ({"in"} if first or not counts or most < MOST_OF_UNKNOWN else set())
     async with plane.uow() as uow:
-        kept_of = await uow.recorded_offsets.of_group(kafka_cluster_id=KAFKA_CLUSTER_ID, group="flights-group")
+        kept_of = await uow.of(RecordedOffsetStore).of_group(kafka_cluster_id=KAFKA_CLUSTER_ID, group="flights-group")
     assert {one.partition for one in kept_of} == set(range(most))
 
 
@@ -232,11 +239,11 @@ async def test_no_number_of_a_heartbeat_keeps_the_run_from_being_counted_and_exp
             plane.pass_time(1)
             assert (await plane.beat(forged)).is_current
     async with plane.uow() as uow:
-        totals = (await uow.tasks.totals([run.id]))[run.id]
-        series = await uow.tasks.summed_series([run.id], since=plane.now.replace(year=2025))
+        totals = (await uow.of(TaskStore).totals([run.id]))[run.id]
+        series = await uow.of(TaskStore).summed_series([run.id], since=plane.now.replace(year=2025))
         await retention.expire(uow, now=plane.now.replace(year=2027))
-        after = (await uow.tasks.totals([run.id]))[run.id]
-        events = (await uow.tasks.list_events(run.id, after=None, limit=10)).items
+        after = (await uow.of(TaskStore).totals([run.id]))[run.id]
+        events = (await uow.of(TaskStore).list_events(run.id, after=None, limit=10)).items
     assert 0 <= totals.records_in <= LARGEST
     assert after == totals
     assert events == ()
@@ -263,10 +270,10 @@ async def test_counters_that_were_stored_before_are_read_and_expire_whatever_the
             )
         await uow.commit()
     async with plane.uow() as uow:
-        assert (await uow.tasks.totals([run.id]))[run.id].records_in == LARGEST
-        assert await uow.tasks.sample(run.id, now=plane.pass_time(1), fresh_for=heartbeats.FRESH_FOR)
+        assert (await uow.of(TaskStore).totals([run.id]))[run.id].records_in == LARGEST
+        assert await uow.of(TaskStore).sample(run.id, now=plane.pass_time(1), fresh_for=heartbeats.FRESH_FOR)
         await retention.expire(uow, now=plane.now.replace(year=2027))
-        assert (await uow.tasks.totals([run.id]))[run.id].records_in == LARGEST
+        assert (await uow.of(TaskStore).totals([run.id]))[run.id].records_in == LARGEST
 
 
 async def test_counters_of_an_attempt_never_fall(plane: ControlPlane) -> None:

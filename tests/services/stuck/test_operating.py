@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Producer
 
+from app.db.repositories.clusters import ClusterStore
 from app.domain.access import Principal, Role, Verb
 from app.domain.clusters.cluster import Cluster
 from app.domain.command import Command
@@ -37,7 +38,7 @@ LeaveOpen = Callable[..., tuple[str, str]]
 async def registered(plane: ControlPlane, kafka: KafkaCluster) -> ControlPlane:
     """The broker, under the name that pipelines of the control plane use."""
     async with plane.uow() as uow:
-        await uow.clusters.add(
+        await uow.of(ClusterStore).add(
             Cluster(
                 name=CLUSTER,
                 kafka_cluster_id=KAFKA_CLUSTER_ID,

@@ -10,7 +10,8 @@ import httpx
 import msgspec
 import pytest
 
-from app.db.unit_of_work import SqlUnitOfWork
+from app.db.repositories.audits import AuditStore
+from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Role
 from app.domain.audits.audit import AuditState
 from app.services.auditing import carrying_out
@@ -40,9 +41,9 @@ async def pipeline(api_wiring: Wiring) -> str:
     """A pipeline without a broker behind it."""
 
     class _Plane(ControlPlane):
-        def uow(self) -> SqlUnitOfWork:
+        def uow(self) -> UnitOfWork:
             made = api_wiring.unit_of_work()
-            assert isinstance(made, SqlUnitOfWork)
+            assert isinstance(made, UnitOfWork)
             return made
 
     return (await _Plane(database=None).pipeline("flights")).name  # pyright: ignore[reportArgumentType]
@@ -117,8 +118,8 @@ async def test_ids_are_contents_of_records(api_wiring: Wiring, pipeline: str, as
     operator, viewer = await as_role(Role.OPERATOR), await as_role(Role.VIEWER)
     audit_id = (await ask(operator)).json()["id"]
     async with api_wiring.unit_of_work() as uow:
-        audit = await uow.audits.get(audit_id)
-        await uow.audits.save(
+        audit = await uow.of(AuditStore).get(audit_id)
+        await uow.of(AuditStore).save(
             msgspec.structs.replace(audit, state=AuditState.DONE, result=broken_result(audit_id), ended_at=NOW)
         )
         await uow.commit()

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import httpx
 import pytest
 
+from app.db.repositories.clusters import ClusterStore
 from app.domain.access import Role
 from app.domain.hanging.hanging_transaction import Ended, Ending, HangingTransaction
 from app.domain.hanging.report import SearchReport
@@ -71,7 +72,7 @@ async def test_what_hung_before_is_told_with_how_it_ended(api_wiring: Wiring, vi
     await observed_cluster(api_wiring)
     now = datetime.now(UTC)
     async with api_wiring.unit_of_work() as uow:
-        kafka_cluster_id = (await uow.clusters.get("c")).kafka_cluster_id
+        kafka_cluster_id = (await uow.of(ClusterStore).get("c")).kafka_cluster_id
         both: list[HangingTransaction] = [
             hanging_transaction(kafka_cluster_id=kafka_cluster_id, start_offset=start) for start in (10, 20)
         ]

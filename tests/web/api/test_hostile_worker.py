@@ -15,6 +15,11 @@ import pytest
 from fastapi import FastAPI
 from prometheus_client.parser import text_string_to_metric_families
 
+from app.db.repositories.fencing import FencingStore
+from app.db.repositories.mappings import MappingStore
+from app.db.repositories.runs import RunStore
+from app.db.repositories.tasks import TaskStore
+from app.db.repositories.transactional_ids import TransactionalIdStore
 from app.domain.access import Role
 from app.domain.audits.specification import JsonField, TimeWindow
 from app.domain.drills.drill import Drill, DrillKind
@@ -98,17 +103,17 @@ class World:
     async def of_others(self) -> list[object]:
         """Everything that is the victim's or a stranger's."""
         async with self.plane.uow() as uow:
-            mapped = await uow.mappings.of_cluster(kafka_cluster_id=KAFKA_CLUSTER_ID)
-            history = await uow.mappings.history(
+            mapped = await uow.of(MappingStore).of_cluster(kafka_cluster_id=KAFKA_CLUSTER_ID)
+            history = await uow.of(MappingStore).history(
                 OwnershipFilter(group="victim-group"), kafka_cluster_id=KAFKA_CLUSTER_ID, after=None, limit=50
             )
-            owners = await uow.transactional_ids.of_cluster(kafka_cluster_id=KAFKA_CLUSTER_ID)
-            told = await uow.mappings.incarnations(kafka_cluster_id=KAFKA_CLUSTER_ID)
-            fencing = (await uow.fencing.list(FencingFilter(), after=None, limit=500)).items
+            owners = await uow.of(TransactionalIdStore).of_cluster(kafka_cluster_id=KAFKA_CLUSTER_ID)
+            told = await uow.of(MappingStore).incarnations(kafka_cluster_id=KAFKA_CLUSTER_ID)
+            fencing = (await uow.of(FencingStore).list(FencingFilter(), after=None, limit=500)).items
             return [
-                await uow.runs.get(self.victim_run),
-                await uow.tasks.list_statuses([self.victim_run]),
-                (await uow.tasks.list_events(self.victim_run, after=None, limit=50)).items,
+                await uow.of(RunStore).get(self.victim_run),
+                await uow.of(TaskStore).list_statuses([self.victim_run]),
+                (await uow.of(TaskStore).list_events(self.victim_run, after=None, limit=50)).items,
                 [
                     one
                     for one in mapped

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from app.db.database import Database
+from app.db.repositories.transactional_ids import TransactionalIdStore
 from app.domain.access import Role
 from app.domain.transactions.id_import import MAX_CSV_CHARACTERS, MAX_LINES
 from app.web.dependencies import Wiring
@@ -146,7 +147,7 @@ async def test_registry_tells_whose_each_id_is(api_wiring: Wiring, plane: Contro
     publish(api_wiring, live)
     await plane.pipeline("flights", cluster="c")
     async with api_wiring.unit_of_work() as uow:
-        await uow.transactional_ids.claim(
+        await uow.of(TransactionalIdStore).claim(
             pipeline="flights", kafka_cluster_id="kafka-1", ids=[(ODD, 0, 0), ("fl.t.flights.0.0", 0, 0)]
         )
         await uow.commit()

@@ -12,6 +12,9 @@ import msgspec
 import pytest
 from fastapi import FastAPI
 
+from app.db.repositories.fencing import FencingStore
+from app.db.repositories.pipelines import PipelineStore
+from app.db.repositories.tasks import TaskStore
 from app.domain.access import Role
 from app.domain.fencing_events.record import FencingFilter, FencingRecord
 from app.domain.offset_log.events import Assigned
@@ -145,13 +148,13 @@ async def test_a_row_of_fencing_that_others_hold_keeps_no_task_silent(worker: Wo
 
     async def kept() -> list[FencingRecord]:
         async with api_wiring.unit_of_work() as uow:
-            return list((await uow.fencing.list(FencingFilter(), after=None, limit=10)).items)
+            return list((await uow.of(FencingStore).list(FencingFilter(), after=None, limit=10)).items)
 
     now_ms = time.time_ns() // 1_000_000
     assert (await beat(1, EventKind.FENCED)).accepted_events == (EventKind.FENCED,)
     (before,) = await kept()
     async with api_wiring.unit_of_work() as other:
-        await other.fencing.find(before.event.key, for_update=True)
+        await other.of(FencingStore).find(before.event.key, for_update=True)
         told = await beat(2, EventKind.SUPERSEDED)
         assert (told.is_current, told.accepted_events) == (True, ()), "it is heard, and repeats its event"
     assert (await beat(3, EventKind.SUPERSEDED)).accepted_events == (EventKind.SUPERSEDED,)
@@ -193,14 +196,14 @@ async def test_partitions_that_there_are_not_are_known_once_brokers_have_told(
 ) -> None:
     await worker.post("claim", worker.claim())
     async with api_wiring.unit_of_work() as uow:
-        (topic,) = (await uow.pipelines.get("flights")).definition.source_topics
+        (topic,) = (await uow.of(PipelineStore).get("flights")).definition.source_topics
     forged = tuple(PartitionProgress(topic=topic, partition=number) for number in range(50))
 
     async def told(sequence: int) -> int:
         await worker.post("heartbeat", worker.heartbeat(sequence=sequence, partitions=forged))
         await api_wiring.partition_counts.settled()
         async with api_wiring.unit_of_work() as uow:
-            (status,) = await uow.tasks.list_statuses([worker.run_id])
+            (status,) = await uow.of(TaskStore).list_statuses([worker.run_id])
         return len(status.last.partitions)
 
     assert (await told(1), await told(2)) == (50, 2)

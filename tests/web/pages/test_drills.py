@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.db.database import Database
+from app.db.repositories.runs import RunStore
 from app.domain.access import Role
 from app.web.dependencies import Wiring
 from tests.support.control_plane import ControlPlane, task_heartbeat
@@ -29,7 +30,7 @@ async def heard(database: Database, wiring: Wiring) -> None:
     """Both tasks, just now: the clock of these pages is the real one, and a drill takes a word of the last seconds."""
     plane = ControlPlane(database, now=wiring.clock.now())
     async with plane.uow() as uow:
-        run = await uow.runs.find_live("flights")
+        run = await uow.of(RunStore).find_live("flights")
     assert run is not None
     for ordinal in (0, 1):
         await plane.beat(task_heartbeat(run.id, ordinal=ordinal))

@@ -19,13 +19,13 @@ from app.domain.files.totals import HourTotal, PartitionTotal, Total, by_hour, b
 from app.domain.files.written_file import FileRecord, WrittenFile
 from app.domain.page import Page
 from app.domain.pipelines.pipeline import FileSink
-from app.ports.unit_of_work import UnitOfWork
 from app.services.files import showing
 from app.services.files.showing import FilesPage, FileStanding, FileTotals
 from app.web.pages import files as files_page
 from app.web.pages.frame import screen
 from app.web.pages.frame.charts import file_records_chart_of, file_sizes_chart_of
 from app.web.pages.frame.display import size
+from tests.support.unit_of import UnitOf
 from tests.support.written_files import SINK, later, written
 from tests.web.pages import samples
 from tests.web.pages.test_rendering import pipeline_page
@@ -94,7 +94,7 @@ def rendered(monkeypatch: pytest.MonkeyPatch) -> Any:
             return found
 
         monkeypatch.setattr(showing, "files_page", look)
-        uow, principal = cast(UnitOfWork, SimpleNamespace()), SimpleNamespace(role=Role.VIEWER)
+        uow, principal = UnitOf(), SimpleNamespace(role=Role.VIEWER)
         shown = await files_page.looking_at("flights", words, after)(uow, cast(Any, principal), NOW)
 
         def may(verb: Verb) -> bool:

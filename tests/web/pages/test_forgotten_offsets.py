@@ -9,6 +9,8 @@ import pytest
 from confluent_kafka import Producer
 
 from app.db.database import Database
+from app.db.repositories.commands import CommandStore
+from app.db.repositories.recorded_offsets import RecordedOffsetStore
 from app.domain.access import Role
 from app.domain.runs.recorded_offset import RecordedOffset
 from app.embedded.kafka import KafkaCluster
@@ -38,7 +40,7 @@ async def test_a_refused_start_offers_its_ways_out_and_each_takes_a_reason(
     cluster = await plane.registered(wiring.brokers, kafka.bootstrap_servers)
     await plane.pipeline(cluster="real", source_topics=(topic,), sink_topic=make_topic(), group_id=group)
     async with plane.uow() as uow:
-        await uow.recorded_offsets.replace(
+        await uow.of(RecordedOffsetStore).replace(
             [RecordedOffset(topic=topic, partition=0, offset=7)],
             pipeline="flights",
             kafka_cluster_id=cluster.kafka_cluster_id,
@@ -66,5 +68,5 @@ async def test_a_refused_start_offers_its_ways_out_and_each_takes_a_reason(
     started = await browser.post("/pipelines/flights/start", data={"why": "go"})
     assert started.headers["location"].endswith("said=started")
     async with plane.uow() as uow:
-        commands = await uow.commands.list(target="pipeline:flights", after=None, limit=5)
+        commands = await uow.of(CommandStore).list(target="pipeline:flights", after=None, limit=5)
     assert [(one.verb, one.why) for one in commands.items] == [("start_run", "go"), ("reset_offsets", "it expired")]

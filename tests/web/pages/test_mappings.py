@@ -11,6 +11,8 @@ import httpx
 import pytest
 
 from app.db.database import Database
+from app.db.repositories.id_counts import IdCountStore
+from app.db.repositories.transactional_ids import TransactionalIdStore
 from app.domain.access import Role
 from app.domain.transactions.id_registry import IdCount
 from app.web.application import create_users_app
@@ -99,10 +101,12 @@ async def test_registry_shows_whose_ids_are_and_who_fights_about_them(
     publish(wiring, live)
     await plane.pipeline("flights", cluster="c")
     async with wiring.unit_of_work() as uow:
-        await uow.transactional_ids.claim(pipeline="flights", kafka_cluster_id="kafka-1", ids=[(ODD, 0, 0)])
+        await uow.of(TransactionalIdStore).claim(pipeline="flights", kafka_cluster_id="kafka-1", ids=[(ODD, 0, 0)])
         for minutes in (2, 1):
             at = wiring.clock.now() - timedelta(minutes=minutes)
-            await uow.id_counts.add(IdCount(at=at, ids=4 - minutes, ours=1, orphaned=0), kafka_cluster_id="kafka-1")
+            await uow.of(IdCountStore).add(
+                IdCount(at=at, ids=4 - minutes, ours=1, orphaned=0), kafka_cluster_id="kafka-1"
+            )
         await uow.commit()
     shown = await text_of(viewer, "/mappings/ids", cluster="c")
     assert "1 id is used by somebody else than its owner." in shown

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from app.db.database import Database
+from app.db.repositories.runs import RunStore
 from app.domain.access import Role
 from app.domain.clusters.cluster import GroupMember
 from app.domain.migrations.look import AuditNow
@@ -130,7 +131,7 @@ async def test_the_switch_in_one_step_says_what_may_happen_and_takes_a_reason(
 ) -> None:
     run = await migrating.run()
     async with migrating.plane.uow() as uow:
-        await uow.runs.set_desired(run.id, DesiredRunState.KILL)
+        await uow.of(RunStore).set_desired(run.id, DesiredRunState.KILL)
         await uow.commit()
     for ordinal in range(2):
         await migrating.plane.move(run.id, ordinal, InstanceState.STOPPED, reason="killed")

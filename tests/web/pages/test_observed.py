@@ -15,6 +15,8 @@ import msgspec
 import pytest
 
 from app.db.database import Database
+from app.db.repositories.clusters import ClusterStore
+from app.db.repositories.transactional_ids import TransactionalIdStore
 from app.domain.access import Role
 from app.domain.fencing_events.fencing_event import Case
 from app.domain.hanging.report import SearchReport
@@ -127,7 +129,7 @@ async def test_ids_are_chosen_by_the_pipeline_that_owns_them(
     for name, owned in (("flights", ODD), ("Late_2", "done")):
         await plane.pipeline(name, cluster="c")
         async with wiring.unit_of_work() as uow:
-            await uow.transactional_ids.claim(pipeline=name, kafka_cluster_id="kafka-1", ids=[(owned, 0, 1)])
+            await uow.of(TransactionalIdStore).claim(pipeline=name, kafka_cluster_id="kafka-1", ids=[(owned, 0, 1)])
             await uow.commit()
     html = await shown(viewer, "/transactions", cluster="c", owner="pipeline:Late_2")
     assert rows(html, "transactions") == ["done"]
@@ -361,7 +363,7 @@ async def test_what_hangs_stands_above_the_list_and_on_the_overview(
     hear(live, offset_batch("billing", 41, at=7, producer_id=4015, committed_ms=1), topic=group_records.TOPIC)
     publish(wiring, live)
     async with wiring.unit_of_work() as uow:
-        kafka_cluster_id = (await uow.clusters.get("c")).kafka_cluster_id
+        kafka_cluster_id = (await uow.of(ClusterStore).get("c")).kafka_cluster_id
         found = hanging_transaction(kafka_cluster_id=kafka_cluster_id, topic=group_records.TOPIC, seen_ms=1_000)
         await record_found(uow, [found], now=datetime.now(UTC))
         await uow.commit()

@@ -16,7 +16,6 @@ from app.db.database import Database
 from app.domain.access import Role, Verb, allows
 from app.domain.files.orphan_findings import Amount, Collected, KeptFile, OrphanFindings, confirmed
 from app.domain.files.orphan_look import OrphanAct, OrphanLook, OrphanLookState, OrphanResult
-from app.ports.unit_of_work import UnitOfWork
 from app.services.files import showing
 from app.services.files.orphans import NOBODY_LOOKED, Orphans
 from app.services.files.showing import FilesPage
@@ -25,6 +24,7 @@ from app.web.pages import files as files_page
 from app.web.pages.frame import screen
 from tests.support.control_plane import ControlPlane
 from tests.support.orphans import begun, ended, findings, known, looked, open_transaction, root_findings
+from tests.support.unit_of import UnitOf
 from tests.support.wiring import browser_of
 from tests.support.written_files import SINK
 from tests.web.pages.test_files import NOW, page_of
@@ -53,7 +53,7 @@ def rendered(monkeypatch: pytest.MonkeyPatch) -> Any:
             return replace(page_of(), orphans=known)
 
         monkeypatch.setattr(showing, "files_page", look)
-        uow, principal = cast(UnitOfWork, SimpleNamespace()), SimpleNamespace(role=role)
+        uow, principal = UnitOf(), SimpleNamespace(role=role)
         shown = await files_page.looking_at("flights", (), None)(uow, cast(Any, principal), NOW)
 
         def may(verb: Verb) -> bool:

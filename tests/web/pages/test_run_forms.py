@@ -8,6 +8,8 @@ import httpx
 import pytest
 
 from app.db.database import Database
+from app.db.repositories.commands import CommandStore
+from app.db.repositories.runs import RunStore
 from app.domain.access import Role
 from app.web.dependencies import Wiring
 from tests.support.control_plane import ControlPlane
@@ -38,8 +40,8 @@ async def test_a_form_asks_it_of_the_run_and_leads_to_the_pipeline(
     answer = await browser.post(f"/runs/{run.id}/{word}", data={"why": "because"})
     assert (answer.status_code, answer.headers["location"]) == (303, f"/pipelines/flights?said={said}")
     async with wiring.unit_of_work() as uow:
-        assert (await uow.runs.get(run.id)).desired == desired
-        commands = await uow.commands.list(target=None, after=None, limit=5)
+        assert (await uow.of(RunStore).get(run.id)).desired == desired
+        commands = await uow.of(CommandStore).list(target=None, after=None, limit=5)
     assert commands.items[0].why == "because"
 
 
@@ -49,7 +51,7 @@ async def test_a_paused_run_is_resumed(wiring: Wiring, database: Database, brows
     answer = await browser.post(f"/runs/{run.id}/resume")
     assert answer.headers["location"].endswith("said=resuming")
     async with wiring.unit_of_work() as uow:
-        assert (await uow.runs.get(run.id)).desired == "run"
+        assert (await uow.of(RunStore).get(run.id)).desired == "run"
 
 
 @pytest.mark.parametrize(
@@ -69,7 +71,7 @@ async def test_a_restart_is_one_at_a_time_or_as_a_whole(
     answer = await browser.post(f"/runs/{run.id}/restart", data={"how": how, "why": "new hosts"})
     assert answer.headers["location"] == f"/pipelines/flights?said={said}"
     async with wiring.unit_of_work() as uow:
-        now = await uow.runs.get(run.id)
+        now = await uow.of(RunStore).get(run.id)
     assert (now.desired, now.starts_again) == (desired, starts_again)
     assert (now.state == "bouncing") is (how == "rolling")
     shown = (await browser.get("/pipelines/flights")).text
@@ -97,7 +99,7 @@ async def test_a_viewer_changes_nothing(
     assert refused.status_code == 403
     assert "operator" in refused.text
     async with wiring.unit_of_work() as uow:
-        assert (await uow.runs.get(run.id)).desired == "run"
+        assert (await uow.of(RunStore).get(run.id)).desired == "run"
 
 
 async def test_opening_a_log_leaves_a_line_in_the_command_log(
@@ -107,6 +109,6 @@ async def test_opening_a_log_leaves_a_line_in_the_command_log(
     shown = await browser.get(f"/runs/{run.id}?log=0.1")
     assert shown.status_code == 200
     async with wiring.unit_of_work() as uow:
-        newest = (await uow.commands.list(target=f"run:{run.id}", after=None, limit=1)).items[0]
+        newest = (await uow.of(CommandStore).list(target=f"run:{run.id}", after=None, limit=1)).items[0]
     assert (newest.verb, newest.who) == ("read_log", "a-operator")
     assert (await viewer.get(f"/runs/{run.id}?log=0.1")).status_code == 403

@@ -22,11 +22,11 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from sse_starlette import EventSourceResponse
 
+from app.db.unit_of_work import UnitOfWork
 from app.domain import access
 from app.domain.access import Principal, Verb
 from app.domain.errors import FencelineError, NotFoundError, UnavailableError
 from app.domain.printable import clipboard_text
-from app.ports.unit_of_work import UnitOfWork
 from app.web.base_path import links_below
 from app.web.dependencies import Credential, Wiring, credential_of, principal_of
 from app.web.pages.frame import display
