@@ -145,7 +145,6 @@ class Server:
         self._questions = BrokerQuestions(
             unit_of_work=database.unit_of_work,
             brokers=brokers,
-            groups=brokers,
             transactions=transactions,
             surveys=self._surveys,
             observations=self._observations,

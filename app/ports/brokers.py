@@ -108,6 +108,12 @@ class Brokers(Protocol):
         """All topics that are not internal, by name; without their configuration."""
         ...
 
+    async def describe_group(
+        self, connection: Connection, group: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> GroupDescription:
+        """Raises a FencelineError where its coordinator does not answer."""
+        ...
+
     async def committed_offsets(
         self, connection: Connection, group: str, *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> dict[TopicPartition, int]:

@@ -9,13 +9,7 @@ from app.db.unit_of_work import UnitOfWork
 from app.domain.clusters.survey import Survey
 from app.domain.migrations.look import AuditNow, Incarnation, PreflightFacts
 from app.domain.migrations.migration import Migration
-from app.ports.brokers import Connection, GroupDescription
-
-
-class GroupBrokers(Protocol):
-    async def describe_group(self, connection: Connection, group: str, *, timeout_s: float = ...) -> GroupDescription:
-        """Raises a FencelineError where its coordinator does not answer."""
-        ...
+from app.ports.brokers import GroupDescription
 
 
 class MigrationActs(Protocol):

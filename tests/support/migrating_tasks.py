@@ -265,7 +265,6 @@ class MigratingTasks:
             questions=Questions(
                 unit_of_work=unit_of_work,
                 brokers=self.brokers,
-                groups=self.brokers,
                 transactions=self.transactions,
                 surveys=Surveys(self.brokers, clock),
                 observations=self.observations,

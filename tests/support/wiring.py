@@ -61,7 +61,6 @@ async def wired(database_url: str, settings: Settings) -> AsyncGenerator[Wiring]
             migration_questions=BrokerQuestions(
                 unit_of_work=database.unit_of_work,
                 brokers=brokers,
-                groups=brokers,
                 transactions=transactions,
                 surveys=surveys,
                 observations=observations,

@@ -20,7 +20,6 @@ from app.domain.migrations.look import AuditNow, Incarnation, PreflightFacts
 from app.domain.migrations.migration import Migration
 from app.ports.brokers import Brokers, GroupDescription
 from app.ports.clock import Clock
-from app.ports.migrations import GroupBrokers
 from app.ports.transactions import TransactionBrokers
 from app.services.auditing.asking import Wish, ask_audit
 from app.services.drill_audits import word_of
@@ -76,7 +75,6 @@ class BrokerQuestions:
         *,
         unit_of_work: UnitOfWorkFactory,
         brokers: Brokers,
-        groups: GroupBrokers,
         transactions: TransactionBrokers,
         surveys: Surveys,
         observations: Observations,
@@ -84,7 +82,6 @@ class BrokerQuestions:
     ) -> None:
         self._unit_of_work = unit_of_work
         self._brokers = brokers
-        self._groups = groups
         self._transactions = transactions
         self._surveys = surveys
         self._observations = observations
@@ -128,7 +125,7 @@ class BrokerQuestions:
 
     async def _described(self, cluster: Cluster, group: str) -> GroupDescription | None:
         try:
-            return await self._groups.describe_group(cluster.connection(), group, timeout_s=_TIMEOUT_S)
+            return await self._brokers.describe_group(cluster.connection(), group, timeout_s=_TIMEOUT_S)
         except FencelineError:
             return None
 
