@@ -26,7 +26,10 @@ from tests.texts.blocks import VALUE, Block, blocks_of
 ROOT = Path(__file__).parent.parent.parent
 PLACES = ("README.md", "docs/**/*.md", "app/**/*.py", "workers/**/*.py", "templates/**/*.html")
 MOST_WORDS = {"paragraph": 25, "error": 20}
-SENTENCE_END = re.compile(rf"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?<!vs\.)[\"')\]]*\s+(?=[A-Z0-9\"'(\[{VALUE}])")
+NAMED = r"\w+(?:, \w+)*: "  # "name: its meaning", an item of its own in a docstring
+SENTENCE_END = re.compile(
+    rf"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?<!vs\.)[\"')\]]*\s+(?=[A-Z0-9\"'(\[{VALUE}]|{NAMED})|\n(?={NAMED})"
+)
 URL = re.compile(r"https?://\S+")
 
 

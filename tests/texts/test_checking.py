@@ -30,6 +30,11 @@ def test_neither_tables_nor_code_nor_drawings_have_a_length() -> None:
     assert found("app/a.py", f'"""States.\n\n    open ──▶ closed {LONG}\n\nopen ──▶ {LONG}\n"""\n') == []
 
 
+def test_each_attribute_of_a_docstring_is_a_sentence() -> None:
+    meaning = "word " * 15
+    assert found("app/a.py", f'"""Hold it.\n\na_ms: {meaning}\nb, c: {meaning}. d: {meaning}\n"""') == []
+
+
 def test_abbreviations_and_versions_end_no_sentence() -> None:
     assert found("docs/a.md", "Kafka 4.3.1, e.g. with KIP-890, " + "word " * 20 + "here.") == [(1, "length")]
 
