@@ -32,7 +32,7 @@ _SHOWN_ABORTED = """
 Aborted records that brokers have shown are counted apart, and do not fail a run: a broker that was away can note for
 transactions that it catches up with what hides later ones from its readers under `read_committed`, and when it leads,
 gives them out. No client, neither the loop nor who reads its output, can tell or do anything about it
-([loop.md](loop.md), "What brokers do"). A record counts here, and not as duplicated, torn or uncommitted, only where
+([client-facts.md](client-facts.md)). A record counts here, and not as duplicated, torn or uncommitted, only where
 the log says that it was aborted and the index of a broker itself proves that it is hidden
 ([ADR](adr/0027-judge-fault-runs-and-mutations-from-broker-logs.md)); all others are judged as ever.
 """
@@ -126,7 +126,7 @@ EXPLAINED = {
         "attempt ends now, and is started again. And records came out twice because the single broker, killed or "
         "rolled, noted transactions as complete without their markers while its partitions had no leader (Kafka); that "
         "takes the loss of all replicas at once, and is not done to a single broker any more. Both are in "
-        '[loop.md](loop.md), under "What the client does" and "What brokers do".'
+        "[client-facts.md](client-facts.md)."
     ),
     "2026-11-23T06:30:25+00:00": (
         "the suite itself: with a producer for each partition nothing fences an attempt that was replaced while it "
