@@ -13,7 +13,7 @@ _LOOK_WITHIN_S = 30.0
 async def search_once(brokers: TransactionBrokers, connection: Connection, *, now_ms: int, limit: int) -> SearchReport:
     """What hangs on a cluster that nobody searches: of those partitions that are held back now, the first `limit`.
 
-    However young it is: what ends while it is asked about is told apart (docs/adr/0018).
+    However young it is: what ends while it is asked about is told apart (docs/adr/0017).
     """
     held = await brokers.held_back(connection)
     chosen = [TopicPartition(*at) for at in sorted(held.ends)[:limit]]
