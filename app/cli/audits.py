@@ -16,12 +16,14 @@ from rich.text import Text
 from app.cli.client import Client, connect
 from app.cli.errors import CommandError, ExitCode
 from app.cli.listing import Limit, OfPipeline, show_list
+from app.cli.moments import moment_option
 from app.cli.names import PipelineName
 from app.cli.output import AsJson, Watch, Why, ago, console, number, present, print_json, say, state, table
 from app.cli.watching import watching
 from app.domain.audits import words
 from app.domain.audits.plan import time_window
 from app.domain.audits.specification import IdPlace, Window
+from app.domain.moments import WordsError, span_of, span_text
 
 app = typer.Typer(
     help="Audits: is every id that a pipeline read written once? Ask for one with `fenceline audit PIPELINE`.",
@@ -71,8 +73,8 @@ def audit(
         if everything
         else {
             "kind": "time",
-            "start": _moment(from_, "--from", now=now).isoformat(),
-            "end": _moment(to, "--to", now=now).isoformat(),
+            "start": moment_option(from_, "--from", now=now).isoformat(),
+            "end": moment_option(to, "--to", now=now).isoformat(),
         }
     )
     body = {
@@ -188,7 +190,7 @@ def plan(
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if every is not None:
         with _said_of("--every"):
-            changes["every_s"] = None if every == "never" else int(words.span_of(every).total_seconds())
+            changes["every_s"] = None if every == "never" else int(span_of(every).total_seconds())
     if changes:
         kept = ("id_place", "source_id_place", "padding_s", "tolerance_s", "every_s")
         before = {} if "id_place" in changes else {name: client.get(path)[name] for name in kept}
@@ -198,7 +200,7 @@ def plan(
     if as_json:
         print_json(item)
         return
-    every_words = "only when asked for" if item["every_s"] is None else f"every {words.span_text(item['every_s'])}"
+    every_words = "only when asked for" if item["every_s"] is None else f"every {span_text(item['every_s'])}"
     say(f"{pipeline} is audited by {_place_words(item['id_place'])}, {every_words}")
     if item["next_due_at"] is not None:
         say(f"next window from {item['decided_until']}, not before {item['next_due_at']}")
@@ -214,16 +216,11 @@ def place(text: str | None, option: str) -> dict[str, str] | None:
         return cast("dict[str, str]", msgspec.to_builtins(words.id_place_of(text)))
 
 
-def _moment(text: str, option: str, *, now: datetime) -> datetime:
-    with _said_of(option):
-        return words.moment_of(text, now=now)
-
-
 @contextmanager
 def _said_of(option: str) -> Generator[None]:
     try:
         yield
-    except words.WordsError as error:
+    except WordsError as error:
         raise CommandError(f"{option} {error}", code=ExitCode.USAGE) from error
 
 

@@ -12,6 +12,7 @@ import typer
 from app.cli.client import Client, connect
 from app.cli.errors import CommandError, ExitCode
 from app.cli.mapping_tables import import_plan, mappings, registry, stretches, written
+from app.cli.moments import moment_option
 from app.cli.names import PipelineName, names_of
 from app.cli.output import (
     AsJson,
@@ -25,7 +26,6 @@ from app.cli.output import (
     say,
     table,
 )
-from app.domain.audits.words import WordsError, moment_of
 from app.domain.page import MAX_LIMIT
 from app.domain.transactions.id_registry import Only, RegistrySort
 
@@ -80,7 +80,7 @@ def owner(
     """Who owned a partition at a moment: task, attempt, host, producer id, epoch, generation. Exit 1: nobody."""
     client = connect()
     topic, number_ = _partition(partition)
-    moment = _moment(at, "--at")
+    moment = moment_option(at, "--at", now=datetime.now(UTC))
     found = client.get(
         f"/clusters/{_cluster(client, cluster)}/mappings/history",
         topic=topic,
@@ -108,14 +108,15 @@ def history(
     """Who held a partition from when to when, newest first; 30 days are kept."""
     client = connect()
     topic, number_ = _partition(partition)
+    now = datetime.now(UTC)
     found = list(
         client.items(
             f"/clusters/{_cluster(client, cluster)}/mappings/history",
             limit=limit,
             topic=topic,
             partition=number_,
-            since=None if since is None else _moment(since, "--since").isoformat(),
-            until=None if until is None else _moment(until, "--until").isoformat(),
+            since=None if since is None else moment_option(since, "--since", now=now).isoformat(),
+            until=None if until is None else moment_option(until, "--until", now=now).isoformat(),
         )
     )
     if as_json:
@@ -213,13 +214,6 @@ def ids(
         return client.get(path, search=search, only=only, sort=sort, limit=min(limit, MAX_LIMIT))
 
     present(found, lambda: registry(found()), as_json=as_json, watch_it=watch_it)
-
-
-def _moment(text: str, option: str) -> datetime:
-    try:
-        return moment_of(text, now=datetime.now(UTC))
-    except WordsError as error:
-        raise CommandError(f"{option}: {error}", code=ExitCode.USAGE) from error
 
 
 def _partition(text: str) -> tuple[str, int | None]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -11,13 +10,13 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from app.cli.client import as_record, connect
-from app.cli.errors import CommandError, ExitCode
+from app.cli.errors import ExitCode
+from app.cli.moments import moment_option
 from app.cli.names import PipelineName
 from app.cli.output import AsJson, console, number, print_json, table
 from app.domain.offset_log.check import Finding, Side
 from app.domain.offset_log.verdict import Standing
 
-_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 _STYLES = {Standing.CONSISTENT: "green", Standing.CANNOT_TELL: "yellow", Standing.CONTRADICTED: "bold red"}
 
 
@@ -33,7 +32,7 @@ def verify(
 
     Exit code 0 if nothing contradicts and nothing is missing, 1 if something contradicts, 6 if it cannot be told.
     """
-    moment = None if since is None else moment_of(since, now=datetime.now(UTC))
+    moment = None if since is None else moment_option(since, "--since", now=datetime.now(UTC))
     found = connect().get(
         f"/pipelines/{pipeline}/offset-log/check", since=None if moment is None else moment.isoformat()
     )
@@ -48,24 +47,6 @@ def verify(
             raise typer.Exit(ExitCode.FAILED)
         case _:
             raise typer.Exit(ExitCode.CANNOT_TELL)
-
-
-def moment_of(since: str, *, now: datetime) -> datetime:
-    """`24h` before now, or the moment that is written out. Raises CommandError."""
-    span = re.fullmatch(r"(\d{1,6})([mhd])", since)
-    if span is not None:
-        return now - timedelta(**{_UNITS[span[2]]: int(span[1])})
-    try:
-        moment = datetime.fromisoformat(since)
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
-        raise CommandError(
-            f"--since {since}: expected a span such as 90m, 24h or 7d, or a time with its zone such as "
-            "2026-01-31T09:00:00Z",
-            code=ExitCode.USAGE,
-        )
-    return moment
 
 
 def rendered(pipeline: str, found: Any) -> RenderableType:

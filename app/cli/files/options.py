@@ -16,7 +16,7 @@ from rich.status import Status
 from app.cli.direct import BootstrapServer, ClientConfig
 from app.cli.errors import CommandError, ExitCode
 from app.cli.files.pipeline_topics import PipelineTopics, direct, of_server
-from app.domain.audits import words
+from app.cli.moments import moment_option
 from app.files.reading import Selection
 from app.files.references import Located, Reading, Window, committed_references
 from app.files.topic import Topic
@@ -163,7 +163,4 @@ def partition_text(partition: Mapping[str, str]) -> str:
 def _ms(text: str | None, option: str, now: datetime) -> int | None:
     if text is None:
         return None
-    try:
-        return int(words.moment_of(text, now=now).timestamp() * 1000)
-    except words.WordsError as error:
-        raise CommandError(f"{option} {error}", code=ExitCode.USAGE) from error
+    return int(moment_option(text, option, now=now).timestamp() * 1000)

@@ -13,8 +13,8 @@ from typing import Any, cast
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from app.domain.audits import words
 from app.domain.errors import InvalidError
+from app.domain.moments import WordsError, moment_of
 from app.files.errors import ReferencesUnreadableError
 from app.files.reading import Selection, Stores, records
 from app.files.references import Located, Reading, Window, references_between
@@ -148,8 +148,8 @@ def _ms(options: Mapping[str, str], name: str, now: datetime) -> int | None:
     if text is None:
         return None
     try:
-        return int(words.moment_of(text, now=now).timestamp() * 1000)
-    except words.WordsError as error:
+        return int(moment_of(text, now=now).timestamp() * 1000)
+    except WordsError as error:
         raise InvalidError(f"the option {name} is {error}") from error
 
 

@@ -16,16 +16,13 @@ from app.domain.audits.plan import DEFAULT_PADDING_S, DEFAULT_TOLERANCE_S, Audit
 from app.domain.audits.specification import IdPlace
 from app.domain.audits.telling import audit_sentence, figure
 from app.domain.audits.words import (
-    WordsError,
     id_place_of,
     id_place_text,
     id_place_words,
-    moment_of,
-    span_of,
-    span_text,
     window_words,
 )
 from app.domain.errors import FencelineError, InvalidError
+from app.domain.moments import WordsError, moment_of, span_of, span_text
 from app.domain.pipelines.pipeline import Problem
 from app.services.auditing import asking, planning
 from app.services.auditing.asking import Wish
@@ -255,7 +252,7 @@ def _place(text: str, field: str) -> IdPlace:
 def _moment(text: str, field: str, now: datetime) -> datetime:
     try:
         return moment_of(text, now=now)
-    except (WordsError, OverflowError) as error:
+    except WordsError as error:
         raise InvalidError(str(error), field=field) from error
 
 

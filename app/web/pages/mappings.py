@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal, Verb
-from app.domain.audits.words import WordsError, moment_of
+from app.domain.moments import WordsError, moment_of
 from app.domain.page import LONGEST_CURSOR
 from app.domain.pipelines.pipeline import Problem
 from app.domain.transactions.mapping import OwnershipFilter, PartitionMapping, PartitionOwnership
