@@ -9,11 +9,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from app.domain.pipelines.pipeline import Problem
+import msgspec
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that is wrong (or, as a warning, unwise), at the field that a person would change.
+
+    `field` is a path as the form and the API name it: `sink_topic`, `transform.steps.2.value`, `spark.conf.spark.foo`.
+    """
+
+    field: str
+    message: str
+    is_warning: bool = False
 
 
 class FencelineError(Exception):
-    """The base of all errors that carry a sentence for a person. `field` is the form field it belongs to, if any."""
+    """The base of all errors that carry a sentence for a person.
+
+    field: the form field it belongs to, if any. problems: every mistake at its field, warnings among them.
+    """
 
     status: ClassVar[int] = 500
     title: ClassVar[str] = "Fenceline failed"
@@ -22,6 +36,7 @@ class FencelineError(Exception):
         super().__init__(message)
         self.message = message
         self.field = field
+        self.problems = [] if field is None else [Problem(field=field, message=message)]
 
 
 class NotFoundError(FencelineError):
@@ -37,14 +52,15 @@ class ConflictError(FencelineError):
 
 
 class InvalidError(FencelineError):
-    """What was sent is wrong; `problems` has every mistake at its field, warnings among them."""
+    """What was sent is wrong."""
 
     status = 422
     title = "What was sent is not valid"
 
     def __init__(self, message: str, *, problems: Sequence[Problem] = (), field: str | None = None) -> None:
         super().__init__(message, field=field)
-        self.problems = list(problems) if problems or field is None else [Problem(field=field, message=message)]
+        if problems:
+            self.problems = list(problems)
 
 
 class UnauthenticatedError(FencelineError):
@@ -100,3 +116,10 @@ class BrokerUnreachableError(UnavailableError):
         self.address = address
         self.error = error
         self.tried_s = tried_s
+
+
+class IllegalTransitionError(Exception):
+    """A state change that a table of states does not allow: a bug or a race, never ignored.
+
+    It is no FencelineError: code that handles expected errors does not catch it by accident.
+    """

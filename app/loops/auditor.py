@@ -14,7 +14,7 @@ from app.db.repositories.audits import AuditPlanStore, AuditStore
 from app.db.repositories.clusters import ClusterStore
 from app.db.repositories.pipelines import PipelineStore
 from app.db.unit_of_work import UnitOfWorkFactory
-from app.domain.audits.audit import Audit, AuditState, IllegalTransitionError
+from app.domain.audits.audit import Audit, AuditState
 from app.domain.audits.decision import (
     Action,
     Adopt,
@@ -28,7 +28,7 @@ from app.domain.audits.decision import (
 )
 from app.domain.audits.passing import NotPassed
 from app.domain.audits.plan import due_windows
-from app.domain.errors import ConflictError, FencelineError, NotFoundError, UnavailableError
+from app.domain.errors import ConflictError, FencelineError, IllegalTransitionError, NotFoundError, UnavailableError
 from app.ports.brokers import Brokers
 from app.ports.clock import Clock
 from app.ports.spark import AuditLauncher, Submitted

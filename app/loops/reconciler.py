@@ -15,7 +15,7 @@ from app.db.repositories.identity import IdentityStore
 from app.db.repositories.pipelines import PipelineStore
 from app.db.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from app.domain.access import RECONCILER, RunTokenScope
-from app.domain.errors import ConflictError, FencelineError, NotFoundError, UnavailableError
+from app.domain.errors import ConflictError, FencelineError, IllegalTransitionError, NotFoundError, UnavailableError
 from app.domain.pipelines.pipeline import PipelineDefinition
 from app.domain.reconciliation.actions import (
     Action,
@@ -31,7 +31,7 @@ from app.domain.reconciliation.actions import (
 )
 from app.domain.reconciliation.decision import decide
 from app.domain.reconciliation.view import Timing, View
-from app.domain.runs.instance import MAY_HAVE_APPLICATION, IllegalTransitionError, Instance, InstanceState
+from app.domain.runs.instance import MAY_HAVE_APPLICATION, Instance, InstanceState
 from app.domain.runs.observation import Observation
 from app.domain.runs.run import Run
 from app.domain.runs.task import OutcomeKind

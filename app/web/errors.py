@@ -12,10 +12,12 @@ from fastapi.responses import RedirectResponse
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from app.domain.audits.audit import IllegalTransitionError as IllegalAuditTransitionError
-from app.domain.errors import FencelineError, InvalidError, UnauthenticatedError, UnavailableError
-from app.domain.runs.instance import IllegalTransitionError
-from app.domain.runs.recorded_offset import LostOffsetsError
+from app.domain.errors import (
+    FencelineError,
+    IllegalTransitionError,
+    UnauthenticatedError,
+    UnavailableError,
+)
 from app.web.problems import ProblemResponse, title_of
 
 _RETRY_AFTER = {"Retry-After": "2"}
@@ -40,7 +42,6 @@ def install(app: FastAPI, *, page: Page | None = None) -> None:
     app.state.error_page = page
     app.add_exception_handler(FencelineError, _on_fenceline_error)
     app.add_exception_handler(IllegalTransitionError, _on_illegal_transition)
-    app.add_exception_handler(IllegalAuditTransitionError, _on_illegal_transition)
     app.add_exception_handler(RequestValidationError, _on_validation_error)
     app.add_exception_handler(HTTPException, _on_http_exception)
 
@@ -59,14 +60,10 @@ async def _on_fenceline_error(request: Request, error: Exception) -> Response:
 
 def problem_of(error: FencelineError, *, headers: Mapping[str, str] | None = None) -> ProblemResponse:
     """The problem document of one of our errors."""
-    problems: Sequence[Mapping[str, Any]] = ()
-    if isinstance(error, InvalidError | LostOffsetsError):
-        problems = [
-            {"field": problem.field, "message": problem.message, "is_warning": problem.is_warning}
-            for problem in error.problems
-        ]
-    elif error.field is not None:
-        problems = [{"field": error.field, "message": error.message, "is_warning": False}]
+    problems = [
+        {"field": problem.field, "message": problem.message, "is_warning": problem.is_warning}
+        for problem in error.problems
+    ]
     return ProblemResponse(error.status, error.message, title=error.title, problems=problems, headers=headers)
 
 

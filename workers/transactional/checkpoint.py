@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from confluent_kafka import TopicPartition
 
+from app.domain.errors import IllegalTransitionError
 from workers.transactional.errors import AbortableError, FencedError, OwnershipChangedError
 from workers.transactional.group.leader_epochs import NO_EPOCH
 from workers.transactional.group.ownership import Ownership, Partition
@@ -39,10 +40,6 @@ TRANSITIONS: dict[CheckpointState, frozenset[CheckpointState]] = {
     CheckpointState.ABORTED: frozenset(),
     CheckpointState.UNKNOWN: frozenset(),
 }
-
-
-class IllegalTransitionError(Exception):
-    """A checkpoint was asked for what its state does not allow: a bug, never ignored."""
 
 
 class Checkpoint:

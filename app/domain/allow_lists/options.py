@@ -15,7 +15,7 @@ import msgspec
 from app.domain.allow_lists import client_options, spark_master, spark_options
 from app.domain.allow_lists.option_values import Text, ValueRule, unsafe
 from app.domain.allow_lists.spark_master import MasterHost
-from app.domain.pipelines.pipeline import Problem
+from app.domain.errors import Problem
 
 
 class AllowedOptions(msgspec.Struct, frozen=True, kw_only=True):

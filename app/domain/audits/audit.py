@@ -22,6 +22,7 @@ import msgspec
 
 from app.domain.audits.result import AuditResult, Verdict, verdict
 from app.domain.audits.specification import IdPlace, TimeWindow, Window
+from app.domain.errors import IllegalTransitionError
 from app.domain.storable import moment_of_ms
 
 KEPT_FOR = timedelta(days=90)
@@ -55,10 +56,6 @@ TRANSITIONS: dict[AuditState, frozenset[AuditState]] = {
     _S.SKIPPED: frozenset(),
 }
 ENDED = frozenset({_S.DONE, _S.FAILED, _S.STOPPED, _S.SKIPPED})
-
-
-class IllegalTransitionError(Exception):
-    """A state change that the table does not allow; a bug or a race, never ignored."""
 
 
 class AuditProgress(msgspec.Struct, frozen=True, kw_only=True):

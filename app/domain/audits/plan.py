@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from app.domain.audits.specification import Everything, IdPlace, OffsetWindow, TimeWindow, Window
-from app.domain.pipelines.pipeline import Problem
+from app.domain.errors import Problem
 from app.domain.storable import moment_of_ms
 
 DEFAULT_EVERY_S = 3_600

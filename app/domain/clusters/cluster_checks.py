@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 
 from app.domain.clusters.cluster import ClusterFacts, TopicFacts
 from app.domain.clusters.survey import ABORT_SWEEP
+from app.domain.errors import Problem
 from app.domain.pipelines.pipeline import (
     GroupProtocol,
     PipelineDefinition,
-    Problem,
     ProcessingGuarantee,
     PythonFunction,
     Route,

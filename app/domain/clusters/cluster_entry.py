@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from app.domain.clusters import secret_reference
-from app.domain.pipelines.pipeline import Problem
+from app.domain.errors import Problem
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
 SECURITY_OPTIONS = frozenset(

@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from app.domain.drills.timeline import Entry, Watched
+from app.domain.errors import IllegalTransitionError
 
 
 class DrillKind(StrEnum):
@@ -106,10 +107,6 @@ SHORTEST_S, LONGEST_S = 1.0, 120.0
 DEFAULT_S = 15.0
 
 
-class IllegalDrillTransitionError(Exception):
-    """A change that the table does not allow; a bug or a race, never ignored."""
-
-
 class Target(msgspec.Struct, frozen=True, kw_only=True):
     """One process that is meant, and no other: an attempt of a task, or with `task` None a server."""
 
@@ -131,9 +128,9 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         return self.state in (TargetState.CLAIMED, TargetState.FROZEN, TargetState.THAWED, TargetState.KILLED)
 
     def moved(self, to: TargetState, *, now: datetime, message: str = "") -> Target:
-        """Raises IllegalDrillTransitionError."""
+        """Raises IllegalTransitionError."""
         if to not in TARGET_TRANSITIONS[self.state]:
-            raise IllegalDrillTransitionError(f"{self.name} of a drill cannot go from {self.state} to {to}")
+            raise IllegalTransitionError(f"{self.name} of a drill cannot go from {self.state} to {to}")
         return replace(self, state=to, since=now, message=message)
 
 
@@ -237,9 +234,9 @@ class Drill(msgspec.Struct, frozen=True, kw_only=True):
         return next((one for one in self.targets if (one.task, one.attempt) == (task, attempt)), None)
 
     def moved(self, to: DrillState, **changes: object) -> Drill:
-        """Raises IllegalDrillTransitionError."""
+        """Raises IllegalTransitionError."""
         if to not in TRANSITIONS[self.state]:
-            raise IllegalDrillTransitionError(f"a drill cannot go from {self.state} to {to}")
+            raise IllegalTransitionError(f"a drill cannot go from {self.state} to {to}")
         return replace(self, state=to, **changes)
 
     def with_target(self, target: Target) -> Drill:

@@ -12,18 +12,12 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from app.domain.errors import IllegalTransitionError
 from app.domain.migrations.clause import missing_of
 from app.domain.migrations.gates import GATES, Gates, ids_to_fence
 from app.domain.migrations.judged import Judged, Standing
 from app.domain.migrations.look import InstanceNow, Look
-from app.domain.migrations.migration import (
-    IllegalMigrationTransitionError,
-    Migration,
-    MigrationState,
-    Stage,
-    Step,
-    StepKind,
-)
+from app.domain.migrations.migration import Migration, MigrationState, Stage, Step, StepKind
 from app.domain.migrations.mode import Mode
 from app.domain.runs.instance import InstanceState
 
@@ -144,12 +138,12 @@ def next_stage(stage: Stage, goal: Mode) -> Stage | None:
 
 
 def go_back(migration: Migration, *, to: Mode, now: datetime) -> Migration:
-    """The same migration on its way back. Raises IllegalMigrationTransitionError where it is on its way already.
+    """The same migration on its way back. Raises IllegalTransitionError where it is on its way already.
 
     Never from the preflight: nothing has been moved, and what it asks has not been proven for the way back either.
     """
     if migration.stage is Stage.PREFLIGHT:
-        raise IllegalMigrationTransitionError("nothing has been moved yet: there is no way back from the preflight")
+        raise IllegalTransitionError("nothing has been moved yet: there is no way back from the preflight")
     stage = migration.in_stage(Stage.BACK_TO_GENERATION, now=now)
     if migration.state is not MigrationState.ACTIVE:
         stage = stage.in_state(MigrationState.ACTIVE, now=now)

@@ -23,6 +23,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from app.domain.errors import IllegalTransitionError
 from app.domain.migrations.judged import Judged
 from app.domain.migrations.look import GroupNow, Held, Incarnation
 from app.domain.migrations.mode import Mode
@@ -99,10 +100,6 @@ UNWATCHED = timedelta(seconds=90)
 there to see what was waited for."""
 
 
-class IllegalMigrationTransitionError(Exception):
-    """A change that the tables do not allow; a bug or a race, never ignored."""
-
-
 class Step(msgspec.Struct, frozen=True, kw_only=True):
     """One act within a stage, written down before it is done.
 
@@ -124,9 +121,9 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     missing: str = ""
 
     def moved(self, state: StepState, **changes: object) -> Step:
-        """Raises IllegalMigrationTransitionError."""
+        """Raises IllegalTransitionError."""
         if state not in STEP_TRANSITIONS[self.state]:
-            raise IllegalMigrationTransitionError(f"step {self.number} cannot go from {self.state} to {state}")
+            raise IllegalTransitionError(f"step {self.number} cannot go from {self.state} to {state}")
         return replace(self, state=state, **changes)
 
     @property
@@ -240,16 +237,16 @@ class Migration(msgspec.Struct, frozen=True, kw_only=True):
         return next((one for one in self.held if (one.ordinal, one.lease) == (ordinal, lease)), None)
 
     def in_state(self, state: MigrationState, *, now: datetime, missing: str = "") -> Migration:
-        """Raises IllegalMigrationTransitionError."""
+        """Raises IllegalTransitionError."""
         if state not in TRANSITIONS[self.state]:
-            raise IllegalMigrationTransitionError(f"a migration cannot go from {self.state} to {state}")
+            raise IllegalTransitionError(f"a migration cannot go from {self.state} to {state}")
         ended_at = now if state in ENDED else None
         return replace(self, state=state, state_since=now, missing=missing, ended_at=ended_at)
 
     def in_stage(self, stage: Stage, *, now: datetime) -> Migration:
-        """Raises IllegalMigrationTransitionError."""
+        """Raises IllegalTransitionError."""
         if stage not in NEXT_STAGES[self.stage]:
-            raise IllegalMigrationTransitionError(f"a migration cannot go from {self.stage} to {stage}")
+            raise IllegalTransitionError(f"a migration cannot go from {self.stage} to {stage}")
         return replace(self, stage=stage, stage_since=now, ends_seen={})
 
     def next_step(self, kind: StepKind, *, began_at: datetime, **fields: Any) -> Step:

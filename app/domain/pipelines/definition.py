@@ -12,7 +12,8 @@ from typing import Any, cast, get_args, get_origin
 
 import msgspec
 
-from app.domain.pipelines.pipeline import PipelineDefinition, Problem
+from app.domain.errors import Problem
+from app.domain.pipelines.pipeline import PipelineDefinition
 from app.domain.transforms.comparison import kind_of
 
 _MAX_DEPTH = 32

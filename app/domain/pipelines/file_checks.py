@@ -17,6 +17,7 @@ from app.domain.allow_lists.options import AllowedOptions
 from app.domain.allow_lists.spark_master import SparkMasterError
 from app.domain.avro_schemas import given
 from app.domain.clusters.cluster import ClusterFacts, TopicFacts
+from app.domain.errors import Problem
 from app.domain.pipelines import file_root
 from app.domain.pipelines.pipeline import (
     ByDate,
@@ -25,7 +26,6 @@ from app.domain.pipelines.pipeline import (
     FileSink,
     OffsetFencing,
     PipelineDefinition,
-    Problem,
     ProcessingGuarantee,
     Project,
     Rename,

@@ -236,14 +236,3 @@ class PipelineDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     def commits_every_ms(self) -> int:
         """How long a checkpoint is open before it ends by itself; that of files may end earlier, by their size."""
         return self.commit_interval_ms if self.files is None else self.files.rotate_ms
-
-
-class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that is wrong (or, as a warning, unwise), at the field that a person would change.
-
-    `field` is a path as the form and the API name it: `sink_topic`, `transform.steps.2.value`, `spark.conf.spark.foo`.
-    """
-
-    field: str
-    message: str
-    is_warning: bool = False

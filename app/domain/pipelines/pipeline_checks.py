@@ -12,13 +12,13 @@ from app.domain.allow_lists.options import AllowedOptions
 from app.domain.allow_lists.spark_master import SparkMasterError
 from app.domain.clusters import cluster_checks
 from app.domain.clusters.cluster import ClusterFacts
+from app.domain.errors import Problem
 from app.domain.pipelines import file_checks, timing_checks
 from app.domain.pipelines.pipeline import (
     FailurePolicy,
     GroupProtocol,
     OffsetFencing,
     PipelineDefinition,
-    Problem,
     ProcessingGuarantee,
     PythonFunction,
     Route,

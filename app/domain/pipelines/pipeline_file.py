@@ -17,9 +17,9 @@ from typing import Any, cast
 import msgspec
 import yaml
 
-from app.domain.errors import InvalidError
+from app.domain.errors import InvalidError, Problem
 from app.domain.pipelines.definition import decode_definition
-from app.domain.pipelines.pipeline import PipelineDefinition, Problem
+from app.domain.pipelines.pipeline import PipelineDefinition
 from app.domain.pipelines.pipeline_checks import file_name_problem, name_problem
 
 MAX_CHARACTERS = 1_000_000

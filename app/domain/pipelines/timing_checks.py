@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from app.domain.allow_lists.options import canonical
-from app.domain.pipelines.pipeline import GroupProtocol, PipelineDefinition, Problem, ProcessingGuarantee
+from app.domain.errors import Problem
+from app.domain.pipelines.pipeline import GroupProtocol, PipelineDefinition, ProcessingGuarantee
 
 _DEFAULTS = PipelineDefinition(cluster="", source_topics=(), group_id="", sink_topic="")
 DEFAULT_SESSION_TIMEOUT_MS = _DEFAULTS.session_timeout_ms

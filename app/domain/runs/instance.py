@@ -19,6 +19,8 @@ from enum import StrEnum
 
 import msgspec
 
+from app.domain.errors import IllegalTransitionError
+
 
 class InstanceState(StrEnum):
     PENDING = "pending"
@@ -48,10 +50,6 @@ TRANSITIONS: dict[InstanceState, frozenset[InstanceState]] = {
 }
 ENDED = frozenset({_S.STOPPED, _S.FAILED, _S.LOST})
 MAY_HAVE_APPLICATION = frozenset(set(InstanceState) - ENDED - {_S.PENDING})
-
-
-class IllegalTransitionError(Exception):
-    """A state change that the table does not allow; a bug or a race, never ignored."""
 
 
 def advance(state: InstanceState, to: InstanceState) -> InstanceState:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from app.domain.pipelines.pipeline import Problem
+from app.domain.errors import Problem
 
 TopicPartition = tuple[str, int]
 

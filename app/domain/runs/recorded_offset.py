@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
-from app.domain.errors import ConflictError
-from app.domain.pipelines.pipeline import Problem, StartPosition
+from app.domain.errors import ConflictError, Problem
+from app.domain.pipelines.pipeline import StartPosition
 from app.domain.runs.offset_reset import Bounds, TopicPartition
 
 _URL_SAFE = str.maketrans("+/", "-_")

@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from app.domain.errors import InvalidError
-from app.domain.pipelines.pipeline import Problem
+from app.domain.errors import InvalidError, Problem
 from app.domain.storable import storable_text
 from app.domain.transactions.id_formulas import FORMULAS, IdFormula
 from app.domain.transactions.mapping import IdKind, TransactionalIdOwner

@@ -12,7 +12,8 @@ from typing import cast
 
 import msgspec
 
-from app.domain.pipelines.pipeline import Condition, Filter, Problem, Project, Rename, Route, SetField, Step
+from app.domain.errors import Problem
+from app.domain.pipelines.pipeline import Condition, Filter, Project, Rename, Route, SetField, Step
 from app.domain.transforms import field_path
 from app.domain.transforms.comparison import ComparisonError, TypeMismatchError, compile_comparison
 from app.domain.transforms.condition import ConditionError, EvaluationError, compile_condition

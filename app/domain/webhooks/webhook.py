@@ -11,7 +11,7 @@ import msgspec
 
 from app.domain.alerts.alert import Alert, AlertKind
 from app.domain.clusters import secret_reference
-from app.domain.pipelines.pipeline import Problem
+from app.domain.errors import Problem
 from app.domain.webhooks.target import origin_of, problem_of_url
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")

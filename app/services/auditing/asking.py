@@ -20,9 +20,8 @@ from app.domain.audits.plan import (
     window_problems,
 )
 from app.domain.audits.specification import Header, IdPlace, JsonField, Window
-from app.domain.errors import ConflictError, InvalidError
+from app.domain.errors import ConflictError, InvalidError, Problem
 from app.domain.page import Page, checked_limit
-from app.domain.pipelines.pipeline import Problem
 from app.domain.transforms import field_path
 from app.services.access import command_log
 

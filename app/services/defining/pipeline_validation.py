@@ -9,8 +9,8 @@ from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal, Verb, require
 from app.domain.allow_lists.options import AllowedOptions
 from app.domain.clusters.cluster import Cluster, ClusterFacts
-from app.domain.errors import InvalidError, UnavailableError
-from app.domain.pipelines.pipeline import PipelineDefinition, Problem, PythonFunction, Route, Steps
+from app.domain.errors import InvalidError, Problem, UnavailableError
+from app.domain.pipelines.pipeline import PipelineDefinition, PythonFunction, Route, Steps
 from app.domain.pipelines.pipeline_checks import OtherPipeline, check
 from app.domain.runs import recorded_offset
 from app.domain.runs.client_id import client_id_prefix

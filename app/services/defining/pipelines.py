@@ -12,9 +12,9 @@ from app.db.repositories.runs import RunStore
 from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal, Verb, require
 from app.domain.allow_lists.options import AllowedOptions
-from app.domain.errors import ConflictError, InvalidError, PreconditionError
+from app.domain.errors import ConflictError, InvalidError, PreconditionError, Problem
 from app.domain.page import Page, checked_limit
-from app.domain.pipelines.pipeline import PipelineDefinition, Problem, PythonFunction
+from app.domain.pipelines.pipeline import PipelineDefinition, PythonFunction
 from app.domain.pipelines.pipeline_record import Pipeline, Revision, TransformSource
 from app.domain.pipelines.revision import Change, definition_sha256, diff
 from app.domain.runs.run import fields_that_need_full_restart

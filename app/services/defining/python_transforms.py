@@ -14,7 +14,8 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from app.domain.pipelines.pipeline import Problem, PythonFunction
+from app.domain.errors import Problem
+from app.domain.pipelines.pipeline import PythonFunction
 from app.domain.printable import one_line
 from app.services.defining.asked_process import Ended, ask
 from app.services.defining.isolation import Isolation, isolation

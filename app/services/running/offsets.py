@@ -11,8 +11,7 @@ from app.db.repositories.recorded_offsets import RecordedOffsetStore
 from app.db.repositories.runs import RunStore
 from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal, Verb, require
-from app.domain.errors import ConflictError, InvalidError, PreconditionError, UnavailableError
-from app.domain.pipelines.pipeline import Problem
+from app.domain.errors import ConflictError, InvalidError, PreconditionError, Problem, UnavailableError
 from app.domain.runs.offset_reset import Bounds, OffsetChange, OffsetTarget, OffsetTargetKind, plan
 from app.domain.runs.recorded_offset import RecordedOffset, is_same_topic
 from app.domain.stuck.facts import Refused

@@ -21,9 +21,8 @@ from app.domain.audits.words import (
     id_place_words,
     window_words,
 )
-from app.domain.errors import FencelineError, InvalidError
+from app.domain.errors import FencelineError, InvalidError, Problem
 from app.domain.moments import WordsError, moment_of, span_of, span_text
-from app.domain.pipelines.pipeline import Problem
 from app.services.auditing import asking, planning
 from app.services.auditing.asking import Wish
 from app.web.dependencies import Uow, Wiring, WiringDep, may

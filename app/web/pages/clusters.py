@@ -13,10 +13,9 @@ from app.domain.access import Principal, Verb
 from app.domain.clocks.broker_clocks import SAME_WITHIN_MS
 from app.domain.clocks.clock_offset import ClockOffset
 from app.domain.clusters.survey import feature_lines, setting_lines
-from app.domain.errors import FencelineError, NotFoundError
+from app.domain.errors import FencelineError, NotFoundError, Problem
 from app.domain.fencing_events.record import FencingFilter
 from app.domain.observing.snapshot import JournalStatus
-from app.domain.pipelines.pipeline import Problem
 from app.domain.storable import moment_of_ms
 from app.services import fencing_feed
 from app.services.defining import clusters

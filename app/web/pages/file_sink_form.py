@@ -8,7 +8,8 @@ from typing import Any, cast
 
 import msgspec
 
-from app.domain.pipelines.pipeline import AvroCodec, FileSink, Problem, SchemaConflict
+from app.domain.errors import Problem
+from app.domain.pipelines.pipeline import AvroCodec, FileSink, SchemaConflict
 from app.web.pages.form_rows import rows_of, with_rows
 
 SINK = "sink"

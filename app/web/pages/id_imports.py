@@ -10,8 +10,7 @@ from fastapi import APIRouter, Form, Request, Response
 
 from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal, Verb
-from app.domain.errors import FencelineError, InvalidError
-from app.domain.pipelines.pipeline import Problem
+from app.domain.errors import FencelineError, InvalidError, Problem
 from app.domain.transactions.id_formulas import FORMULAS
 from app.domain.transactions.id_import import MAX_CSV_CHARACTERS, ImportPlan, ImportWish
 from app.domain.transactions.mapping import IdKind

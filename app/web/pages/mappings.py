@@ -11,9 +11,9 @@ from fastapi import APIRouter, Query, Request, Response
 
 from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal, Verb
+from app.domain.errors import Problem
 from app.domain.moments import WordsError, moment_of
 from app.domain.page import LONGEST_CURSOR
-from app.domain.pipelines.pipeline import Problem
 from app.domain.transactions.mapping import OwnershipFilter, PartitionMapping, PartitionOwnership
 from app.services import mappings
 from app.services.defining import clusters

@@ -12,13 +12,12 @@ from starlette.datastructures import FormData, UploadFile
 
 from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal, Verb
-from app.domain.errors import FencelineError
+from app.domain.errors import FencelineError, Problem
 from app.domain.pipelines.pipeline import (
     FailurePolicy,
     GroupProtocol,
     OffsetFencing,
     PipelineDefinition,
-    Problem,
     ProcessingGuarantee,
     PythonScope,
     StartPosition,

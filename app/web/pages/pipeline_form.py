@@ -14,8 +14,9 @@ from typing import Any, cast
 
 import msgspec
 
+from app.domain.errors import Problem
 from app.domain.pipelines.definition import decode_definition
-from app.domain.pipelines.pipeline import PipelineDefinition, Problem, PythonFunction, Steps
+from app.domain.pipelines.pipeline import PipelineDefinition, PythonFunction, Steps
 from app.web.pages import file_sink_form
 from app.web.pages.form_rows import rows_of, with_rows
 

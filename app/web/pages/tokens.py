@@ -13,8 +13,7 @@ from fastapi import APIRouter, Form, Request, Response
 
 from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal, Role, Verb
-from app.domain.errors import FencelineError, NotFoundError
-from app.domain.pipelines.pipeline import Problem
+from app.domain.errors import FencelineError, NotFoundError, Problem
 from app.services.access import tokens
 from app.web.dependencies import Uow, WiringDep, may
 from app.web.pages.frame import screen

@@ -11,8 +11,7 @@ from fastapi import APIRouter, Form, Query, Request, Response
 from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal, Verb
 from app.domain.alerts.alert import AlertKind
-from app.domain.errors import FencelineError, NotFoundError
-from app.domain.pipelines.pipeline import Problem
+from app.domain.errors import FencelineError, NotFoundError, Problem
 from app.domain.webhooks.webhook import Webhook
 from app.services import webhooks
 from app.web.dependencies import Uow, WiringDep, may

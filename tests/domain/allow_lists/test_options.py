@@ -16,7 +16,7 @@ from app.domain.allow_lists.options import (
     check_spark_conf,
     check_spark_master,
 )
-from app.domain.pipelines.pipeline import Problem
+from app.domain.errors import Problem
 
 
 def only(problems: list[Problem]) -> Problem:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from app.domain.audits.audit import COUNTED, ENDED, TRANSITIONS, AuditState, IllegalTransitionError, counted, moved
+from app.domain.audits.audit import COUNTED, ENDED, TRANSITIONS, AuditState, counted, moved
 from app.domain.audits.result import Gap, GapReason, Side
+from app.domain.errors import IllegalTransitionError
 from tests.support.audit_samples import HOUR, NOON, audit, broken_result, result
 
 

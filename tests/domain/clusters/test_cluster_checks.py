@@ -9,12 +9,12 @@ from msgspec import structs
 
 from app.domain.allow_lists.options import AllowedOptions
 from app.domain.clusters.cluster import ClusterFacts, GroupMember, TopicFacts
+from app.domain.errors import Problem
 from app.domain.pipelines.pipeline import (
     ErrorHandling,
     FailurePolicy,
     FileSink,
     GroupProtocol,
-    Problem,
     ProcessingGuarantee,
     PythonFunction,
     Route,

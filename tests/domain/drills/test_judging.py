@@ -13,11 +13,11 @@ from app.domain.drills.drill import (
     DrillKind,
     DrillState,
     DrillVerdict,
-    IllegalDrillTransitionError,
     Target,
     TargetState,
 )
 from app.domain.drills.timeline import FencingLook, Look
+from app.domain.errors import IllegalTransitionError
 from tests.domain.drills.told import CLEAN, a_drill, at, frozen_and_thawed, hear, look, sentences, until_well
 
 
@@ -240,7 +240,7 @@ def test_every_state_is_left_as_the_table_says_and_an_ended_one_never() -> None:
             if to in TRANSITIONS[state]:
                 assert drill.moved(to).state is to
             else:
-                with pytest.raises(IllegalDrillTransitionError, match=f"from {state} to {to}"):
+                with pytest.raises(IllegalTransitionError, match=f"from {state} to {to}"):
                     drill.moved(to)
     assert not TRANSITIONS[DrillState.ENDED]
 

@@ -5,14 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from app.domain.drills import judging
-from app.domain.drills.drill import (
-    ActStep,
-    Drill,
-    DrillKind,
-    DrillState,
-    DrillVerdict,
-    TargetState,
-)
+from app.domain.drills.drill import ActStep, Drill, DrillKind, DrillState, DrillVerdict, TargetState
 from app.domain.drills.timeline import FencingLook
 from tests.domain.drills.told import a_drill, at, hear, look, sentences
 

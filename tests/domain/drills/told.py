@@ -7,14 +7,7 @@ from datetime import UTC, datetime, timedelta
 from msgspec.structs import replace
 
 from app.domain.drills import judging
-from app.domain.drills.drill import (
-    ActStep,
-    AuditFigures,
-    Drill,
-    DrillKind,
-    DrillState,
-    Target,
-)
+from app.domain.drills.drill import ActStep, AuditFigures, Drill, DrillKind, DrillState, Target
 from app.domain.drills.planning import plan_of
 from app.domain.drills.timeline import FencingLook, Look, PartitionLook, TaskLook
 from tests.support.definitions import a_definition

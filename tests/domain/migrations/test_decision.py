@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from app.domain.errors import IllegalTransitionError
 from app.domain.migrations.decision import (
     Begin,
     Complete,
@@ -23,7 +24,6 @@ from app.domain.migrations.migration import (
     STEP_TRANSITIONS,
     TRANSITIONS,
     Fenced,
-    IllegalMigrationTransitionError,
     MigrationState,
     Stage,
     Step,
@@ -137,19 +137,19 @@ def test_every_next_stage_is_one_that_the_table_allows(goal: Mode) -> None:
 def test_what_the_tables_do_not_allow_raises() -> None:
     for state in MigrationState:
         for to in set(MigrationState) - TRANSITIONS[state]:
-            with pytest.raises(IllegalMigrationTransitionError):
+            with pytest.raises(IllegalTransitionError):
                 migration(state=state).in_state(to, now=NOW)
     step = Step(number=1, stage=Stage.FIRST_BOUNCE, kind=StepKind.FENCE, began_at=NOW)
     for state in StepState:
         for to in set(StepState) - STEP_TRANSITIONS[state]:
-            with pytest.raises(IllegalMigrationTransitionError):
+            with pytest.raises(IllegalTransitionError):
                 replace(step, state=state).moved(to)
-    with pytest.raises(IllegalMigrationTransitionError):
+    with pytest.raises(IllegalTransitionError):
         go_back(migration(Stage.BACK_TO_GENERATION, goal=A), to=A, now=NOW)
 
 
 def test_there_is_no_way_back_from_a_preflight_that_is_not_proven() -> None:
-    with pytest.raises(IllegalMigrationTransitionError, match="nothing has been moved yet"):
+    with pytest.raises(IllegalTransitionError, match="nothing has been moved yet"):
         go_back(migration(Stage.PREFLIGHT), to=A, now=NOW)
 
 

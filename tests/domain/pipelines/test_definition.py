@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.domain.errors import Problem
 from app.domain.pipelines.definition import decode_definition
-from app.domain.pipelines.pipeline import ByDate, ByField, ByHour, FileSink, Identity, PipelineDefinition, Problem
+from app.domain.pipelines.pipeline import ByDate, ByField, ByHour, FileSink, Identity, PipelineDefinition
 from tests.support.definitions import a_definition, definitions
 
 SMALLEST: dict[str, Any] = {"cluster": "demo", "source_topics": ["flights"], "group_id": "g", "sink_topic": "s"}

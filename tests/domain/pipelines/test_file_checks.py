@@ -8,6 +8,7 @@ import pytest
 
 from app.domain.allow_lists.options import AllowedOptions
 from app.domain.clusters.cluster import ClusterFacts, TopicFacts
+from app.domain.errors import Problem
 from app.domain.pipelines.file_checks import MAX_COLUMNS, MAX_FILE_MB, MAX_MS, MIN_MS, REVOKE_SHARE
 from app.domain.pipelines.pipeline import (
     ByDate,
@@ -20,7 +21,6 @@ from app.domain.pipelines.pipeline import (
     GroupProtocol,
     OffsetFencing,
     PipelineDefinition,
-    Problem,
     ProcessingGuarantee,
     Project,
     Rename,

@@ -9,6 +9,7 @@ from hypothesis import given
 
 from app.domain.allow_lists.options import AllowedOptions
 from app.domain.clusters.cluster import ClusterFacts, TopicFacts
+from app.domain.errors import Problem
 from app.domain.pipelines.pipeline import (
     Condition,
     ErrorHandling,
@@ -17,7 +18,6 @@ from app.domain.pipelines.pipeline import (
     Identity,
     OffsetFencing,
     PipelineDefinition,
-    Problem,
     ProcessingGuarantee,
     PythonFunction,
     Route,

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 
-from app.domain.pipelines.pipeline import GroupProtocol, Problem, ProcessingGuarantee
+from app.domain.errors import Problem
+from app.domain.pipelines.pipeline import GroupProtocol, ProcessingGuarantee
 from app.domain.pipelines.timing_checks import check
 from tests.support.definitions import a_definition
 

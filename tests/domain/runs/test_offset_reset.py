@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from app.domain.pipelines.pipeline import Problem
+from app.domain.errors import Problem
 from app.domain.runs.offset_reset import Bounds, OffsetChange, OffsetTarget, OffsetTargetKind, PartitionOffset, plan
 
 BOUNDS = {("b", 0): Bounds(earliest=5, end=9), ("a", 1): Bounds(earliest=0, end=3), ("a", 0): Bounds(earliest=2, end=2)}

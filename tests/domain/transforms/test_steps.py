@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.pipelines.pipeline import Condition, Filter, Problem, Project, Rename, Route, SetField, Step
+from app.domain.errors import Problem
+from app.domain.pipelines.pipeline import Condition, Filter, Project, Rename, Route, SetField, Step
 from app.domain.pipelines.pipeline import StepOperator as Op
 from app.domain.transforms.steps import MAX_STEPS, CompiledSteps, Result, StepError, compile_steps
 

@@ -15,7 +15,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from app.domain.pipelines.pipeline import Problem, PythonFunction
+from app.domain.errors import Problem
+from app.domain.pipelines.pipeline import PythonFunction
 from app.services.defining import isolation as isolating
 from app.services.defining.python_transforms import check_python_transform
 from tests.support.waiting import wait_for

@@ -8,8 +8,8 @@ import pytest
 
 from app.db.repositories.identity import IdentityStore
 from app.db.repositories.runs import RunStore
-from app.domain.errors import ConflictError
-from app.domain.runs.instance import IllegalTransitionError, InstanceState
+from app.domain.errors import ConflictError, IllegalTransitionError
+from app.domain.runs.instance import InstanceState
 from app.domain.runs.run import DesiredRunState
 from app.services.access import tokens
 from app.services.running import instances, specifications

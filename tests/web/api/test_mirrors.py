@@ -15,6 +15,7 @@ from app.domain.audits import audit, specification
 from app.domain.audits import result as audit_result
 from app.domain.clusters import cluster, survey
 from app.domain.drills import drill, timeline
+from app.domain.errors import Problem
 from app.domain.fencing_events import evidence, record, story
 from app.domain.files import orphan_findings, orphan_look, schema_history, totals, written_file
 from app.domain.files import reading as file_reading
@@ -168,7 +169,7 @@ ANSWERS: list[tuple[type[BaseModel], type[msgspec.Struct], set[str]]] = [
     (pipelines.Revision, pipeline_record.Revision, set()),
     (pipelines.TransformSource, pipeline_record.TransformSource, {"source"}),
     (pipelines.SavedPipeline, SavedPipeline, set()),
-    (pipelines.Problem, pipeline.Problem, set()),
+    (pipelines.Problem, Problem, set()),
     (pipelines.Change, Change, set()),
     (pipelines.RunSummary, run.RunSummary, set()),
     (runs.Run, run.Run, set()),

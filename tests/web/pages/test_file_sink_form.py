@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from app.domain.errors import Problem
 from app.domain.pipelines.pipeline import (
     AvroCodec,
     ByDate,
@@ -18,7 +19,6 @@ from app.domain.pipelines.pipeline import (
     ByHour,
     FileSink,
     PipelineDefinition,
-    Problem,
     SchemaConflict,
 )
 from app.web.pages import file_sink_form

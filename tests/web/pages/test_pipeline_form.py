@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.domain.errors import Problem
 from app.domain.pipelines.definition import decode_definition
-from app.domain.pipelines.pipeline import Filter, Identity, PipelineDefinition, Problem, StepOperator, Steps
+from app.domain.pipelines.pipeline import Filter, Identity, PipelineDefinition, StepOperator, Steps
 from app.web.pages.pipeline_form import definition_data, form_of, json_or_text, steps_of, values_of, with_steps
 from tests.web.pages.samples import DEFINITION
 

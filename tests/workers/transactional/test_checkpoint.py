@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Message, TopicPartition
 
-from workers.transactional.checkpoint import Checkpoint, CheckpointState, IllegalTransitionError
+from app.domain.errors import IllegalTransitionError
+from workers.transactional.checkpoint import Checkpoint, CheckpointState
 from workers.transactional.control import ProducerIdentity
 from workers.transactional.errors import (
     AbortableError,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from app.domain.errors import FencelineError, InvalidError
-from app.domain.pipelines.pipeline import Problem
+from app.domain.errors import FencelineError, InvalidError, Problem
 
 
 def problems_of(error: FencelineError) -> Sequence[Problem]:

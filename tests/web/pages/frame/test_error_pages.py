@@ -9,7 +9,7 @@ import pytest
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import HTMLResponse
 
-from app.domain.runs.instance import IllegalTransitionError
+from app.domain.errors import IllegalTransitionError
 from app.web import errors
 from tests.support.wiring import client_of
 
