@@ -51,6 +51,7 @@ from app.loops.webhook_sender import WebhookSender
 from app.main.drivers import launcher_for, spark_submit_for
 from app.main.errors import StartError
 from app.main.health import Health
+from app.main.needs import NEEDS
 from app.main.orphan_collecting import FileOrphanCollectors
 from app.main.own_freeze import freeze_self
 from app.services.access import tokens
@@ -167,6 +168,7 @@ class Server:
             workers_urls=(workers_url,),
             version=version("fenceline"),
             migration_questions=self._questions,
+            needs=NEEDS,
             dead_ends=self._dead_tasks.counts,
             gone=self._dead_tasks.hear,
         )

@@ -11,13 +11,16 @@ import msgspec
 from app.db.repositories.offset_log import OffsetLogStore
 from app.db.repositories.pipelines import PipelineStore
 from app.db.unit_of_work import UnitOfWork
-from app.domain.alerts.told import contradiction_alert
 from app.domain.observing.snapshot import Phase, Snapshot
+from app.domain.offset_log.alerts import contradiction_alert
 from app.domain.offset_log.check import PipelineCheck, check
 from app.domain.offset_log.heard import Heard
 from app.domain.offset_log.hearing import Init, unheard_inits
-from app.domain.offset_log.record import CheckRecord, FindingRecord
+from app.domain.offset_log.needs import contradiction_need
+from app.domain.offset_log.record import MARKED_FOR, CheckRecord, FindingRecord
 from app.domain.offset_log.silence import Attempted
+from app.domain.pipelines.pipeline_record import Pipeline
+from app.domain.runs.needs import Need
 from app.domain.storable import moment_of_ms, storable
 from app.services.alerts import tell
 from app.services.observing.observations import Observations
@@ -132,3 +135,12 @@ def _unheard(inits: Mapping[str, Sequence[Init]], snapshot: Snapshot, newest: da
         for name in inits
     }
     return unheard_inits(inits, now)
+
+
+async def contradiction_needs(
+    uow: UnitOfWork, pipelines: Sequence[Pipeline], now: datetime
+) -> Mapping[str, Sequence[Need]]:
+    """Return a need for each pipeline with contradicting offset events of the last days."""
+    del pipelines  # one statement reads all
+    found = await uow.of(OffsetLogStore).contradicted(since=now - MARKED_FOR)
+    return {name: (contradiction_need(name, number),) for name, number in found.items() if number}

@@ -8,29 +8,23 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from app.db.repositories.audits import AuditStore
 from app.db.repositories.clusters import ClusterStore
 from app.db.repositories.commands import CommandStore
-from app.db.repositories.file_readings import FileReadingStore
 from app.db.repositories.instances import InstanceStore
 from app.db.repositories.mappings import MappingStore
-from app.db.repositories.offset_log import OffsetLogStore
 from app.db.repositories.pipelines import PipelineStore
 from app.db.repositories.runs import RunStore
 from app.db.repositories.tasks import TaskStore
 from app.db.unit_of_work import UnitOfWork
-from app.domain.audits.audit import MARKED_FOR as AUDITS_MARKED_FOR
 from app.domain.clusters.cluster import Cluster
 from app.domain.command import Command
 from app.domain.fencing_events.evidence import ClientWord
 from app.domain.fencing_events.fencing_event import Cause
 from app.domain.fencing_events.record import FencingFilter
-from app.domain.files.reading import MARKED_FOR as FILES_MARKED_FOR
-from app.domain.offset_log.record import MARKED_FOR
 from app.domain.pipelines.pipeline import PipelineDefinition, ProcessingGuarantee
 from app.domain.pipelines.pipeline_record import Pipeline, Revision
 from app.domain.runs.instance import Instance
-from app.domain.runs.needs import Need, broken_audit_need, contradiction_need, needs_of, repeated_file_need
+from app.domain.runs.needs import Need, needs_of
 from app.domain.runs.not_progressing import not_progressing
 from app.domain.runs.run import Run, RunState
 from app.domain.runs.series import RunSample, RunTotals
@@ -39,6 +33,7 @@ from app.domain.transactions.mapping import PartitionMapping
 from app.services import fencing_feed, offset_log
 from app.services.fencing_feed import FencingLine
 from app.services.hanging import HangingLine, lines_of_all
+from app.services.needs import NeedsOf
 from app.services.offset_log import OffsetLog
 
 CHART_SPAN = timedelta(minutes=15)
@@ -65,7 +60,7 @@ NOTHING_RUNS = Rates(records_in_per_s=0.0, records_out_per_s=0.0, commits_per_s=
 class PipelineLine(msgspec.Struct, frozen=True, kw_only=True):
     """One pipeline in a list. `run` is the live run, else the last; `state` None: it was never started.
 
-    contradictions: in what its tasks recorded of their offsets, found in the last days.
+    needs: those that products found first, then those of the run.
     not_progressing_ms: for how long a task of it has committed nothing, the one that is worst off; 0: none.
     """
 
@@ -74,7 +69,6 @@ class PipelineLine(msgspec.Struct, frozen=True, kw_only=True):
     run: Run | None
     rates: Rates
     needs: tuple[Need, ...] = ()
-    contradictions: int = 0
     not_progressing_ms: int = 0
 
 
@@ -137,9 +131,9 @@ class RunPage(msgspec.Struct, frozen=True, kw_only=True):
     needs: tuple[Need, ...]
 
 
-async def overview(uow: UnitOfWork, *, now: datetime) -> Overview:
+async def overview(uow: UnitOfWork, *, needs: Sequence[NeedsOf], now: datetime) -> Overview:
     """Is everything exactly once right now, and if not, where?"""
-    lines = await pipeline_lines(uow, now=now)
+    lines = await pipeline_lines(uow, needs=needs, now=now)
     live = [line.run.id for line in lines if line.run is not None and line.run.ended_at is None]
     of_a_day = FencingFilter(since=now - FENCING_SPAN)
     fencings = (await fencing_feed.list_lines(uow, of_a_day, cluster=None, limit=EVENTS_SHOWN)).items
@@ -168,8 +162,8 @@ async def overview(uow: UnitOfWork, *, now: datetime) -> Overview:
     )
 
 
-async def pipeline_lines(uow: UnitOfWork, *, now: datetime) -> list[PipelineLine]:
-    """Every pipeline with its run and rates, by name."""
+async def pipeline_lines(uow: UnitOfWork, *, needs: Sequence[NeedsOf], now: datetime) -> list[PipelineLine]:
+    """Every pipeline with its run and rates, by name. needs: what products tell of pipelines, the first one first."""
     page = await uow.of(PipelineStore).list(after=None, limit=LIST_LIMIT)
     runs = {
         run.id: run
@@ -179,20 +173,17 @@ async def pipeline_lines(uow: UnitOfWork, *, now: datetime) -> list[PipelineLine
     for status in await uow.of(TaskStore).list_statuses([run.id for run in runs.values() if run.ended_at is None]):
         statuses.setdefault(status.run_id, []).append(status)
     unowned = await uow.of(MappingStore).unowned([run.pipeline for run in runs.values() if run.ended_at is None])
-    contradicted = await uow.of(OffsetLogStore).contradicted(since=now - MARKED_FOR)
-    broken = await uow.of(AuditStore).broken(since=now - AUDITS_MARKED_FOR)
-    repeated = await _repeated_files(uow, page.items, now=now)
+    found = await _asked(uow, page.items, needs, now=now)
     lines: list[PipelineLine] = []
     for pipeline in page.items:
         run = None if pipeline.current_run is None else runs[pipeline.current_run.id]
         tasks = statuses.get(run.id, []) if run else []
         line = await _line(uow, pipeline, run, tasks, unowned.get(pipeline.name, ()), now=now)
-        of_it = (found.get(pipeline.name, 0) for found in (contradicted, broken, repeated))
-        lines.append(_marked(line, *of_it))
+        lines.append(_with_needs(line, found[pipeline.name]))
     return lines
 
 
-async def pipeline_page(uow: UnitOfWork, name: str, *, now: datetime) -> PipelinePage:
+async def pipeline_page(uow: UnitOfWork, name: str, *, needs: Sequence[NeedsOf], now: datetime) -> PipelinePage:
     """What is it doing, who owns what, can I change or stop it?"""
     pipeline = await uow.of(PipelineStore).get(name)
     cluster = await uow.of(ClusterStore).get(pipeline.cluster)
@@ -206,11 +197,9 @@ async def pipeline_page(uow: UnitOfWork, name: str, *, now: datetime) -> Pipelin
     unowned = [mapping for mapping in mappings if mapping.owner is None]
     return PipelinePage(
         at=now,
-        line=_marked(
+        line=_with_needs(
             await _line(uow, pipeline, run, tasks, unowned, now=now),
-            (await uow.of(OffsetLogStore).contradicted(since=now - MARKED_FOR)).get(name, 0),
-            (await uow.of(AuditStore).broken(since=now - AUDITS_MARKED_FOR)).get(name, 0),
-            (await _repeated_files(uow, [pipeline], now=now)).get(name, 0),
+            (await _asked(uow, [pipeline], needs, now=now))[name],
         ),
         cluster=cluster,
         tasks=tuple(tasks),
@@ -234,27 +223,20 @@ async def offset_log_of(uow: UnitOfWork, pipeline: Pipeline) -> OffsetLog | None
     return await offset_log.look(uow, pipeline=pipeline.name)
 
 
-async def _repeated_files(uow: UnitOfWork, pipelines: Sequence[Pipeline], *, now: datetime) -> dict[str, int]:
-    """References to files that others had named, of each pipeline with a newest one of the last days; without pipelines
-    that write files nothing is asked."""
-    names = [pipeline.name for pipeline in pipelines if pipeline.definition.files is not None]
-    if not names:
-        return {}
-    return {
-        name: watch.repeated
-        for name, watch in (await uow.of(FileReadingStore).watches(names)).items()
-        if watch.repeated_at is not None and now - watch.repeated_at < FILES_MARKED_FOR
-    }
+async def _asked(
+    uow: UnitOfWork, pipelines: Sequence[Pipeline], needs: Sequence[NeedsOf], *, now: datetime
+) -> dict[str, list[Need]]:
+    """What the functions tell of each of the pipelines, in their order."""
+    found: dict[str, list[Need]] = {pipeline.name: [] for pipeline in pipelines}
+    for needs_of_product in needs:
+        told = await needs_of_product(uow, pipelines, now)
+        for name, of_it in found.items():
+            of_it.extend(told.get(name, ()))
+    return found
 
 
-def _marked(line: PipelineLine, contradictions: int, broken_audits: int, repeated_files: int) -> PipelineLine:
-    name = line.pipeline.name
-    wrong = [
-        *([contradiction_need(name, contradictions)] if contradictions else ()),
-        *([broken_audit_need(name, broken_audits)] if broken_audits else ()),
-        *([repeated_file_need(name, repeated_files)] if repeated_files else ()),
-    ]
-    return msgspec.structs.replace(line, needs=(*wrong, *line.needs), contradictions=contradictions)
+def _with_needs(line: PipelineLine, needs: Sequence[Need]) -> PipelineLine:
+    return msgspec.structs.replace(line, needs=(*needs, *line.needs))
 
 
 async def run_page(uow: UnitOfWork, run_id: str, *, now: datetime) -> RunPage:

@@ -26,6 +26,7 @@ from app.ports.clock import Clock
 from app.ports.migrations import MigrationQuestions
 from app.ports.transactions import TransactionBrokers
 from app.services.access import tokens
+from app.services.needs import NeedsOf
 from app.services.observing.held_back import HeldBack
 from app.services.observing.observations import Observations
 from app.services.observing.partition_counts import PartitionCounts
@@ -70,6 +71,7 @@ class Wiring:
     stopping: set when the process is asked to end; event streams end then.
     health: the parts of /readyz, asked anew for each request.
     migration_questions: what only a preflight and a verification ask, for a plan.
+    needs: what products tell of pipelines, in the order of pages.
     gone: hears what a current driver tells of its own attempts.
     dropped_fields: what was not taken of workers' messages.
     dead_ends: what became of the transactions of dead tasks since this server began, by (cluster, result).
@@ -89,6 +91,7 @@ class Wiring:
     workers_urls: tuple[str, ...]
     version: str
     migration_questions: MigrationQuestions
+    needs: Sequence[NeedsOf]
     dead_ends: Callable[[], Mapping[tuple[str, str], int]] = dict
     gone: Callable[[DriverHeartbeat], None] = lambda _: None
     held_back: HeldBack = field(default_factory=HeldBack)

@@ -48,7 +48,7 @@ async def exposition(wiring: Wiring) -> bytes:
     _dropped(registry, wiring.dropped_fields.counts)
     try:
         async with wiring.unit_of_work() as uow:
-            lines = await overview.pipeline_lines(uow, now=wiring.clock.now())
+            lines = await overview.pipeline_lines(uow, needs=wiring.needs, now=wiring.clock.now())
             runs = [line.run.id for line in lines if line.run is not None]
             totals = await uow.of(TaskStore).totals(runs)
             webhooks = await uow.of(WebhookStore).counts()

@@ -11,6 +11,7 @@ from app.domain.runs.instance import InstanceState
 from app.domain.runs.needs import Severity
 from app.domain.runs.run import RunState
 from app.domain.runs.task import EventKind, TaskState
+from app.main.needs import NEEDS
 from app.services import overview
 from app.services.overview import Overview, PipelinePage, RunPage
 from app.wire.heartbeat import TaskEvent
@@ -19,12 +20,12 @@ from tests.support.control_plane import ControlPlane, driver_heartbeat, task_hea
 
 async def look(plane: ControlPlane) -> Overview:
     async with plane.uow() as uow:
-        return await overview.overview(uow, now=plane.now)
+        return await overview.overview(uow, needs=NEEDS, now=plane.now)
 
 
 async def page(plane: ControlPlane, name: str = "flights") -> PipelinePage:
     async with plane.uow() as uow:
-        return await overview.pipeline_page(uow, name, now=plane.now)
+        return await overview.pipeline_page(uow, name, needs=NEEDS, now=plane.now)
 
 
 async def run_page(plane: ControlPlane, run_id: str) -> RunPage:

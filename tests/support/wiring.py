@@ -16,6 +16,7 @@ from app.db.database import Database
 from app.domain.access import COMMAND_LINE, Role
 from app.kafka.admin import KafkaBrokers
 from app.kafka.transactions.brokers import KafkaTransactions
+from app.main.needs import NEEDS
 from app.ports.clock import SystemClock
 from app.services.access import tokens
 from app.services.migrating.questions import BrokerQuestions
@@ -66,6 +67,7 @@ async def wired(database_url: str, settings: Settings) -> AsyncGenerator[Wiring]
                 observations=observations,
                 clock=SystemClock(),
             ),
+            needs=NEEDS,
             login_limit=LoginLimit(failures_per_minute=settings.login_failures_per_minute),
             health=health,
             users_url=USERS_URL,

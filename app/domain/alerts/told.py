@@ -7,16 +7,9 @@ from datetime import datetime, timedelta
 from urllib.parse import quote, urlencode
 
 from app.domain.alerts.alert import Alert, AlertKind, AlertState, subject_of
-from app.domain.audits.audit import Audit
-from app.domain.audits.result import AuditResult, Finding
-from app.domain.audits.telling import verdict_sentence
 from app.domain.fencing_events.fencing_event import Cause, Verdict
 from app.domain.fencing_events.record import FencingRecord
 from app.domain.hanging.hanging_transaction import HangingKey, HangingTransaction
-from app.domain.migrations.alarms import Alarm
-from app.domain.migrations.migration import Migration, MigrationState
-from app.domain.offset_log.check import Finding as OffsetFinding
-from app.domain.pipelines.pipeline_record import Pipeline
 from app.domain.runs.crash_loop import crash_loop_sentence, is_failing
 from app.domain.runs.instance import Instance
 from app.domain.runs.not_progressing import all_sentences, not_progressing
@@ -156,45 +149,6 @@ def not_progressing_alert(run: Run, tasks: Iterable[TaskStatus], *, now: datetim
     )
 
 
-def audit_alert(audit: Audit, result: AuditResult, *, kafka_cluster_id: str, now: datetime) -> Alert:
-    """Of an audit that has proven something wrong."""
-    proof = (Finding.LOST, Finding.DUPLICATED, Finding.UNEXPECTED, Finding.DANGLING)
-    places = dict.fromkeys(f"{one.topic}-{one.partition}" for one in result.partitions if one.finding in proof)
-    return Alert(
-        kind=AlertKind.AUDIT,
-        state=AlertState.HAPPENED,
-        subject=subject_of("audit", audit.id),
-        at=now,
-        sentence=f"The audit of {audit.pipeline}: {verdict_sentence(result)}",
-        page=f"/audits/{audit.id}",
-        cluster=audit.cluster,
-        kafka_cluster_id=kafka_cluster_id,
-        pipeline=audit.pipeline,
-        partitions=tuple(places),
-        audit=audit.id,
-        lost=result.counts.lost.records,
-        duplicated=result.counts.duplicated.records,
-        unexpected=result.counts.unexpected.records,
-    )
-
-
-def contradiction_alert(pipeline: Pipeline, finding: OffsetFinding, *, others: int, now: datetime) -> Alert:
-    """others: how many more were found at the same time."""
-    name = f"{finding.topic}-{finding.partition}"
-    more = f" {others} more were found at the same time." if others else ""
-    return Alert(
-        kind=AlertKind.OFFSETS_CONTRADICTED,
-        state=AlertState.HAPPENED,
-        subject=subject_of("offsets", pipeline.name, finding.group, name, finding.kind, finding.start),
-        at=now,
-        sentence=f"What the tasks of {pipeline.name} recorded of {name} contradicts itself: {finding.message}.{more}",
-        page=f"/pipelines/{quote(pipeline.name, safe='')}/offsets",
-        cluster=pipeline.cluster,
-        pipeline=pipeline.name,
-        partitions=(name,),
-    )
-
-
 def moved_alert(run: Run, *, group: str, moved: Sequence[MovedOffset], now: datetime) -> Alert:
     """Of a run that begins at other offsets than tasks have reported."""
     return Alert(
@@ -209,28 +163,6 @@ def moved_alert(run: Run, *, group: str, moved: Sequence[MovedOffset], now: date
         pipeline=run.pipeline,
         run=run.id,
         partitions=tuple(f"{one.topic}-{one.partition}" for one in moved),
-    )
-
-
-def migration_alert(migration: Migration, alarm: Alarm, *, kafka_cluster_id: str) -> Alert:
-    """Of an alarm that has just been raised. The sentence names host and process as far as anybody has said them."""
-    effect = (
-        "Nothing is left to stop" if migration.state is MigrationState.DONE else "The migration stands still until then"
-    )
-    return Alert(
-        kind=AlertKind.MIGRATION_ALARM,
-        state=AlertState.HAPPENED,
-        subject=subject_of("migration", migration.id, alarm.kind, alarm.key),
-        at=alarm.at,
-        sentence=f"The migration of {migration.pipeline} to {migration.goal.words}: {alarm.sentence}. {effect}.",
-        page=f"/migrations/{migration.id}",
-        cluster=migration.cluster,
-        kafka_cluster_id=kafka_cluster_id,
-        pipeline=migration.pipeline,
-        run=migration.run_id,
-        host=alarm.host,
-        migration=migration.id,
-        process=alarm.pid,
     )
 
 

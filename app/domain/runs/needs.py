@@ -8,7 +8,6 @@ from enum import StrEnum
 
 import msgspec
 
-from app.domain.offset_log.check import MAX_FINDINGS
 from app.domain.pipelines.pipeline import PipelineDefinition
 from app.domain.runs.crash_loop import crash_loop_sentence, has_permanent_error, is_failing
 from app.domain.runs.instance import Instance, InstanceState
@@ -31,23 +30,20 @@ class Severity(StrEnum):
     NOTICE = "notice"
 
 
-class Explained(StrEnum):
-    """The page of a pipeline that shows what a need is about."""
-
-    OFFSETS = "offsets"
-    AUDITS = "audits"
-    FILES = "files"
-
-
 class Need(msgspec.Struct, frozen=True, kw_only=True):
-    """`run_id` or `explained` is where to look; `next_step` is what to do about it, None when it mends itself."""
+    """One thing that needs a person.
+
+    run_id, explained: where to look; explained is the page of the pipeline, the last part of its address.
+    next_step: what to do about it, None when it ends by itself. mark: what a list of pipelines shows beside the state.
+    """
 
     pipeline: str
     run_id: str | None
     severity: Severity
     sentence: str
     next_step: str | None = None
-    explained: Explained | None = None
+    explained: str | None = None
+    mark: str = ""
 
 
 def needs_of(
@@ -81,47 +77,6 @@ def needs_of(
             )
         )
     return sorted(found, key=lambda need: list(Severity).index(need.severity))
-
-
-def contradiction_need(pipeline: str, contradictions: int) -> Need:
-    """That records were skipped or processed twice, as the tasks' own records say; of many, only so many are kept."""
-    at_least = "at least " if contradictions >= MAX_FINDINGS else ""
-    places = "once" if contradictions == 1 else f"{at_least}{contradictions} times"
-    return Need(
-        pipeline=pipeline,
-        run_id=None,
-        severity=Severity.WRONG,
-        sentence=f"what its tasks recorded of their offsets contradicts itself {places}: "
-        "records were skipped or processed twice",
-        next_step="see which in its offset log, and audit that time",
-        explained=Explained.OFFSETS,
-    )
-
-
-def repeated_file_need(pipeline: str, references: int) -> Need:
-    """That files are named by more than one committed reference each."""
-    many = "a committed reference names" if references == 1 else f"{references:,} committed references name"
-    return Need(
-        pipeline=pipeline,
-        run_id=None,
-        severity=Severity.WRONG,
-        sentence=f"{many} a file that another one had named before: whoever reads by reference sees its records twice",
-        next_step="see which on the page of its files, and whether two pipelines or a copy write to its sink topic",
-        explained=Explained.FILES,
-    )
-
-
-def broken_audit_need(pipeline: str, audits: int) -> Need:
-    """That audits have proven something wrong with its outputs."""
-    many = "an audit has" if audits == 1 else f"{audits} audits have"
-    return Need(
-        pipeline=pipeline,
-        run_id=None,
-        severity=Severity.WRONG,
-        sentence=f"{many} proven outputs lost, duplicated or unexpected",
-        next_step="see which in its audits, with the records and where they lie",
-        explained=Explained.AUDITS,
-    )
 
 
 def _need(run: Run, severity: Severity, sentence: str, next_step: str | None = None) -> Need:

@@ -12,7 +12,7 @@ from app.db.repositories.audits import AuditPlanStore, AuditStore
 from app.db.repositories.clusters import ClusterStore
 from app.db.repositories.pipelines import PipelineStore
 from app.db.unit_of_work import UnitOfWork
-from app.domain.alerts.told import audit_alert
+from app.domain.audits.alerts import audit_alert
 from app.domain.audits.audit import Audit, AuditProgress, AuditState, counted, moved
 from app.domain.audits.result import AuditResult, Verdict, possible, verdict
 from app.domain.audits.specification import specification_of

@@ -12,9 +12,9 @@ from app.db.repositories.pipelines import PipelineStore
 from app.db.repositories.runs import RunStore
 from app.db.unit_of_work import UnitOfWork
 from app.domain.access import MIGRATIONS, Verb, require
-from app.domain.alerts.told import migration_alert
 from app.domain.errors import ConflictError
 from app.domain.migrations.alarms import Alarm, alarms_of
+from app.domain.migrations.alerts import migration_alert
 from app.domain.migrations.decision import (
     TARGETS,
     Begin,

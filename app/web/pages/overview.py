@@ -25,7 +25,7 @@ _UNSEEN = (Quality.STALE, Quality.NOTHING)
 def looking_at(wiring: Wiring) -> Look:
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
         del principal
-        view = await overview.overview(uow, now=now)
+        view = await overview.overview(uow, needs=wiring.needs, now=now)
         unseen = [
             snapshot.cluster
             for snapshot in wiring.observations.all()

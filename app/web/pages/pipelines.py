@@ -37,22 +37,25 @@ Viewer = Annotated[Principal, may(Verb.VIEW)]
 Why = Annotated[str, Form(max_length=1000)]
 
 
-async def look_at_all(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
-    del principal
-    lines = await overview.pipeline_lines(uow, now=now)
-    return Screen(template="pipelines/list", title="Pipelines", context={"lines": lines})
+def looking_at_all(wiring: Wiring) -> Look:
+    async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
+        del principal
+        lines = await overview.pipeline_lines(uow, needs=wiring.needs, now=now)
+        return Screen(template="pipelines/list", title="Pipelines", context={"lines": lines})
+
+    return look
 
 
 @router.get("/pipelines")
 @router.get("/pipelines/stream")
 async def show_list(request: Request, wiring: WiringDep, by: Viewer) -> Response:
-    return await screen.live(request, wiring, by, look_at_all)
+    return await screen.live(request, wiring, by, looking_at_all(wiring))
 
 
 def looking_at(wiring: Wiring, name: str) -> Look:
     async def look(uow: UnitOfWork, principal: Principal, now: datetime) -> Screen:
         del principal
-        view = await overview.pipeline_page(uow, name, now=now)
+        view = await overview.pipeline_page(uow, name, needs=wiring.needs, now=now)
         definition = view.line.pipeline.definition
         transform = definition.transform
         snapshot = wiring.observations.of(view.cluster.name)

@@ -7,7 +7,10 @@ from app.db.repositories.webhooks import WebhookStore
 from app.domain.alerts.alert import AlertKind
 from app.domain.audits.audit import MARKED_FOR
 from app.domain.webhooks.webhook import Webhook
+from app.main.needs import NEEDS
 from app.services import overview
+from app.services.auditing.needs import audit_needs
+from app.services.needs import NeedsOf
 from app.wire.audit import AuditEnd
 from tests.support.audit_samples import broken_result
 from tests.support.auditing import Audited
@@ -35,10 +38,11 @@ async def test_a_pipeline_of_which_an_audit_has_proven_something_wrong_needs_som
     asked = await audited.ask_and_claim()
     await audited.tell(asked.id, AuditEnd.DONE, broken_result(asked.id))
 
-    async def needs() -> list[str]:
+    async def needs(asked: tuple[NeedsOf, ...] = NEEDS) -> list[str]:
         async with audited.uow() as uow:
-            return [need.sentence for need in (await overview.overview(uow, now=audited.plane.now)).needs]
+            return [need.sentence for need in (await overview.overview(uow, needs=asked, now=audited.plane.now)).needs]
 
     assert await needs() == ["an audit has proven outputs lost, duplicated or unexpected"]
+    assert await needs(tuple(one for one in NEEDS if one is not audit_needs)) == [], "the audits' function found it"
     audited.plane.pass_time(MARKED_FOR.total_seconds() + 1)
     assert await needs() == []

@@ -12,11 +12,13 @@ from msgspec.structs import replace
 
 from app.domain import access
 from app.domain.access import Role, Verb
+from app.domain.audits.needs import broken_audit_need
 from app.domain.journals.transaction_state import TOPIC
 from app.domain.observing.snapshot import Phase
+from app.domain.offset_log.needs import contradiction_need
 from app.domain.pipelines.pipeline import AvroCodec, ByDate, ByField, FileSink, ProcessingGuarantee
 from app.domain.pipelines.pipeline_ids import id_forms
-from app.domain.runs.needs import Need, Severity, broken_audit_need, contradiction_need
+from app.domain.runs.needs import Need, Severity
 from app.domain.runs.run import DesiredRunState, Run, RunState
 from app.services.overview import PipelinePage
 from app.web.pages.frame import screen
@@ -226,6 +228,13 @@ def test_need_leads_to_the_page_that_explains_it(need: Need, page: str) -> None:
     text = rendered("overview/_detail", {"view": view, "chart": chart_of([]), "unseen": []})
     assert f'<a href="/pipelines/flights/{page}">Look</a>' in text
     assert f'<a href="/pipelines/flights/{page}">Look</a>' in pipeline_page(run(), needs=(need,))
+
+
+def test_list_of_pipelines_marks_a_contradiction() -> None:
+    marked = samples.line(run(), needs=(contradiction_need("flights", 2),))
+    pill = '<a class="pill bad" href="/pipelines/delayed-flights/offsets">contradicted</a>'
+    assert pill in rendered("pipelines/_table", {"lines": [marked]})
+    assert "contradicted</a>" not in rendered("pipelines/_table", {"lines": [samples.line(run(), needs=(NEED,))]})
 
 
 def needs_you(*, unseen: list[str], needs: tuple[Need, ...] = (), hangs: bool = False) -> str:
