@@ -10,7 +10,8 @@ from playwright.sync_api import Page
 
 from app.domain.journals.transaction_pace import PaceSample
 from app.domain.runs.series import RunSample
-from app.web.pages.frame.charts import chart_of, open_chart_of, pace_chart_of
+from app.web.pages.frame.charts import chart_of
+from app.web.pages.transactions_charts import open_chart_of, pace_chart_of
 
 BEGAN = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 SECONDS = 200

@@ -19,8 +19,8 @@ from app.domain.transactions.id_registry import IdCount, IdTally, Orphan, Regist
 from app.domain.transactions.mapping import IdKind, Origin, PartitionOwner, PartitionOwnership, TransactionalIdOwner
 from app.services.id_registry import Registry
 from app.web.pages import id_imports, id_registry, mappings
-from app.web.pages.frame.charts import id_growth_chart_of
 from app.web.pages.frame.reading import reading_of
+from app.web.pages.id_registry_chart import id_growth_chart_of
 from tests.browser.test_names_and_screens import LONG, TABLET, rendered, shown
 from tests.support.browser import NARROW, WIDE, assert_accessible, assert_fits, chromium
 from tests.support.observing import cluster, live_transaction, state_of

@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
+from app.domain.audits import tones as audits_tones
+from app.domain.drills import tones as drills_tones
+from app.domain.fencing_events import tones as fencing_events_tones
+from app.domain.journals import tones as journals_tones
+from app.domain.migrations import tones as migrations_tones
+from app.domain.observing import tones as observing_tones
+from app.domain.runs import tones as runs_tones
+from app.domain.stuck import tones as stuck_tones
+from app.domain.transactions import tones as transactions_tones
+from app.domain.webhooks import tones as webhooks_tones
 from app.web.pages import (
     audits,
     clusters,
@@ -31,6 +41,7 @@ from app.web.pages import (
     transactions,
     webhooks,
 )
+from app.web.pages.frame.display import register_tones
 
 router = APIRouter()
 for _module in (
@@ -61,5 +72,19 @@ for _module in (
     tokens,
 ):
     router.include_router(_module.router)
+
+for _tones in (
+    audits_tones,
+    drills_tones,
+    fencing_events_tones,
+    journals_tones,
+    migrations_tones,
+    observing_tones,
+    runs_tones,
+    stuck_tones,
+    transactions_tones,
+    webhooks_tones,
+):
+    register_tones(_tones.TONES)
 
 __all__ = ["router"]

@@ -26,8 +26,8 @@ from app.domain.moments import WordsError, moment_of, span_of, span_text
 from app.services.auditing import asking, planning
 from app.services.auditing.asking import Wish
 from app.web.dependencies import Uow, Wiring, WiringDep, may
+from app.web.pages.audits_chart import audits_chart_of
 from app.web.pages.frame import screen
-from app.web.pages.frame.charts import audits_chart_of
 from app.web.pages.frame.errors import PageRoute
 from app.web.pages.frame.form_errors import by_field, problems_of
 from app.web.pages.frame.screen import Look, Screen

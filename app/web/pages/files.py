@@ -21,8 +21,8 @@ from app.domain.files.totals import PartitionTotal
 from app.domain.files.written_file import FileFilter, partition_filter, partition_text
 from app.services.files import orphans, showing
 from app.web.dependencies import Uow, Wiring, WiringDep, may
+from app.web.pages.files_charts import file_records_chart_of, file_sizes_chart_of
 from app.web.pages.frame import screen
-from app.web.pages.frame.charts import file_records_chart_of, file_sizes_chart_of
 from app.web.pages.frame.errors import PageRoute
 from app.web.pages.frame.screen import Look, Screen
 

@@ -17,11 +17,11 @@ from app.services import id_registry
 from app.services.defining import clusters
 from app.web.dependencies import Wiring, WiringDep, may
 from app.web.pages.frame import screen
-from app.web.pages.frame.charts import id_growth_chart_of
 from app.web.pages.frame.display import moment
 from app.web.pages.frame.errors import PageRoute
 from app.web.pages.frame.reading import reading_of
 from app.web.pages.frame.screen import Look, Screen
+from app.web.pages.id_registry_chart import id_growth_chart_of
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Viewer = Annotated[Principal, may(Verb.VIEW)]

@@ -28,7 +28,6 @@ from app.services.observing.transactions import ObservedTransaction
 from app.services.overview import LIST_LIMIT
 from app.web.dependencies import Wiring, WiringDep, may
 from app.web.pages.frame import screen
-from app.web.pages.frame.charts import age_chart_of, open_chart_of, pace_chart_of
 from app.web.pages.frame.display import moment, words
 from app.web.pages.frame.errors import PageRoute
 from app.web.pages.frame.reading import reading_of
@@ -36,6 +35,7 @@ from app.web.pages.frame.screen import Look, Screen
 from app.web.pages.frame.shared_looks import OBSERVED
 from app.web.pages.frame.timeline import Point, Timeline, Tone, timeline_of
 from app.web.pages.frame.tracks import epochs_of, fencing_url, generations_of
+from app.web.pages.transactions_charts import age_chart_of, open_chart_of, pace_chart_of
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 Viewer = Annotated[Principal, may(Verb.VIEW)]

@@ -17,8 +17,8 @@ from app.domain.audits.result import Gap, GapReason, Side
 from app.domain.audits.telling import audit_sentence, figure
 from app.domain.audits.words import id_place_words, window_words
 from app.domain.moments import span_text
+from app.web.pages.audits_chart import audits_chart_of
 from app.web.pages.frame import screen
-from app.web.pages.frame.charts import audits_chart_of
 from tests.support.audit_samples import HOUR, NOON, audit, broken_result, dangling_result, plan, result
 
 WORDS: Mapping[str, Any] = {

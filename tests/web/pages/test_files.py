@@ -22,8 +22,8 @@ from app.domain.pipelines.pipeline import FileSink
 from app.services.files import showing
 from app.services.files.showing import FilesPage, FileStanding, FileTotals
 from app.web.pages import files as files_page
+from app.web.pages.files_charts import file_records_chart_of, file_sizes_chart_of
 from app.web.pages.frame import screen
-from app.web.pages.frame.charts import file_records_chart_of, file_sizes_chart_of
 from app.web.pages.frame.display import size
 from tests.support.unit_of import UnitOf
 from tests.support.written_files import SINK, later, written

@@ -2,197 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from markupsafe import Markup, escape
 
-from app.domain.audits.audit import AuditState
-from app.domain.audits.result import Finding
-from app.domain.audits.result import Verdict as AuditVerdict
-from app.domain.drills.drill import DrillState, DrillVerdict, TargetState
-from app.domain.fencing_events.fencing_event import Cause
-from app.domain.journals.live_groups import GroupState
-from app.domain.journals.transaction_state import TransactionStatus
-from app.domain.migrations.judged import Standing as ClauseStanding
-from app.domain.migrations.migration import MigrationState, StepState
-from app.domain.migrations.mode import Mode
-from app.domain.observing.snapshot import Phase
-from app.domain.observing.wording import Quality
-from app.domain.partition_log.entries import EntryState
-from app.domain.runs.instance import InstanceState
-from app.domain.runs.run import RunState
-from app.domain.runs.task import EventKind, TaskState
-from app.domain.stuck.diagnosis import Verdict
-from app.domain.transactions.id_registry import Standing
-from app.domain.webhooks.webhook import DeliveryState
-
 NOTHING = "–"
 SHORT_ID_CHARS = 8
 
-_TONES: tuple[tuple[str, str], ...] = (
-    (RunState.PENDING, "busy"),
-    (RunState.STARTING, "busy"),
-    (RunState.RUNNING, "good"),
-    (RunState.PAUSED, "warn"),
-    (RunState.DEGRADED, "bad"),
-    (RunState.CRASH_LOOPING, "bad"),
-    (RunState.BOUNCING, "busy"),
-    (RunState.DRAINING, "busy"),
-    (RunState.KILLING, "warn"),
-    (RunState.STOPPED, "idle"),
-    (RunState.FAILED, "bad"),
-    (InstanceState.PENDING, "busy"),
-    (InstanceState.SUBMITTING, "busy"),
-    (InstanceState.STARTING, "busy"),
-    (InstanceState.RUNNING, "good"),
-    (InstanceState.PAUSED, "warn"),
-    (InstanceState.DRAINING, "busy"),
-    (InstanceState.UNREACHABLE, "warn"),
-    (InstanceState.STOPPED, "idle"),
-    (InstanceState.FAILED, "bad"),
-    (InstanceState.LOST, "bad"),
-    (TaskState.STARTING, "busy"),
-    (TaskState.RUNNING, "good"),
-    (TaskState.PAUSED, "warn"),
-    (TaskState.BACKING_OFF, "warn"),
-    (TaskState.FENCED, "bad"),
-    (TaskState.DRAINING, "busy"),
-    (TaskState.DRAINED, "idle"),
-    (TaskState.SUPERSEDED, "idle"),
-    (TaskState.FAILED, "bad"),
-    (MigrationState.ACTIVE, "busy"),
-    (MigrationState.PAUSED, "warn"),
-    (MigrationState.STOPPED, "bad"),
-    (MigrationState.DONE, "good"),
-    (MigrationState.ABORTED, "idle"),
-    (StepState.UNDERWAY, "busy"),
-    (StepState.DONE, "good"),
-    (StepState.LATE, "bad"),
-    (StepState.DROPPED, "idle"),
-    (Mode.GROUP_ONLY, "warn"),
-    (Mode.GENERATION, "busy"),
-    (Mode.V2, "good"),
-    (ClauseStanding.OPEN, "good"),
-    (ClauseStanding.CLOSED, "warn"),
-    (ClauseStanding.UNKNOWN, "idle"),
-    (EventKind.ASSIGNED, "good"),
-    (EventKind.REVOKED, "busy"),
-    (EventKind.LOST, "warn"),
-    (EventKind.FENCED, "bad"),
-    (EventKind.ABORTED, "warn"),
-    (EventKind.OUTCOME_UNKNOWN, "warn"),
-    (EventKind.REBUILT, "good"),
-    (EventKind.SUPERSEDED, "idle"),
-    (EventKind.BAD_RECORD, "warn"),
-    (EventKind.ERROR, "bad"),
-    (DrillState.ORDERED, "busy"),
-    (DrillState.UNDERWAY, "warn"),
-    (DrillState.RECOVERING, "busy"),
-    (DrillState.AUDITING, "busy"),
-    (DrillState.ENDED, "idle"),
-    (DrillVerdict.SURVIVED, "good"),
-    (DrillVerdict.NOT_SURVIVED, "bad"),
-    (DrillVerdict.NOT_AUDITED, "warn"),
-    (DrillVerdict.STOPPED, "idle"),
-    (DrillVerdict.NOT_BEGUN, "idle"),
-    (TargetState.ORDERED, "busy"),
-    (TargetState.CLAIMED, "warn"),
-    (TargetState.FROZEN, "warn"),
-    (TargetState.THAWED, "good"),
-    (TargetState.KILLED, "bad"),
-    (TargetState.REFUSED, "idle"),
-    (EntryState.PLAIN, "idle"),
-    (EntryState.OPEN, "busy"),
-    (EntryState.COMMITTED, "good"),
-    (EntryState.ABORTED, "warn"),
-    (EntryState.UNKNOWN, "idle"),
-    (EntryState.MARKER, "idle"),
-    (EntryState.UNREADABLE, "bad"),
-    (Verdict.END, "bad"),
-    (Verdict.FENCE, "bad"),
-    (Verdict.OWNER, "warn"),
-    (Verdict.WAIT, "warn"),
-    (Verdict.NO_MEMBERS, "warn"),
-    (Verdict.BEHIND, "warn"),
-    (Verdict.CANNOT_TELL, "idle"),
-    (Verdict.UNSETTLED, "busy"),
-    (Verdict.ONLY_MARKERS, "good"),
-    (Verdict.FREE, "good"),
-    (TransactionStatus.EMPTY.word, "idle"),
-    (TransactionStatus.ONGOING.word, "busy"),
-    (TransactionStatus.PREPARE_COMMIT.word, "busy"),
-    (TransactionStatus.PREPARE_ABORT.word, "warn"),
-    (TransactionStatus.COMPLETE_COMMIT.word, "good"),
-    (TransactionStatus.COMPLETE_ABORT.word, "warn"),
-    (TransactionStatus.DEAD.word, "bad"),
-    (TransactionStatus.PREPARE_EPOCH_FENCE.word, "warn"),
-    (GroupState.EMPTY, "idle"),
-    (GroupState.STABLE, "good"),
-    (GroupState.ASSIGNING, "busy"),
-    (GroupState.RECONCILING, "busy"),
-    (GroupState.PREPARING_REBALANCE, "busy"),
-    (GroupState.COMPLETING_REBALANCE, "busy"),
-    (GroupState.UNKNOWN, "warn"),
-    (Standing.OURS, "good"),
-    (Standing.FOREIGN, "idle"),
-    (Standing.ORPHANED, "warn"),
-    (Standing.ARCHIVED, "idle"),
-    (Quality.LIVE, "good"),
-    (Quality.PARTIAL, "busy"),
-    (Quality.STALE, "warn"),
-    (Quality.NOTHING, "idle"),
-    (Phase.OFF, "idle"),
-    (Phase.CONNECTING, "busy"),
-    (Phase.ABSENT, "idle"),
-    (Phase.REFUSED, "bad"),
-    (Phase.CATCHING_UP, "busy"),
-    (Phase.LIVE, "good"),
-    (Phase.LOST, "bad"),
-    (AuditState.PENDING, "busy"),
-    (AuditState.SUBMITTING, "busy"),
-    (AuditState.RUNNING, "busy"),
-    (AuditState.STOPPING, "busy"),
-    (AuditState.DONE, "idle"),
-    (AuditState.FAILED, "bad"),
-    (AuditState.STOPPED, "idle"),
-    (AuditState.SKIPPED, "warn"),
-    (AuditVerdict.CLEAN, "good"),
-    (AuditVerdict.BROKEN, "bad"),
-    (AuditVerdict.NOT_SHOWN, "warn"),
-    (AuditVerdict.EMPTY, "idle"),
-    (Finding.LOST, "bad"),
-    (Finding.DUPLICATED, "bad"),
-    (Finding.UNEXPECTED, "bad"),
-    (Finding.LATE, "warn"),
-    (Finding.MISSING, "warn"),
-    (Finding.UNEXPLAINED, "warn"),
-    (Finding.UNREADABLE_INPUT, "warn"),
-    (Finding.UNREADABLE_OUTPUT, "warn"),
-    (Finding.DANGLING, "bad"),
-    (DeliveryState.PENDING, "busy"),
-    (DeliveryState.DELIVERED, "good"),
-    (DeliveryState.GIVEN_UP, "bad"),
-    (Cause.TAKEOVER, "warn"),
-    (Cause.APPLICATION_RETURNED, "warn"),
-    (Cause.TIMEOUT, "bad"),
-    (Cause.OPERATOR_FENCE, "busy"),
-    (Cause.DEAD_TASK, "busy"),
-    (Cause.COORDINATOR_ABORT, "warn"),
-    (Cause.ZOMBIE_REFUSED, "warn"),
-    (Cause.UNEXPLAINED, "bad"),
-    (Cause.STALE_GENERATION, "warn"),
-    (Cause.STALE_MEMBER_EPOCH, "warn"),
-    (Cause.OPERATOR_ABORT, "bad"),
-    (Cause.HANGING_ENDED, "busy"),
-    (Cause.CLEAN_RESTART, "idle"),
-    (Cause.OWN_ABORT, "idle"),
-    (Cause.OWN_EPOCH, "idle"),
-    (Cause.EPOCHS_USED_UP, "idle"),
-)
 _GRAVITY = ("idle", "good", "busy", "warn", "bad")
 # By their type, since members of two enums with one value are equal: a lost instance is worse than lost partitions.
-_OF_NOUN = {(type(state), str(state)): tone for state, tone in _TONES}
-_OF_WORD = {str(state): tone for state, tone in sorted(_TONES, key=lambda pair: _GRAVITY.index(pair[1]))}
+_OF_NOUN: dict[tuple[type, str], str] = {}
+_OF_WORD: dict[str, str] = {}
+
+
+def register_tones(tones: Iterable[tuple[str, str]]) -> None:
+    """Keep the colours of a noun's states. Raises ValueError for a second colour of one state."""
+    for state, of_it in tones:
+        key, word = (type(state), str(state)), str(state)
+        if _OF_NOUN.setdefault(key, of_it) != of_it:
+            raise ValueError(f"{key[0].__name__} {word} is {_OF_NOUN[key]} already, and cannot be {of_it}")
+        _OF_WORD[word] = max(_OF_WORD.get(word, of_it), of_it, key=_GRAVITY.index)
 
 
 def tone(state: str) -> str:

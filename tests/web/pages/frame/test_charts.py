@@ -8,7 +8,7 @@ import pytest
 from msgspec import json
 
 from app.domain.journals.transaction_pace import PaceSample
-from app.web.pages.frame.charts import age_chart_of, open_chart_of, pace_chart_of
+from app.web.pages.transactions_charts import age_chart_of, open_chart_of, pace_chart_of
 
 BEGAN_S = 1_800_000_000
 SAMPLES = tuple(

@@ -68,6 +68,18 @@ def test_a_word_without_its_noun_has_the_gravest_tone() -> None:
     assert display.tone("unexplained") == "bad"
 
 
+def test_state_that_no_noun_registered_has_no_tone() -> None:
+    with pytest.raises(KeyError):
+        display.tone("unheard of")
+
+
+def test_state_has_one_tone() -> None:
+    display.register_tones(((RunState.RUNNING, "good"),))
+    with pytest.raises(ValueError, match=r"^RunState running is good already, and cannot be bad$"):
+        display.register_tones(((RunState.RUNNING, "bad"),))
+    assert display.tone(RunState.RUNNING) == "good"
+
+
 @pytest.mark.parametrize(
     ("seconds_ago", "text"),
     [
