@@ -17,10 +17,10 @@ from sqlalchemy import make_url
 from app.db.connection import answer_in_time
 from app.db.keep_alive import lasting_conninfo
 from app.db.unit_of_work import CHANNEL
+from app.domain.back_off import BackOff
 
 EVERYTHING = "*:*"
-_RECONNECT_AFTER_S = 0.2
-_RECONNECT_AFTER_AT_MOST_S = 5.0
+BACK_OFF = BackOff(0.2, 5.0)
 _log = logging.getLogger(__name__)
 
 
@@ -73,14 +73,15 @@ class ChangeFeed:
 
     async def run(self) -> None:
         """Listen, and listen again after every loss, with growing pauses; ends only by being cancelled."""
-        pause_s = _RECONNECT_AFTER_S
+        failures = 0
         while True:
+            pause_s = BACK_OFF.wait_s(failures + 1)
             try:
                 async with await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True) as connection:
                     async with answer_in_time():
                         await connection.execute(f"LISTEN {CHANNEL}")
                     self.is_listening = True
-                    pause_s = _RECONNECT_AFTER_S
+                    failures, pause_s = 0, BACK_OFF.first_s
                     self._tell(EVERYTHING)
                     async for notice in connection.notifies():
                         self._tell(notice.payload)
@@ -91,7 +92,7 @@ class ChangeFeed:
             finally:
                 self.is_listening = False
             await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, _RECONNECT_AFTER_AT_MOST_S)
+            failures += 1
 
     def announce(self, notice: str) -> None:
         """A notice to this server's readers only: of what it has seen itself, as every server does."""

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from app.db.repositories.file_readings import FileReadingStore
 from app.db.unit_of_work import UnitOfWorkFactory
+from app.domain.back_off import BackOff
 from app.domain.clusters.cluster import Cluster
 from app.domain.errors import ConflictError, FencelineError, UnavailableError
 from app.domain.files.reading import Place, Portion, TopicReading, WatchedPipeline, asked_offset, moved, topics_to_read
@@ -31,8 +32,7 @@ MOST_BATCHES = 4
 TELL_AGAIN_S = 10.0
 """How often it is written down that was looked and nothing was new."""
 _ANSWER_WITHIN_S = 5.0
-_FIRST_BACK_OFF_S = 1.0
-_LONGEST_BACK_OFF_S = 60.0
+BACK_OFF = BackOff(1.0, 60.0)
 
 Readings = dict[tuple[str, int], TopicReading]
 
@@ -119,8 +119,8 @@ class ClusterFiles:
         return connection
 
     async def _lost(self, problem: str, names: Sequence[str]) -> None:
-        self._not_before = time.monotonic() + min(_LONGEST_BACK_OFF_S, _FIRST_BACK_OFF_S * 2 ** min(self._failures, 10))
         self._failures += 1
+        self._not_before = time.monotonic() + BACK_OFF.wait_s(self._failures)
         await self.close()
         await self._tell_problem(names, problem)
 

@@ -13,6 +13,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 
 import msgspec
 
+from app.domain.back_off import BackOff
 from app.domain.clocks.broker_clocks import ClockSample
 from app.domain.clusters.cluster import Cluster
 from app.domain.errors import FencelineError
@@ -35,8 +36,7 @@ _ABSENT_AGAIN_S = 1.0
 _REFUSED_AGAIN_S = 10.0
 # A journal of groups is usually read by then: to ask for all groups is dear, and for nothing.
 _ASK_FOR_GROUPS_AFTER_S = 2.0
-_FIRST_BACK_OFF_S = 0.5
-_LONGEST_BACK_OFF_S = 10.0
+BACK_OFF = BackOff(0.5, 10.0)
 _WHO_TELLS_INSTEAD = {
     transaction_state.TOPIC: "its coordinators are asked instead, which tell no past",
     group_records.TOPIC: "its coordinators are asked instead, which tell no past, no generation of a classic group, "
@@ -110,8 +110,8 @@ class ClusterObserver:
                 # A bug here must not leave the screens with old answers and no word.
                 log.exception("the observer of %s failed", self.cluster.name)
                 self._lost(live, f"the observer failed: {type(error).__name__}: {error}")
-            failures = 0 if time.monotonic() - began > _LONGEST_BACK_OFF_S else failures + 1
-            self._stopping.wait(min(_LONGEST_BACK_OFF_S, _FIRST_BACK_OFF_S * 2 ** min(failures, 10)))
+            failures = 0 if time.monotonic() - began > BACK_OFF.longest_s else failures + 1
+            self._stopping.wait(BACK_OFF.wait_s(failures + 1))
         self._save(live)
 
     def _lost(self, live: LiveCluster, problem: str) -> None:

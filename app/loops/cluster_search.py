@@ -15,6 +15,7 @@ import msgspec
 
 from app.db.repositories.hanging import HangingStore
 from app.db.unit_of_work import UnitOfWorkFactory
+from app.domain.back_off import BackOff
 from app.domain.clusters.cluster import Cluster
 from app.domain.errors import FencelineError
 from app.domain.fencing_events.cases import case_of_marker, case_of_torn
@@ -45,8 +46,7 @@ _PARTITIONS_AGAIN_S = 60.0
 _MOVED_AGAIN_S = 10.0
 _JOURNAL_WITHIN_S = 1.0
 _LOOKS_FOR_A_MARKER = 5
-_FIRST_BACK_OFF_S = 1.0
-_LONGEST_BACK_OFF_S = 60.0
+BACK_OFF = BackOff(1.0, 60.0)
 
 
 class _Over(msgspec.Struct):
@@ -140,8 +140,8 @@ class ClusterSearch:
     async def _lost(self, error: FencelineError) -> None:
         if error.message != self._report.problem:
             log.warning("the search for hanging transactions of %s: %s", self.cluster.name, error.message)
-        self._not_before = time.monotonic() + min(_LONGEST_BACK_OFF_S, _FIRST_BACK_OFF_S * 2 ** min(self._failures, 10))
         self._failures += 1
+        self._not_before = time.monotonic() + BACK_OFF.wait_s(self._failures)
         self._tell(problem=error.message)
         await self.close()
         # Brokers may have other addresses by now, and partitions other leaders.

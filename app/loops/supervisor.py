@@ -13,6 +13,7 @@ from typing import Protocol
 
 import msgspec
 
+from app.domain.back_off import BackOff
 from app.domain.errors import FencelineError
 from app.ports.locks import NamedLocks
 
@@ -72,7 +73,7 @@ class Supervisor:
         self._loops = list(loops)
         self._locks = locks
         self._rest = rest
-        self._first_back_off_s = first_back_off_s
+        self._back_off_after = BackOff(first_back_off_s, LONGEST_BACK_OFF_S)
         self._health = {loop.name: LoopHealth(name=loop.name, state=LoopState.WAITING) for loop in loops}
 
     def health(self) -> list[LoopHealth]:
@@ -110,7 +111,7 @@ class Supervisor:
         loop.interrupted()
         failures = self._health[loop.name].failures_in_a_row + 1
         self._note(loop, state=LoopState.BACKING_OFF, failures_in_a_row=failures, last_error=error)
-        await asyncio.sleep(min(LONGEST_BACK_OFF_S, self._first_back_off_s * 2 ** min(failures - 1, 10)))
+        await asyncio.sleep(self._back_off_after.wait_s(failures))
 
     def _note(self, loop: Loop, *, state: LoopState, **changes: object) -> None:
         health = self._health[loop.name]

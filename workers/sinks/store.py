@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from app.domain.back_off import BackOff
 from workers.sinks.any_filesystem import AnyFilesystem
 from workers.sinks.local_folder import LocalFolder
 from workers.sinks.s3_bucket import S3Bucket
@@ -28,7 +29,7 @@ from workers.sinks.uploads import (
 BETWEEN_S = 0.5
 """How often `between` is called while uploads are waited for, at least."""
 
-_MAX_PAUSE_S = 5.0
+BACK_OFF = BackOff(0.1, 5.0)
 
 
 def destination_of(root: str, options: Mapping[str, Any]) -> Destination:
@@ -47,7 +48,7 @@ def destination_of(root: str, options: Mapping[str, Any]) -> Destination:
 
 def growing_pause_s(attempt: int) -> float:
     """Before try `attempt` + 1: 0.1 s, doubled with each, at most 5 s; between half and all of it by chance."""
-    return min(_MAX_PAUSE_S, 0.1 * 2 ** min(attempt - 1, 16)) * random.uniform(0.5, 1.0)  # noqa: S311 - not a secret
+    return BACK_OFF.wait_s(attempt) * random.uniform(0.5, 1.0)  # noqa: S311 - not a secret
 
 
 class Store:

@@ -11,6 +11,7 @@ from enum import StrEnum
 
 import msgspec
 
+from app.domain.back_off import BackOff
 from workers.spark.messages import AttemptEnd
 
 
@@ -31,9 +32,7 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
 
     def wait_s(self, failures: int) -> float:
         """How long an attempt waits that comes after `failures` failures of its task in a row."""
-        if failures <= 1:
-            return 0.0
-        return min(self.longest_wait_s, self.first_wait_s * 2.0 ** min(failures - 2, 30))
+        return BackOff(self.first_wait_s, self.longest_wait_s).wait_s(failures - 1)
 
 
 class VerdictKind(StrEnum):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from confluent_kafka import OFFSET_INVALID
 
+from app.domain.back_off import BackOff
 from app.wire.heartbeat import EventKind
 from workers.transactional.claim.inquiry import Inquiry, Standing
 from workers.transactional.client_config import Batches
@@ -17,10 +18,9 @@ from workers.transactional.group.ownership import Partition
 from workers.transactional.producing.producers import TaskProducer
 from workers.transactional.slices import SLICE_S
 
-_FIRST_WAIT_S = 0.05
-_LONGEST_WAIT_S = 5.0
+BACK_OFF = BackOff(0.05, 5.0)
 _TRY_AGAIN_S = 0.2
-_LONGEST_BETWEEN_LOOKS_S = 2.0
+BETWEEN_LOOKS = BackOff(0.05, 2.0)
 _BATCH_SIZE = 1_000_000
 _SHRINK = 8
 _SMALLEST_BATCH_SIZE = 1_000
@@ -153,7 +153,7 @@ class Settling:
     def back_off(self) -> float:
         """Wait before the next try, longer each time until `succeeded`; returns for how long."""
         self._failures_in_a_row += 1
-        wait_s = _growing(self._failures_in_a_row - 1, longest_s=_LONGEST_WAIT_S)
+        wait_s = BACK_OFF.wait_s(self._failures_in_a_row)
         self._not_before = self._clock() + wait_s
         return wait_s
 
@@ -247,7 +247,7 @@ class Settling:
             )
         )
         if answer.may is None:
-            self._try_again(answer.reason, _growing(self._looks, longest_s=_LONGEST_BETWEEN_LOOKS_S))
+            self._try_again(answer.reason, BETWEEN_LOOKS.wait_s(self._looks + 1))
             self._looks += 1
             return False
         if not answer.may:
@@ -322,8 +322,3 @@ def init_error(producer: TaskProducer, timeout_s: float) -> BaseException | None
     except BaseException as error:  # noqa: BLE001 - raised again where it is heard
         return error
     return None
-
-
-def _growing(doublings: int, *, longest_s: float) -> float:
-    # Failing goes on for hours: 2.0 to the power of all of them would be more than a float can hold.
-    return min(longest_s, _FIRST_WAIT_S * 2.0 ** min(doublings, 16))

@@ -16,14 +16,14 @@ from typing import NamedTuple
 
 import msgspec
 
+from app.domain.back_off import BackOff
 from app.domain.hanging.accounting import Accounts, OpenThere
 from app.domain.hanging.hanging_transaction import Ending, HangingKey, HangingTransaction
 from app.domain.stuck.diagnosis import hanging_sentence, is_hanging
 from app.domain.stuck.ending import marker_epoch
 from app.domain.stuck.facts import LogEnds, OpenTransaction, Partition, PartitionFacts, Refused, strangers_in
 
-FIRST_AGAIN_MS = 10_000
-LONGEST_AGAIN_MS = 300_000
+AGAIN = BackOff(10.0, 300.0)
 FOUND_AGAIN_MS = 30_000
 
 
@@ -198,7 +198,7 @@ class Search:
         if held is not None:
             held.looks += 1
             held.unclear = reason
-            held.ask_at_ms = now_ms + min(LONGEST_AGAIN_MS, FIRST_AGAIN_MS * 2 ** min(held.looks - 1, 10))
+            held.ask_at_ms = now_ms + int(AGAIN.wait_s(held.looks) * 1_000)
         self._ask_at_once.pop(at, None)
         if isinstance(facts.ends, Refused) or isinstance(facts.open, Refused):
             is_gone = isinstance(facts.ends, Refused) and facts.ends.is_no_such_partition

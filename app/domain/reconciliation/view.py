@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from app.domain.back_off import BackOff
 from app.domain.runs.instance import Instance
 from app.domain.runs.observation import Observation
 from app.domain.runs.run import DesiredRunState, Run, is_outdated
@@ -25,7 +26,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
         say how it ended (workers/spark/watch.py), with a margin.
     kill_again_after: a server may have died between the row that says "killed" and the signal, so it is sent again.
     healthy_after: a lease that was at work for this long ends the row of failures before it.
-    first_wait, longest_wait: the wait before a failed ordinal is submitted again, doubling; it is retried for ever.
+    back_off: the wait before a failed ordinal is submitted again; it is retried for ever.
     """
 
     heartbeat_timeout: timedelta = timedelta(seconds=10)
@@ -36,14 +37,11 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     drain_kill_after: timedelta = timedelta(seconds=120)
     kill_again_after: timedelta = timedelta(seconds=10)
     healthy_after: timedelta = timedelta(seconds=60)
-    first_wait: timedelta = timedelta(seconds=1)
-    longest_wait: timedelta = timedelta(seconds=300)
+    back_off: BackOff = BackOff(1.0, 300.0)
 
     def wait_after(self, failures: int) -> timedelta:
         """How long an ordinal waits after so many failures in a row."""
-        if failures <= 0:
-            return timedelta(0)
-        return min(self.longest_wait, self.first_wait * 2 ** min(failures - 1, 30))
+        return timedelta(seconds=self.back_off.wait_s(failures))
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):

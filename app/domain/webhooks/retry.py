@@ -6,6 +6,8 @@ from datetime import timedelta
 
 import msgspec
 
+from app.domain.back_off import BackOff
+
 _GONE = 410
 # Not a word about the message: the receiver was too slow, not ready, or asked too often.
 _TEMPORARY = frozenset({408, 425, 429})
@@ -30,7 +32,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
 
     def pause_s(self, *, attempts: int, chance: float) -> float:
         """After so many failed attempts; `chance` from 0 to 1 spreads it by a quarter to either side."""
-        pause = min(self.longest_s, self.first_s * 2 ** min(attempts - 1, 30))
+        pause = BackOff(self.first_s, self.longest_s).wait_s(attempts)
         return pause * (0.75 + chance / 2)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from app.domain.hanging.accounting import BEHIND_MS, LARGEST_TIMEOUT_MS, OVERDUE_MS, SKEW_MS, Accounts
 from app.domain.hanging.hanging_transaction import Ending, HangingTransaction
-from app.domain.hanging.search import FOUND_AGAIN_MS, LONGEST_AGAIN_MS, Search, StableEnd
+from app.domain.hanging.search import AGAIN, FOUND_AGAIN_MS, Search, StableEnd
 from app.domain.observing.snapshot import Phase, Snapshot
 from app.domain.stuck.facts import PartitionFacts, Refused
 from tests.domain.stuck.answers import ID, held, known, opened, read_through
@@ -191,7 +191,7 @@ def test_what_is_well_is_asked_about_later_and_later() -> None:
         search.note_look(held(known()), now_ms=now_ms)
         gaps.append(now_ms - last_ms)
     assert gaps == sorted(gaps)
-    assert gaps[-1] == LONGEST_AGAIN_MS
+    assert gaps[-1] == AGAIN.longest_s * 1_000
 
 
 def test_hanging_transaction_is_told_once_with_what_ends_it() -> None:
