@@ -18,12 +18,13 @@ from app.cli.errors import CommandError, ExitCode
 from app.cli.listing import Limit, OfPipeline, show_list
 from app.cli.moments import moment_option
 from app.cli.names import PipelineName
-from app.cli.output import AsJson, Watch, Why, ago, console, number, present, print_json, say, state, table
+from app.cli.output import AsJson, Watch, Why, ago, console, present, print_json, say, state, table
 from app.cli.watching import watching
 from app.domain.audits import words
 from app.domain.audits.plan import time_window
 from app.domain.audits.specification import IdPlace, Window
 from app.domain.moments import WordsError, span_of, span_text
+from app.domain.quantities import number
 
 app = typer.Typer(
     help="Audits: is every id that a pipeline read written once? Ask for one with `fenceline audit PIPELINE`.",

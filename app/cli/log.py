@@ -15,12 +15,13 @@ from app.cli.client import as_record, connect
 from app.cli.direct import BootstrapServer, ClientConfig, ask, connection_of
 from app.cli.errors import CommandError, ExitCode
 from app.cli.names import names_of
-from app.cli.output import AsJson, console, number, print_json, say, table
+from app.cli.output import AsJson, console, print_json, say, table
 from app.domain.errors import InvalidError
 from app.domain.page import MAX_LIMIT
 from app.domain.partition_log.content import Content
 from app.domain.partition_log.entries import EntryState, LogEntry
 from app.domain.partition_log.look import Landmark, parse_start
+from app.domain.quantities import number
 from app.services.partition_log import PartitionLog, look_into_log
 
 _TIMEOUT_S = 10.0

@@ -9,7 +9,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from app.cli.client import as_record
-from app.cli.output import ago, number, table
+from app.cli.output import ago, table
+from app.domain.quantities import number
 from app.domain.transactions.id_registry import Orphan
 from app.domain.transactions.mapping import PartitionMapping, PartitionOwner, PartitionOwnership
 

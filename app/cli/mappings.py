@@ -14,18 +14,7 @@ from app.cli.errors import CommandError, ExitCode
 from app.cli.mapping_tables import import_plan, mappings, registry, stretches, written
 from app.cli.moments import moment_option
 from app.cli.names import PipelineName, names_of
-from app.cli.output import (
-    AsJson,
-    Watch,
-    Why,
-    Yes,
-    confirm_or_exit,
-    console,
-    present,
-    print_json,
-    say,
-    table,
-)
+from app.cli.output import AsJson, Watch, Why, Yes, confirm_or_exit, console, present, print_json, say, table
 from app.domain.page import MAX_LIMIT
 from app.domain.transactions.id_registry import Only, RegistrySort
 

@@ -109,10 +109,6 @@ def ago(moment: datetime | None, *, now: datetime | None = None) -> str:
     return f"{int(seconds)} s ago"
 
 
-def number(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.0f}"
-
-
 def table(
     columns: Sequence[str], rows: Iterable[Sequence[RenderableType | str | None]], *, empty: str
 ) -> RenderableType:

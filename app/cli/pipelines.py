@@ -19,7 +19,6 @@ from app.cli.output import (
     ago,
     confirm_or_exit,
     console,
-    number,
     present,
     print_json,
     say,
@@ -31,6 +30,7 @@ from app.domain.pipelines import pipeline_file
 from app.domain.pipelines.file_text import describe_columns
 from app.domain.pipelines.pipeline import PipelineDefinition
 from app.domain.pipelines.pipeline_record import Pipeline, Revision
+from app.domain.quantities import number
 from app.domain.transactions.mapping import PartitionMapping
 
 app = typer.Typer(help="Pipelines: define, check, compare, remove.", no_args_is_help=True)

@@ -23,7 +23,6 @@ from app.cli.output import (
     ago,
     confirm_or_exit,
     console,
-    number,
     present,
     print_json,
     say,
@@ -31,6 +30,7 @@ from app.cli.output import (
     table,
 )
 from app.cli.watching import watching
+from app.domain.quantities import number
 from app.domain.runs.instance import Instance
 from app.domain.runs.run import Run
 from app.domain.runs.task import TaskStatus

@@ -13,9 +13,10 @@ from app.cli.client import as_record, connect
 from app.cli.errors import ExitCode
 from app.cli.moments import moment_option
 from app.cli.names import PipelineName
-from app.cli.output import AsJson, console, number, print_json, table
+from app.cli.output import AsJson, console, print_json, table
 from app.domain.offset_log.check import Finding, Side
 from app.domain.offset_log.verdict import Standing
+from app.domain.quantities import number
 
 _STYLES = {Standing.CONSISTENT: "green", Standing.CANNOT_TELL: "yellow", Standing.CONTRADICTED: "bold red"}
 

@@ -8,8 +8,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from app.cli.files.options import size_text
-from app.cli.output import ago, number, table
+from app.cli.output import ago, table
 from app.domain.orphans import Standing
+from app.domain.quantities import number
 from app.files.findings import Blocked, Findings, Outcome
 
 _SHOWN = 50

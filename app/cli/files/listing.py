@@ -29,7 +29,8 @@ from app.cli.files.options import (
 )
 from app.cli.files.pipeline_topics import opened
 from app.cli.names import PipelineName
-from app.cli.output import AsJson, ago, console, number, print_json, table
+from app.cli.output import AsJson, ago, console, print_json, table
+from app.domain.quantities import number
 from app.domain.storable import moment_of_ms
 from app.files.references import Located
 

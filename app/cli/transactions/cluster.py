@@ -16,8 +16,8 @@ from app.cli.direct import answered, connection_of
 from app.cli.errors import CommandError, ExitCode
 from app.domain.clocks.broker_clocks import SAME_WITHIN_MS, BrokerClocks
 from app.domain.errors import UnavailableError
+from app.domain.quantities import span
 from app.domain.stuck.diagnosis import Asked
-from app.domain.stuck.wording import span
 from app.kafka.connections import resolve
 from app.kafka.transactions.brokers import KafkaTransactions
 from app.kafka.transactions.journals import measure_clocks

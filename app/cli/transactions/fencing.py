@@ -26,7 +26,7 @@ from app.domain.fencing_events.steps import cases_of
 from app.domain.fencing_events.story import Moment, story_of
 from app.domain.journals import transaction_state
 from app.domain.journals.live_transactions import LiveTransactions
-from app.domain.stuck.wording import count
+from app.domain.quantities import count
 from app.kafka.transactions.journals import catch_up_transactions
 
 _STYLES = {Confidence.CERTAIN: "", Confidence.LIKELY: "yellow", Confidence.OPEN: "magenta"}

@@ -13,7 +13,7 @@ from rich.text import Text
 from app.cli.client import connect
 from app.cli.direct import BootstrapServer, ClientConfig, answered
 from app.cli.errors import CommandError
-from app.cli.output import AsJson, Watch, number, present, state, table
+from app.cli.output import AsJson, Watch, present, state, table
 from app.cli.transactions.cluster import DirectClocks, DirectCluster, Within, now_ms
 from app.cli.transactions.operations import RegisteredCluster, check_named
 from app.cli.transactions.served import ServedCluster, group_detail, groups_table, members_table
@@ -22,7 +22,7 @@ from app.domain.journals import group_records
 from app.domain.journals.group_fold import LiveGroups
 from app.domain.journals.live_groups import Committed, LiveGroup
 from app.domain.observing.group_list import members_of
-from app.domain.stuck.wording import count, span
+from app.domain.quantities import count, number, span
 from app.kafka.transactions.journals import ask_group_coordinators, catch_up_groups
 
 

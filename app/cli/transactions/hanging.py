@@ -9,11 +9,11 @@ import msgspec
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from app.cli.output import ago, number, table
+from app.cli.output import ago, table
 from app.domain.hanging.hanging_transaction import HangingTransaction
 from app.domain.hanging.report import SearchReport
+from app.domain.quantities import count, number
 from app.domain.storable import moment_of_ms
-from app.domain.stuck.wording import count
 
 _ALL_WELL = "Nothing hangs: every transaction that holds readers up is one that its coordinator will end."
 

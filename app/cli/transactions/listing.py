@@ -13,7 +13,7 @@ from rich.text import Text
 from app.cli.client import connect
 from app.cli.direct import BootstrapServer, ClientConfig, answered
 from app.cli.errors import CommandError, ExitCode
-from app.cli.output import AsJson, Watch, ago, number, present, table
+from app.cli.output import AsJson, Watch, ago, present, table
 from app.cli.transactions.cluster import DirectClocks, DirectCluster, Within, as_document, now_ms
 from app.cli.transactions.hanging import beside_ids
 from app.cli.transactions.operations import DirectOperations, RegisteredCluster, ServerOperations, check_named
@@ -25,9 +25,9 @@ from app.domain.journals.live_transactions import LiveTransaction, LiveTransacti
 from app.domain.journals.transaction_state import TopicPartitions, TransactionState, TransactionStatus
 from app.domain.observing.transaction_list import Owner, TransactionQuery, TransactionSort, counted, select
 from app.domain.page import MAX_LIMIT
+from app.domain.quantities import count, number, span
 from app.domain.storable import moment_of_ms
 from app.domain.stuck.facts import KnownTransaction
-from app.domain.stuck.wording import count, span
 from app.kafka.transactions.journals import ask_coordinators, catch_up_transactions
 
 _BY_WORD = {status.word: status for status in TransactionStatus}

@@ -12,8 +12,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from app.cli.client import Client, as_record
-from app.cli.output import ago, number, state, table
-from app.domain.stuck.wording import count, span
+from app.cli.output import ago, state, table
+from app.domain.quantities import count, number, span
 
 
 class ServedOwner(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,9 +13,9 @@ from app.cli.output import AsJson, Watch, present
 from app.cli.transactions import hanging
 from app.cli.transactions.cluster import as_document, now_ms
 from app.cli.transactions.operations import RegisteredCluster, operations_of
+from app.domain.quantities import count, span
 from app.domain.stuck.chain import clause
 from app.domain.stuck.diagnosis import Diagnosis, Explanation, Kind, Link, Verdict
-from app.domain.stuck.wording import count, span
 
 _STYLES = {
     Verdict.END: "red",

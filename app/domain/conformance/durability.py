@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from app.domain.conformance.report import Finding, at_risk, not_shown
-from app.domain.stuck.wording import count
+from app.domain.quantities import count
 
 _MIN_ISR = "min.insync.replicas"
 _UNCLEAN = "unclean.leader.election.enable"

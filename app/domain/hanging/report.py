@@ -6,7 +6,7 @@ import msgspec
 
 from app.domain.hanging.hanging_transaction import HangingTransaction
 from app.domain.hanging.search import Unclear
-from app.domain.stuck.wording import span
+from app.domain.quantities import span
 
 UNCLEAR_SHOWN = 100
 OVERDUE_AFTER_MS = 60_000

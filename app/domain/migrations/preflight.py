@@ -9,7 +9,7 @@ from app.domain.migrations.clause import Clause, Finding, closed, closed_unless,
 from app.domain.migrations.look import Look, PreflightFacts
 from app.domain.migrations.migration import Migration
 from app.domain.migrations.mode import Mode
-from app.domain.stuck.wording import span
+from app.domain.quantities import span
 
 NEEDED_VERSION = (2, 5)
 LONGEST_TIMEOUT_MS = 10_000

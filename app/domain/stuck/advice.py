@@ -11,8 +11,9 @@ from enum import StrEnum
 import msgspec
 
 from app.domain.clocks.clock_offset import ClockOffset
+from app.domain.quantities import count, span
 from app.domain.stuck.facts import ONGOING, KnownTransaction, Owner
-from app.domain.stuck.wording import clock, count, span
+from app.domain.stuck.wording import clock
 
 WAIT_AT_MOST_MS = 60_000
 """What ends by itself within this time is waited for."""

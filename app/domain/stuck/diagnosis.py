@@ -13,10 +13,11 @@ from enum import StrEnum
 
 import msgspec
 
+from app.domain.quantities import count, span
 from app.domain.stuck.advice import Asked, Verdict, advice_on, known_sentence
 from app.domain.stuck.facts import KnownTransaction, LogEnds, OpenTransaction, PartitionFacts, Refused, with_ages
 from app.domain.stuck.left_out import ADVICE, may_be_committed
-from app.domain.stuck.wording import abort_line, clock, count, describe_line, end_line, fence_line, span
+from app.domain.stuck.wording import abort_line, clock, describe_line, end_line, fence_line
 
 UNSEEN = (
     " Be sure first that you may describe all transactional ids: one that you may not see looks the same, and "

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import msgspec
 
+from app.domain.quantities import count, span
 from app.domain.stuck.advice import Asked, is_alive
 from app.domain.stuck.diagnosis import UNSEEN, first_open, is_hanging
 from app.domain.stuck.facts import ONGOING, KnownTransaction, OpenTransaction, PartitionFacts, Refused, with_age
 from app.domain.stuck.left_out import ADVICE, may_be_committed
-from app.domain.stuck.wording import abort_line, clock, count, describe_line, span, terminate_line
+from app.domain.stuck.wording import abort_line, clock, describe_line, terminate_line
 
 _JUST_BEGUN_MS = 10_000
 """A foreign producer sends no heartbeats to us: a transaction as young as this is taken as one of a living one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from app.domain.journals.live_groups import SHARE_STATE_NOT_DECODED
+from app.domain.quantities import count
 from app.domain.stuck.diagnosis import (
     Asked,
     Diagnosis,
@@ -19,7 +20,6 @@ from app.domain.stuck.diagnosis import (
     worst_first,
 )
 from app.domain.stuck.facts import GroupFacts, GroupPosition, LogEnds, OpenTransaction, PartitionFacts, Refused, Stretch
-from app.domain.stuck.wording import count
 
 
 def diagnose_group(facts: GroupFacts, asked: Asked) -> Explanation:

@@ -1,24 +1,10 @@
-"""How numbers, times and lines to paste are written in a chain of reasons."""
+"""How times and lines to paste are written in a chain of reasons."""
 
 from __future__ import annotations
 
 from app.domain.printable import shell_word
 from app.domain.storable import moment_of_ms
 from app.domain.stuck.facts import KnownTransaction
-
-
-def count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def span(duration_ms: int) -> str:
-    """`0.3 s`, `12 s`, `5 min`; never less than nothing, since two clocks may differ."""
-    seconds = max(0, duration_ms) / 1000
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7_200 else f"{seconds / 3600:.0f} h"
 
 
 def clock(at_ms: int) -> str:

@@ -20,7 +20,7 @@ from app.domain.migrations.look import IdNow, Incarnation, InstanceNow, Look, Ta
 from app.domain.migrations.migration import Fenced, Migration, Stage
 from app.domain.migrations.plan import WAY_BACK, WHY, stages_to
 from app.domain.migrations.record import Evidence
-from app.domain.stuck.wording import span
+from app.domain.quantities import span
 from app.domain.transactions.mapping import Archived, TransactionalIdOwner
 from app.services.migrating.looking import look_at
 from app.services.migrating.planning import usual_s

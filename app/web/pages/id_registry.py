@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from app.db.unit_of_work import UnitOfWork
 from app.domain.access import Principal, Verb
 from app.domain.page import LONGEST_CURSOR
-from app.domain.stuck.wording import span
+from app.domain.quantities import span
 from app.domain.transactions.id_registry import Only, Orphan, RegisteredId, RegistryQuery, RegistrySort
 from app.services import id_registry
 from app.services.defining import clusters

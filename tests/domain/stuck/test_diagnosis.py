@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from app.domain.clocks.clock_offset import ClockOffset
+from app.domain.quantities import span
 from app.domain.stuck.chain import as_text
 from app.domain.stuck.diagnosis import Diagnosis, Source, Verdict, diagnose_partition, explain_topic
 from app.domain.stuck.facts import LogEnds, Owner, Refused
-from app.domain.stuck.wording import span
 from tests.domain.stuck.answers import ID, NOW_MS, asked, held, known, opened, read_through
 
 REFUSED = Refused("DescribeProducers of orders-0", "TOPIC_AUTHORIZATION_FAILED", "READ on the topic of orders-0")

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 
 from markupsafe import Markup, escape
 
-NOTHING = "–"
+from app.domain.quantities import NOTHING, number
+
 SHORT_ID_CHARS = 8
 
 _GRAVITY = ("idle", "good", "busy", "warn", "bad")
@@ -37,7 +38,7 @@ def words(name: str) -> str:
 
 def count(value: float | None) -> str:
     """A whole number with thousands separated; a dash when it is not known."""
-    return NOTHING if value is None else f"{round(value):,}"
+    return number(value)
 
 
 def rate(value: float | None) -> str:
