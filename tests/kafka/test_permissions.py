@@ -271,7 +271,7 @@ FEATURES: dict[str, Feature] = {
     "Moving offsets": move_offsets,
     "Observing by the journals": observe_by_journals,
     "Observing by admin calls": observe_by_admin_calls,
-    "Why readers wait": explain,
+    "Blocked consumers": explain,
     "The log of a partition": read_log,
     "The files of a pipeline": read_references,
     "Orphans": look_for_orphans,
