@@ -62,7 +62,7 @@ test-more: $(STAMP) ## What `make test` leaves out, sampled by a printed seed: h
 
 test-all: $(STAMP) ## Every test with nothing sampled, hours; what it showed goes to tests/results/all.json
 	$(BIN)/fenceline doctor --for tests
-	$(BIN)/pytest --all --results tests/results/all.json $(ARGS)
+	$(BIN)/pytest --all --results=tests/results/all.json $(ARGS)
 
 faults: $(STAMP) ## A run of faults, judged and entered in tests/results (SEED=…, MINUTES=…, STAGE=spark or files, GUARANTEE=exactly_once)
 	$(BIN)/fenceline doctor --for tests
