@@ -132,17 +132,10 @@ _WHEN = """
 | protection | played as | date | duration | commit |
 |---|---|---|---|---|
 """
-_NAMES = {
-    Switch.FILES_AT_REVOKE: "files before a release",
-    Switch.LETS_GO_FIRST: "abort before leaving the group",
-    Switch.REVOKE_BY_ITSELF: "revoke in its own callback",
-    Switch.BEGINS_AT_COMMITTED: "start at the committed offset",
-}
-"""Of switches whose recorded name is not plain."""
 
 
 def _name(switch: Switch) -> str:
-    return _NAMES.get(switch, switch.value)
+    return f"`{switch}`"
 
 
 def page(results: Results) -> str:
@@ -176,7 +169,7 @@ def _row(mutation: Mutation, results: dict[GroupProtocol, Result]) -> str:
 
     scene = " ".join((mutation.scene.__doc__ or "").split())
     return _cells(
-        f"**{_name(mutation.protection)}**: {mutation.does}",
+        f"{_name(mutation.protection)}: {mutation.does}",
         mutation.without,
         f"`{mutation.scene.__name__}`: {scene[0].lower()}{scene[1:].removesuffix('.')}",
         found(lambda played: played.as_it_is),
