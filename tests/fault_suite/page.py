@@ -28,11 +28,11 @@ logs ([ADR](adr/0027-judge-fault-runs-and-mutations-from-broker-logs.md)). `make
 
 """
 _SHOWN_ABORTED = """
-Aborted records that brokers returned are counted apart, and do not fail a run. A returning broker may
-write an index, while it catches up, that lacks later aborted transactions. As leader it returns their records at
-`read_committed`. No client can detect
-or prevent this ([client-facts.md](client-facts.md)). A record counts here only if the log shows that it was aborted and
-a broker's own index proves that it is hidden ([ADR](adr/0027-judge-fault-runs-and-mutations-from-broker-logs.md)).
+Aborted records that brokers returned are counted apart, and do not fail a run. A returning broker may write an index,
+while it catches up, that lacks later aborted transactions. As leader it returns their records at `read_committed`. No
+client can detect or prevent this ([client-facts.md](client-facts.md)). A record counts here only if the log shows that
+it was aborted and a broker's own index proves that it is hidden
+([ADR](adr/0027-judge-fault-runs-and-mutations-from-broker-logs.md)).
 """
 _A_RUN = f"""
 ## A run
