@@ -84,7 +84,7 @@ driver.
 
 | column | meaning |
 |---|---|
-| cores | processor time by time, of the server's process, or of all Postgres processes |
+| cores | processor time divided by elapsed time, of the server's process or of all Postgres processes |
 | statements | of the server's database, by `pg_stat_statements`, with BEGIN and COMMIT |
 | heartbeat | time of an answer at the worker, which shares the cores |
 | refused | heartbeats without an answer in time, or not accepted as a current attempt's |
