@@ -68,19 +68,19 @@ faults: $(STAMP) ## A run of faults, judged and entered in tests/results (SEED=�
 	$(BIN)/fenceline doctor --for tests
 	$(BIN)/python -m tests.fault_suite $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(STAGE),--stage $(STAGE)) $(if $(GUARANTEE),--guarantee $(GUARANTEE)) $(ARGS)
 
-migration: $(STAMP) ## A migration of the whole product under load and faults: docs/migration-run.md (SEED=…)
+migration: $(STAMP) ## A migration of the whole product under load and faults: docs/measured/migration-run.md (SEED=…)
 	$(BIN)/fenceline doctor --for tests
 	$(BIN)/python -m tests.fault_suite.migration $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-mutations: $(STAMP) ## Each protection of the loop switched off: docs/mutations.md says what was lost or doubled
+mutations: $(STAMP) ## Each protection of the loop switched off: docs/measured/mutations.md says what was lost or doubled
 	$(BIN)/fenceline doctor --for tests
 	$(BIN)/python -m tests.mutations $(ARGS)
 
-zombies: $(STAMP) ## Zombies of each stage of a migration, and of the switch in one step: docs/zombies.md
+zombies: $(STAMP) ## Zombies of each stage of a migration, and of the switch in one step: docs/measured/zombies.md
 	$(BIN)/fenceline doctor --for tests
 	$(BIN)/python -m tests.zombies $(ARGS)
 
-numbers: $(STAMP) ## docs/faults.md and docs/file-faults.md anew, from the ledgers of `make faults`
+numbers: $(STAMP) ## docs/measured/faults.md and docs/measured/file-faults.md anew, from the ledgers of `make faults`
 	$(BIN)/python -m tests.fault_suite.page
 	$(BIN)/python -m tests.fault_suite.file_page
 

@@ -1,4 +1,4 @@
-"""docs/guarantees.md and its picture from bench/results/guarantees.json: `python -m bench.guarantees_page`."""
+"""docs/measured/guarantees.md and its picture from bench/results/guarantees.json: `python -m bench.guarantees_page`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bench.machine import RESULTS
 
 DOCS = Path(__file__).parent.parent / "docs"
 RESULT = RESULTS / "guarantees.json"
-PAGE = DOCS / "guarantees.md"
+PAGE = DOCS / "measured" / "guarantees.md"
 PICTURE = DOCS / "images" / "guarantees.svg"
 _COLOURS = {"exactly_once": "#d9822b", "exactly_once_v2": "#2b8fd9"}
 _INK = "#808890"
@@ -66,7 +66,7 @@ and requests. `exactly_once` has one producer for each input partition, `exactly
 
 `exactly_once_v2` became possible with
 [KIP-447](https://cwiki.apache.org/confluence/display/KAFKA/KIP-447%3A+Producer+scalability+for+exactly+once+semantics);
-[migration.md](migration.md) describes the change. `python -m bench.guarantees` measures both on one broker, and
+[migration.md](../migration.md) describes the change. `python -m bench.guarantees` measures both on one broker, and
 `python -m bench.guarantees_page` makes this page of `bench/results/guarantees.json`.
 """
 _ODD = 2.0
@@ -164,7 +164,7 @@ def _told(report: Mapping[str, Any]) -> list[str]:
             "seconds. So compare p99 within one guarantee only."
         ),
         "",
-        "![each figure over the partitions: a line through the medians, a dot for each round](images/guarantees.svg)",
+        "![each figure over the partitions: the medians, and a dot for each round](../images/guarantees.svg)",
         "",
     ]
 

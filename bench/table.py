@@ -1,4 +1,4 @@
-"""docs/speed.md from what the benchmarks wrote into bench/results: `python -m bench.table`.
+"""docs/measured/speed.md from what the benchmarks wrote into bench/results: `python -m bench.table`.
 
 No figure is typed in: a row names where its figure stands in which result, and what was wanted.
 """
@@ -14,7 +14,7 @@ from bench.latency.__main__ import INTERVALS_MS, RATES, key
 from bench.machine import RESULTS
 from workers.audit.rows import ROW
 
-PAGE = Path(__file__).parent.parent / "docs" / "speed.md"
+PAGE = Path(__file__).parent.parent / "docs" / "measured" / "speed.md"
 _BEGINNING = """# Speed and memory
 
 For operators and developers: the measured figures of the server, the loop and the tools, with their goals. Each is
@@ -169,7 +169,7 @@ ROWS = (
 
 
 def page() -> str:
-    """What docs/speed.md says of the results that there are."""
+    """What docs/measured/speed.md says of the results that there are."""
     return _BEGINNING + "".join(_line(row) for row in ROWS)
 
 

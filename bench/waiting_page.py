@@ -1,4 +1,4 @@
-"""docs/waiting.md and its pictures from bench/results/latency.json and start.json: `python -m bench.waiting_page`."""
+"""docs/measured/waiting.md from bench/results/latency.json and start.json: `python -m bench.waiting_page`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bench.start.moments import DRAIN, START, Part
 
 DOCS = Path(__file__).parent.parent / "docs"
 LATENCY, STARTS = RESULTS / "latency.json", RESULTS / "start.json"
-PAGE = DOCS / "waiting.md"
+PAGE = DOCS / "measured" / "waiting.md"
 LATENCY_PICTURE, START_PICTURE = DOCS / "images" / "latency.svg", DOCS / "images" / "start.svg"
 _INK = "#808890"
 """Readable on a light page and on a dark one; the pictures themselves have no ground."""
@@ -60,7 +60,7 @@ def _of_latency(report: Mapping[str, Any]) -> list[str]:
             "was measured."
         ),
         "",
-        "![the part of the records that is readable by then, at 1,000 records a second](images/latency.svg)",
+        "![the part of the records that is readable by then, at 1,000 records a second](../images/latency.svg)",
         "",
         "| records/s | commit interval | system | p50 | p99 | highest | measured | sender late |",
         "|---|---|---|---|---|---|---|---|",
@@ -88,7 +88,7 @@ def _of_start(report: Mapping[str, Any]) -> list[str]:
             "of processes. The executor's JVM starts beside the lease's claim."
         ),
         "",
-        "![the parts of start and drain](images/start.svg)",
+        "![the parts of start and drain](../images/start.svg)",
         "",
         *_parts(report["start"], START),
     ]

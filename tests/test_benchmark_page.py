@@ -1,4 +1,4 @@
-"""docs/benchmark.md says what latest.json found: medians, intervals, what is not met, and every round."""
+"""docs/measured/benchmark.md says what latest.json found: medians, intervals, what is not met, and every round."""
 
 from __future__ import annotations
 

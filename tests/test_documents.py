@@ -125,7 +125,7 @@ def test_the_faults_of_the_table_have_the_figures_that_were_measured() -> None:
 
 
 def test_the_page_of_speeds_is_made_of_the_results() -> None:
-    written = (ROOT / "docs/speed.md").read_text("utf-8")
+    written = (ROOT / "docs/measured/speed.md").read_text("utf-8")
     assert written == page(), "make it anew: python -m bench.table"
 
 

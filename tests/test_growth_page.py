@@ -1,4 +1,4 @@
-"""docs/growth.md and its pictures say what `bench.growth` found, and what is sublinear is judged less the base."""
+"""docs/measured/growth.md shows what `bench.growth` found; a sublinear figure is judged without its base."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/guarantees.md and its picture say what `bench.guarantees` found, odd rounds and failed ones too."""
+"""docs/measured/guarantees.md and its picture say what `bench.guarantees` found, odd rounds and failed ones too."""
 
 from __future__ import annotations
 

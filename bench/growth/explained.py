@@ -1,4 +1,4 @@
-"""What people say about the figures of docs/growth.md; no figure that was measured stands here."""
+"""What people say about the figures of docs/measured/growth.md; no figure that was measured stands here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/growth.md and its pictures from bench/results/growth.json: `python -m bench.growth.page`."""
+"""docs/measured/growth.md and its pictures from bench/results/growth.json: `python -m bench.growth.page`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bench.machine import RESULTS
 
 DOCS = Path(__file__).parents[2] / "docs"
 RESULT = RESULTS / "growth.json"
-PAGE = DOCS / "growth.md"
+PAGE = DOCS / "measured" / "growth.md"
 PICTURES = DOCS / "images"
 _INK = "#808890"
 """Readable on a light page and on a dark one; the picture itself has no ground."""
@@ -143,7 +143,7 @@ def _growth(name: str, heading: str, growth: Mapping[str, Any]) -> list[str]:
             f"{growth['measured_s']:g} s at each size. {EXPLAINED[name]}"
         ),
         "",
-        f"![each figure over the size](images/growth-{name}.svg)",
+        f"![each figure over the size](../images/growth-{name}.svg)",
         "",
         f"| {name} | " + " | ".join(figure.column for figure in shown) + " |",
         "|" + "---|" * (len(shown) + 1),

@@ -1,4 +1,4 @@
-"""docs/benchmark.md and its pictures from bench/results/latest.json: `python -m bench.peers.page`."""
+"""docs/measured/benchmark.md and its pictures from bench/results/latest.json: `python -m bench.peers.page`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bench.peers.ratios import interval
 from bench.peers.report import RESULT
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGE = DOCS / "benchmark.md"
+PAGE = DOCS / "measured" / "benchmark.md"
 PROFILE = RESULTS / "profile.json"
 MEMORY = RESULTS / "memory.json"
 
@@ -130,7 +130,7 @@ def _meeting(name: str, meeting: Mapping[str, Any]) -> Iterator[str]:
         f"{meeting['records']:,} records in the topic."
     )
     yield ""
-    yield f"![records a second of each system, and of each round](images/{pictures.slug(name)}.svg)"
+    yield f"![records a second of each system, and of each round](../images/{pictures.slug(name)}.svg)"
     yield ""
     yield (
         "| system | records/s, median | 95 % interval | lowest, highest | cores of the system | of the broker "
@@ -161,7 +161,7 @@ def _row(system: str, rounds: list[dict[str, Any]]) -> str:
 def _pair(name: str, pair: Mapping[str, Any]) -> Iterator[str]:
     yield f"{_stamp(pair)} {pair['records']:,} records in the topic."
     yield ""
-    yield f"![the ratio of each round](images/{pictures.slug(name)}.svg)"
+    yield f"![the ratio of each round](../images/{pictures.slug(name)}.svg)"
     yield ""
     yield "| side | turns | records/s, median | cores of the tasks | of the broker | checked | lost | duplicated |"
     yield "|---|---|---|---|---|---|---|---|"
@@ -204,7 +204,7 @@ def _memory(memory: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield f"Measured {memory['machine']['measured_at']} by `python -m bench.memory`."
     yield ""
-    yield f"![memory over time](images/{pictures.slug('memory')}.svg)"
+    yield f"![memory over time](../images/{pictures.slug('memory')}.svg)"
     yield ""
     yield "| load | time | records/s | largest | median of the first tenth | of the last tenth |"
     yield "|---|---|---|---|---|---|"

@@ -1,4 +1,4 @@
-"""The fixed texts of docs/benchmark.md; every figure beside them comes from a result."""
+"""The fixed texts of docs/measured/benchmark.md; every figure beside them comes from a result."""
 
 from __future__ import annotations
 

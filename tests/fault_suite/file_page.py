@@ -1,4 +1,4 @@
-"""docs/file-faults.md from the ledger of file pipelines: `make numbers`. No figure is typed in."""
+"""docs/measured/file-faults.md from the ledger of file pipelines: `make numbers`. No figure is typed in."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pathlib import Path
 from tests.fault_suite.file_ledger import FileEntry, read
 from tests.fault_suite.page import quoted
 
-PAGE = Path(__file__).parents[2] / "docs" / "file-faults.md"
+PAGE = Path(__file__).parents[2] / "docs" / "measured" / "file-faults.md"
 
 _BEGINNING = """# Fault runs of file pipelines
 
 For developers and reviewers: the results of all runs of `make faults STAGE=files`, failed ones included.
 
-Two or three tasks write files into an object store, moto's S3 server behind a proxy ([files.md](files.md)). Faults of
-tasks, brokers, network and requests to the store are drawn from a seed. Afterwards a verifier that shares no code with
-the sink opens every file with a committed reference and counts ids. The collector must delete every orphan and nothing
-else. [mutations.md](mutations.md) shows the damage without each protection. `make numbers` makes this page of
+Two or three tasks write files into an object store, moto's S3 server behind a proxy ([files.md](../files.md)). Faults
+of tasks, brokers, network and requests to the store are drawn from a seed. Afterwards a verifier that shares no code
+with the sink opens every file with a committed reference and counts ids. The collector must delete every orphan and
+nothing else. [mutations.md](mutations.md) shows the damage without each protection. `make numbers` makes this page of
 `tests/results/file_faults.jsonl`.
 
 """

@@ -1,4 +1,4 @@
-"""docs/faults.md from the ledger: `python -m tests.fault_suite.page`. No figure is typed in."""
+"""docs/measured/faults.md from the ledger: `python -m tests.fault_suite.page`. No figure is typed in."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from tests.fault_suite.proxied_cluster import SETTINGS
 from tests.fault_suite.run import FLOWS_WITHIN_S
 from tests.support.pipelines import SESSION_TIMEOUT_MS
 
-PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
+PAGE = Path(__file__).parents[2] / "docs" / "measured" / "faults.md"
 
 _BEGINNING = """# Fault runs
 
 For developers and reviewers: the results of all runs of `make faults`, failed ones included, and the causes of their
 failures. Faults are drawn from a seed. A verifier that shares no code with the loop judges records from the brokers'
-logs ([ADR](adr/0027-judge-fault-runs-and-mutations-from-broker-logs.md)). `make numbers` makes this page of
+logs ([ADR](../adr/0027-judge-fault-runs-and-mutations-from-broker-logs.md)). `make numbers` makes this page of
 `tests/results/faults.jsonl`; [mutations.md](mutations.md) shows the damage without each protection.
 
 """
 _SHOWN_ABORTED = """
 Aborted records that brokers returned are counted apart, and do not fail a run. A returning broker may write an index,
 while it catches up, that lacks later aborted transactions. As leader it returns their records at `read_committed`. No
-client can detect or prevent this ([client-facts.md](client-facts.md)). A record counts here only if the log shows that
-it was aborted and a broker's own index proves that it is hidden
-([ADR](adr/0027-judge-fault-runs-and-mutations-from-broker-logs.md)).
+client can detect or prevent this ([client-facts.md](../client-facts.md)). A record counts here only if the log shows
+that it was aborted and a broker's own index proves that it is hidden
+([ADR](../adr/0027-judge-fault-runs-and-mutations-from-broker-logs.md)).
 """
 _A_RUN = f"""
 ## A run
@@ -128,12 +128,12 @@ EXPLAINED = {
         "outputs; such an attempt now ends and is restarted. Records came out twice after the kill or restart of the "
         "single broker. It had noted transactions as complete without their markers, while its partitions had no "
         "leader (Kafka). This takes the loss of all replicas at once, and is not done to a single broker any more. "
-        "Both are in [client-facts.md](client-facts.md)."
+        "Both are in [client-facts.md](../client-facts.md)."
     ),
     "2026-11-23T06:30:25+00:00": (
         "the suite. With a producer for each partition, a replaced attempt that lives is not fenced. So there were as "
         "many members as partitions, and a new member took none. Such an attempt now drains at the next fault "
-        "([ADR](adr/0027-judge-fault-runs-and-mutations-from-broker-logs.md)); the same seed is exact since."
+        "([ADR](../adr/0027-judge-fault-runs-and-mutations-from-broker-logs.md)); the same seed is exact since."
     ),
     "2026-11-23T07:15:08+00:00": (
         "a machine with more than a hundred threads for two cores. Spark's new executor took longer than the 60 s "

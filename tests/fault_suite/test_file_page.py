@@ -1,4 +1,4 @@
-"""docs/file-faults.md says what the ledger holds, and no more."""
+"""docs/measured/file-faults.md says what the ledger holds, and no more."""
 
 from __future__ import annotations
 

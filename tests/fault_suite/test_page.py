@@ -1,4 +1,4 @@
-"""docs/faults.md says what the ledger holds, and no more."""
+"""docs/measured/faults.md says what the ledger holds, and no more."""
 
 from __future__ import annotations
 

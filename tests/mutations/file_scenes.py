@@ -1,5 +1,7 @@
-"""The six faults of a debugging story (docs/mutations.md), as scenes of file pipelines: played like the others, judged
-by what committed references name."""
+"""The six faults of a debugging story (docs/measured/mutations.md), as scenes of file pipelines.
+
+They are played like the others, and judged by what committed references name.
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from tests.support.results import git, is_changed_since_commit
 
 _ROOT = Path(__file__).parents[2]
 RESULTS = _ROOT / "tests" / "results" / "mutations.json"
-PAGE = _ROOT / "docs" / "mutations.md"
+PAGE = _ROOT / "docs" / "measured" / "mutations.md"
 
 
 class Circumstances(msgspec.Struct, frozen=True):
@@ -90,7 +90,7 @@ protection is switched off, and the suite must find lost or duplicated records.
 
 `make mutations` plays the scenes on a real broker and makes this page; `make test` plays one of them, drawn by its
 seed. Methods of the loop are replaced from outside
-([ADR](adr/0027-judge-fault-runs-and-mutations-from-broker-logs.md)); a missing one fails a test. The verifier counts
+([ADR](../adr/0027-judge-fault-runs-and-mutations-from-broker-logs.md)); a missing one fails a test. The verifier counts
 the records in the sink.
 
 Some protections have a *guard*, which would hide their absence. Then a scene is played four times: with both, with the

@@ -14,7 +14,7 @@ from tests.zombies.playing import FIRST, PARTITIONS, THEN, Found
 
 _ROOT = Path(__file__).parents[2]
 RESULTS = _ROOT / "tests" / "results" / "zombies.json"
-PAGE = _ROOT / "docs" / "zombies.md"
+PAGE = _ROOT / "docs" / "measured" / "zombies.md"
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,8 +55,8 @@ def missing(found: dict[Case, Found]) -> list[Case]:
 
 _BEGINNING = f"""# Zombies of a migration
 
-For developers and reviewers: what a frozen instance can do in each stage of a [migration](migration.md) after its thaw.
-A migration is safe only if no zombie commits records that its successors have processed.
+For developers and reviewers: what a frozen instance can do in each stage of a [migration](../migration.md) after its
+thaw. A migration is safe only if no zombie commits records that its successors have processed.
 
 `make zombies` plays each case on a real broker and makes this page. `make test` plays each freeze point forward and
 back, and one case of the switch in one step, drawn by its seed.

@@ -1,4 +1,4 @@
-"""docs/migration-run.md from what runs have shown: `python -m tests.fault_suite.migration.page`."""
+"""docs/measured/migration-run.md from what runs have shown: `python -m tests.fault_suite.migration.page`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tests.fault_suite.ledger import Entry
 from tests.fault_suite.migration.result import MigrationRun, Way, read, read_control
 from tests.fault_suite.page import quoted
 
-PAGE = Path(__file__).parents[3] / "docs" / "migration-run.md"
+PAGE = Path(__file__).parents[3] / "docs" / "measured" / "migration-run.md"
 
 _BEGINNING = """# Migration runs under faults
 
 For developers and reviewers: the results of all runs of `make migration`, failed ones included.
 
-A run migrates a pipeline of three instances from `group_only` to `v2` and back ([migration.md](migration.md)), under
+A run migrates a pipeline of three instances from `group_only` to `v2` and back ([migration.md](../migration.md)), under
 load. Server, Postgres, Spark and three brokers are real. In each of the four bounces an instance, a broker and the
 server are killed (`kill -9`) and return, one during each restart of an instance. A seed decides the targets and times.
 No user intervenes: a migration that stops fails the run. Audits and the search for hanging transactions are the

@@ -1,4 +1,4 @@
-"""docs/migration-run.md says what the results hold; and what makes a run one that failed."""
+"""docs/measured/migration-run.md says what the results hold; and what makes a run one that failed."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def bound_s(loss: Loss, timeouts: Timeouts, *, new_attempt_s: float | None = Non
 
 
 def table(measured: Iterable[Measured]) -> str:
-    """In Markdown, for docs/standstill.md."""
+    """In Markdown, for docs/measured/standstill.md."""
     lines = ["| one of two instances | group protocol | recovery time | bound | kept |", "|---|---|---|---|---|"]
     lines += [
         f"| {one.loss} | {one.protocol} | {one.standstill_s:.1f} s | {one.bound_s:.1f} s | "

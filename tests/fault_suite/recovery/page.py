@@ -1,4 +1,4 @@
-"""docs/standstill.md from what was measured: `python -m tests.fault_suite.recovery.page`. No figure is typed in."""
+"""docs/measured/standstill.md from measured results: `python -m tests.fault_suite.recovery.page`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.fault_suite.recovery.static_members import RESULTS as STATIC
 from tests.fault_suite.recovery.static_members import Membership, Tried
 
 RESULTS = Path(__file__).parents[2] / "results" / "standstill.json"
-PAGE = Path(__file__).parents[3] / "docs" / "standstill.md"
+PAGE = Path(__file__).parents[3] / "docs" / "measured" / "standstill.md"
 
 _BEGINNING = """# Recovery time
 
