@@ -50,15 +50,15 @@ test test-more test-all: export PYTHONDONTWRITEBYTECODE :=
 test: $(STAMP) ## All that needs no broker, and the promises of the README on real parts: a quarter of an hour (SEED=…, ARGS=…: some tests)
 	$(BIN)/fenceline doctor --for tests
 ifdef ARGS
-	$(BIN)/pytest --seed $(SEED) $(ARGS)
+	$(BIN)/pytest --seed $(SEED) --hypothesis-seed $(SEED) $(ARGS)
 else
-	$(BIN)/pytest --seed $(SEED) --suite quick --numprocesses 2 --dist loadfile
-	$(BIN)/pytest --seed $(SEED) --suite core --durations 10
+	$(BIN)/pytest --seed $(SEED) --hypothesis-seed $(SEED) --suite quick --numprocesses 2 --dist loadfile
+	$(BIN)/pytest --seed $(SEED) --hypothesis-seed $(SEED) --suite core --durations 10
 endif
 
 test-more: $(STAMP) ## What `make test` leaves out, sampled by a printed seed: half an hour (SEED=…)
 	$(BIN)/fenceline doctor --for tests
-	$(BIN)/pytest --seed $(SEED) --suite more --durations 40
+	$(BIN)/pytest --seed $(SEED) --hypothesis-seed $(SEED) --suite more --durations 40
 
 test-all: $(STAMP) ## Every test with nothing sampled, hours; what it showed goes to tests/results/all.json
 	$(BIN)/fenceline doctor --for tests
