@@ -50,37 +50,37 @@ test test-more test-all: export PYTHONDONTWRITEBYTECODE :=
 test: $(STAMP) ## All that needs no broker, and the promises of the README on real parts: a quarter of an hour (SEED=…, ARGS=…: some tests)
 	$(BIN)/fenceline doctor --for tests
 ifdef ARGS
-	$(BIN)/pytest --seed $(SEED) $(ARGS)
+	$(BIN)/pytest --seed $(SEED) --hypothesis-seed $(SEED) $(ARGS)
 else
-	$(BIN)/pytest --seed $(SEED) --suite quick --numprocesses 2 --dist loadfile
-	$(BIN)/pytest --seed $(SEED) --suite core --durations 10
+	$(BIN)/pytest --seed $(SEED) --hypothesis-seed $(SEED) --suite quick --numprocesses 2 --dist loadfile
+	$(BIN)/pytest --seed $(SEED) --hypothesis-seed $(SEED) --suite core --durations 10
 endif
 
 test-more: $(STAMP) ## What `make test` leaves out, sampled by a printed seed: half an hour (SEED=…)
 	$(BIN)/fenceline doctor --for tests
-	$(BIN)/pytest --seed $(SEED) --suite more --durations 40
+	$(BIN)/pytest --seed $(SEED) --hypothesis-seed $(SEED) --suite more --durations 40
 
 test-all: $(STAMP) ## Every test with nothing sampled, hours; what it showed goes to tests/results/all.json
 	$(BIN)/fenceline doctor --for tests
-	$(BIN)/pytest --all --results tests/results/all.json $(ARGS)
+	$(BIN)/pytest --all --results=tests/results/all.json $(ARGS)
 
 faults: $(STAMP) ## A run of faults, judged and entered in tests/results (SEED=…, MINUTES=…, STAGE=spark or files, GUARANTEE=exactly_once)
 	$(BIN)/fenceline doctor --for tests
 	$(BIN)/python -m tests.fault_suite $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(STAGE),--stage $(STAGE)) $(if $(GUARANTEE),--guarantee $(GUARANTEE)) $(ARGS)
 
-migration: $(STAMP) ## A migration of the whole product under load and faults: docs/migration-run.md (SEED=…)
+migration: $(STAMP) ## A migration of the whole product under load and faults: docs/measured/migration-run.md (SEED=…)
 	$(BIN)/fenceline doctor --for tests
 	$(BIN)/python -m tests.fault_suite.migration $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-mutations: $(STAMP) ## Each protection of the loop switched off: docs/mutations.md says what was lost or doubled
+mutations: $(STAMP) ## Each protection of the loop switched off: docs/measured/mutations.md says what was lost or doubled
 	$(BIN)/fenceline doctor --for tests
 	$(BIN)/python -m tests.mutations $(ARGS)
 
-zombies: $(STAMP) ## Zombies of each stage of a migration, and of the switch in one step: docs/zombies.md
+zombies: $(STAMP) ## Zombies of each stage of a migration, and of the switch in one step: docs/measured/zombies.md
 	$(BIN)/fenceline doctor --for tests
 	$(BIN)/python -m tests.zombies $(ARGS)
 
-numbers: $(STAMP) ## docs/faults.md and docs/file-faults.md anew, from the ledgers of `make faults`
+numbers: $(STAMP) ## docs/measured/faults.md and docs/measured/file-faults.md anew, from the ledgers of `make faults`
 	$(BIN)/python -m tests.fault_suite.page
 	$(BIN)/python -m tests.fault_suite.file_page
 

@@ -80,59 +80,53 @@ class Settings(BaseSettings):
     )
     state_dir: Folder = Field(
         default_factory=lambda: _DIRS.user_state_path,
-        description="Where specifications, Spark logs, the embedded Postgres and the local token lie.",
+        description="Folder of specifications, Spark logs, the embedded Postgres and the local token.",
     )
     cache_dir: Folder = Field(
-        default_factory=lambda: _DIRS.user_cache_path, description="Where downloaded jars and archives are kept."
+        default_factory=lambda: _DIRS.user_cache_path, description="Folder of downloaded jars and archives."
     )
-    users_host: str = Field(default="127.0.0.1", description="Address on which people and the CLI are served.")
+    users_host: str = Field(default="127.0.0.1", description="Address of the users' listener.")
     users_port: Port = Field(default=8700, description="Port of the users' listener; 0 takes a free one.")
-    workers_host: str = Field(default="127.0.0.1", description="Address on which drivers and tasks report.")
+    workers_host: str = Field(default="127.0.0.1", description="Address of the workers' listener.")
     workers_port: Port = Field(default=8701, description="Port of the workers' listener; 0 takes a free one.")
     workers_url: Address | None = Field(
         default=None,
-        description="How workers reach the workers' listener, when that differs from the address it listens on.",
+        description="URL of the workers' listener for workers, if it differs from the listener's.",
     )
     public_url: Address | None = Field(
         default=None,
-        description="How people reach this server, when that differs from the address it listens on; "
-        "with a path where a proxy shows it below one, such as `https://ops.example/fenceline`.",
+        description="URL of this server for users, if it differs from the listener's; it may have a path, such as `https://ops.example/fenceline`.",
     )
-    server_url: str | None = Field(
-        default=None, description="For the CLI: the server it talks to. Empty: the users' address above."
-    )
+    server_url: str | None = Field(default=None, description="Server of the CLI. Empty: the users' address above.")
     allowed_hosts: Names = Field(
-        default=(), description="Names accepted in the Host header besides loopback and the hosts of the URLs above."
+        default=(), description="Host headers accepted besides loopback and the hosts of the URLs above."
     )
     tls_certificate: Path | None = Field(default=None, description="PEM certificate chain, for both listeners.")
-    tls_key: Path | None = Field(default=None, description="PEM private key that belongs to the certificate.")
+    tls_key: Path | None = Field(default=None, description="PEM private key of the certificate.")
     trusted_proxies: Names = Field(
         default=(),
-        description="Addresses or networks of the proxies that end TLS; beyond loopback nobody else may then connect.",
+        description="Addresses or networks of proxies that end TLS; only these and loopback can then connect.",
     )
-    session_lifetime_hours: float = Field(default=12.0, gt=0, description="How long a browser session lasts.")
-    one_time_link_minutes: float = Field(default=60.0, gt=0, description="How long a one-time login link is good.")
+    session_lifetime_hours: float = Field(default=12.0, gt=0, description="Lifetime of a browser session.")
+    one_time_link_minutes: float = Field(default=60.0, gt=0, description="Lifetime of a one-time login link.")
     login_failures_per_minute: int = Field(
-        default=10, ge=1, description="Failed logins from one address after which it waits for a minute."
+        default=10, ge=1, description="Failed logins of one address in a minute until more are refused."
     )
-    metrics_public: bool = Field(default=False, description="Whether /metrics answers without a token.")
-    request_limit_kib: int = Field(default=1024, ge=16, description="Largest request body that is accepted.")
+    metrics_public: bool = Field(default=False, description="Permit /metrics without a token.")
+    request_limit_kib: int = Field(default=1024, ge=16, description="Largest accepted request body.")
     allowed_consumer_options: Names = Field(
-        default=(), description="librdkafka consumer options that pipelines may set besides the built-in list."
+        default=(), description="librdkafka consumer options allowed besides the built-in list."
     )
     allowed_producer_options: Names = Field(
-        default=(), description="librdkafka producer options that pipelines may set besides the built-in list."
+        default=(), description="librdkafka producer options allowed besides the built-in list."
     )
-    allowed_spark_conf: Names = Field(
-        default=(), description="Spark conf keys that pipelines may set besides the built-in list."
-    )
+    allowed_spark_conf: Names = Field(default=(), description="Spark conf keys allowed besides the built-in list.")
     allowed_spark_masters: Names = Field(
-        default=(), description="Spark masters that pipelines may name besides `local` and loopback ones."
+        default=(), description="Patterns of Spark masters allowed besides `local` and loopback ones."
     )
     allowed_file_roots: Names = Field(
         default=(),
-        description="Patterns (with `*`) of roots that pipelines may write files under, such as `s3://flights/*`. "
-        "Empty: any.",
+        description="Patterns (with `*`) of the roots of file sinks, such as `s3://flights/*`. Empty: any.",
     )
     spark_master_web_urls: Names = Field(
         default=(),
@@ -143,77 +137,71 @@ class Settings(BaseSettings):
         description="Python of the executors, with requirements/worker.lock installed. Empty: the server's own.",
     )
     java_home: Path | None = Field(
-        default=None, description="The Java that drivers run on. Empty: `JAVA_HOME`, PATH, else the cached one."
+        default=None, description="Java of the drivers. Empty: `JAVA_HOME`, PATH, else the cached one."
     )
     allowed_broker_addresses: Names = Field(
         default=(),
         description="Patterns `host:port` (with `*`) of Kafka brokers beyond loopback, advertised listeners included.",
     )
     python_transforms: bool = Field(
-        default=False, description="Whether authors may upload Python code that runs on the executors."
+        default=False, description="Permit authors to upload Python code that runs on the executors."
     )
     unisolated_validation: bool = Field(
         default=False,
-        description="Whether uploaded Python is validated as the server's own user where it cannot be isolated "
+        description="Permit validation of uploaded Python as the server's user if it cannot be isolated "
         "(docs/security.md).",
     )
-    secrets_dir: Path | None = Field(
-        default=None, description="The folder under which `file:` references to secrets are resolved."
-    )
+    secrets_dir: Path | None = Field(default=None, description="Folder of `file:` references to secrets.")
     allowed_webhook_hosts: Names = Field(
         default=(),
-        description="Patterns `host` or `host:port` (with `*`) of the hosts that alerts may be sent to. Empty: none.",
+        description="Patterns `host` or `host:port` (with `*`) of webhooks' hosts. Empty: none.",
     )
     allowed_webhook_networks: Names = Field(
         default=(),
-        description="Addresses or networks that are not public, to which alerts may be sent nevertheless.",
+        description="Private addresses or networks that webhooks may use.",
     )
     alert_transaction_open_s: float = Field(
-        default=120.0, gt=0, description="Transactions that are open for longer are told by the webhooks."
+        default=120.0, gt=0, description="Age of an open transaction that webhooks report."
     )
     alert_observer_s: float = Field(
-        default=60.0, ge=5, description="Journals that are not seen for longer are told by the webhooks."
+        default=60.0, ge=5, description="Time without a current journal that webhooks report."
     )
     heartbeat_timeout_s: float = Field(
-        default=10.0, gt=0, description="Silence after which an instance is looked at closely."
+        default=10.0, gt=0, description="Time without heartbeats until an instance's process is checked."
     )
     lost_after_s: float = Field(
         default=30.0,
         gt=0,
-        description="How long silence and the resource manager's word must hold before LOST.",
+        description="Time without heartbeats, with the cluster manager's report of an end, until LOST.",
     )
     end_dead_transactions: bool = Field(
         default=True,
-        description=(
-            "Whether the server ends open transactions of tasks whose process is gone by the resource manager's word."
-        ),
+        description=("End open transactions of tasks whose process has ended, as the cluster manager reports."),
     )
     instance_files_days: float = Field(
         default=14.0,
         gt=0,
-        description="How long the folder of an instance or audit, with its Spark log, is kept after its end.",
+        description="Days until the folder of an ended instance or audit is deleted, with its Spark log.",
     )
-    audit_cores: int = Field(default=2, ge=1, description="How many tasks of an audit work at once.")
+    audit_cores: int = Field(default=2, ge=1, description="Tasks of an audit that run in parallel.")
     audit_longest_minutes: float = Field(
-        default=120.0, gt=0, description="An audit that works for longer is stopped, and has failed."
+        default=120.0, gt=0, description="Longest time of an audit; then it is stopped and failed."
     )
-    observe: bool = Field(
-        default=True, description="Whether this server reads the journals of its clusters: transactions and groups."
-    )
+    observe: bool = Field(default=True, description="Read the journals of all clusters: transactions and groups.")
     observed_groups: Names = Field(
-        default=(), description="Patterns (with `*`) of the groups that are kept; others are counted. Empty: all."
+        default=(), description="Patterns (with `*`) of kept groups; others are only counted. Empty: all."
     )
     observer_save_s: float = Field(
-        default=60.0, ge=1, description="How often what was read of the journals is saved, so that a restart goes on."
+        default=60.0, ge=1, description="Interval at which the materialized state is saved for restarts."
     )
-    hanging_sweep_s: float = Field(
-        default=5.0, ge=1, description="How often all partitions of a cluster are asked where their readers stand."
-    )
+    hanging_sweep_s: float = Field(default=5.0, ge=1, description="Interval of the sweeps for hanging transactions.")
     hanging_asks_per_s: float = Field(
-        default=10.0, gt=0, description="How many partitions a second, at most, are asked for open transactions."
+        default=10.0, gt=0, description="Partitions a second, at most, that are asked for open transactions."
     )
     log_level: str = Field(
-        default="info", pattern="^(debug|info|warning|error)$", description="Least severe line that is logged."
+        default="info",
+        pattern="^(debug|info|warning|error)$",
+        description="Lowest level that is logged: debug, info, warning or error.",
     )
 
     @classmethod

@@ -1,4 +1,4 @@
-"""docs/guarantees.md and its picture from bench/results/guarantees.json: `python -m bench.guarantees_page`."""
+"""docs/measured/guarantees.md and its picture from bench/results/guarantees.json: `python -m bench.guarantees_page`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bench.machine import RESULTS
 
 DOCS = Path(__file__).parent.parent / "docs"
 RESULT = RESULTS / "guarantees.json"
-PAGE = DOCS / "guarantees.md"
+PAGE = DOCS / "measured" / "guarantees.md"
 PICTURE = DOCS / "images" / "guarantees.svg"
 _COLOURS = {"exactly_once": "#d9822b", "exactly_once_v2": "#2b8fd9"}
 _INK = "#808890"
@@ -59,13 +59,15 @@ FIGURES = (
     Shown("broker_cores", "cores of the broker", "cores of the broker, steady load", _hundredths),
     Shown("worker_cores", "cores of the workers", None, _hundredths),
 )
-_BEGINNING = """# What a producer for each partition costs
+_BEGINNING = """# Costs of one producer for each partition
 
-`exactly_once` has a transactional producer for each input partition, `exactly_once_v2` one for each task. The second is
-what [KIP-447](https://cwiki.apache.org/confluence/display/KAFKA/KIP-447%3A+Producer+scalability+for+exactly+once+semantics)
-made possible, and the reason to migrate ([migration.md](migration.md)). `python -m bench.guarantees` measures both on
-one broker in one run, and `python -m bench.guarantees_page` makes this page of what it found,
-`bench/results/guarantees.json`.
+For operators who choose between `exactly_once` and `exactly_once_v2`: what each costs in records, threads, connections
+and requests. `exactly_once` has one producer for each input partition, `exactly_once_v2` one for each task.
+
+`exactly_once_v2` became possible with
+[KIP-447](https://cwiki.apache.org/confluence/display/KAFKA/KIP-447%3A+Producer+scalability+for+exactly+once+semantics);
+[migration.md](../migration.md) describes the change. `python -m bench.guarantees` measures both on one broker, and
+`python -m bench.guarantees_page` makes this page of `bench/results/guarantees.json`.
 """
 _ODD = 2.0
 """A figure of a round is called odd where it is so many times the median of its rounds, or as small a part of it."""
@@ -147,24 +149,22 @@ def _told(report: Mapping[str, Any]) -> list[str]:
     return [
         (
             f"Measured {on['measured_at']} at commit `{report['commit'][:10]}`{changed}, on {on['cores']} cores that "
-            f"the broker, {report['tasks']} tasks and the feeder share (load before: {on['load_before']}), in {rounds} "
-            f"rounds: records of {report['record_bytes']} bytes, identity, commits every 100 ms. *Full speed* takes a "
-            f"topic of {report['records']:,} records to its end. Everything else is of a steady load of "
-            f"{report['steady_per_second']:,} records/s for {report['steady_seconds']:g} s, the same for both; the "
-            "feeder's requests are among the broker's. Threads, connections and memory are those of both workers "
-            "together. After every measurement what is committed in the sink was counted and was what was fed."
+            f"the broker, {report['tasks']} tasks and the feeder share (load before: {on['load_before']}). {rounds} "
+            f"rounds with records of {report['record_bytes']} bytes, identity, commits every 100 ms. *Full speed* "
+            f"reads a topic of {report['records']:,} records to its end. All other columns are of a steady load of "
+            f"{report['steady_per_second']:,} records/s for {report['steady_seconds']:g} s, with the feeder's "
+            "requests. Threads, connections and memory are those of both workers together. After each measurement the "
+            "sink had exactly the records that were fed."
         ),
         "",
         (
-            "A checkpoint that takes longer than the interval is followed at once by the next one, so whoever needs "
-            "longer commits less often, and asks the broker for less: where `exactly_once` has fewer requests, it has "
-            "fewer and larger transactions. p99 is of the last 512 commits of each task. With a producer for each task "
-            "those are all since it began: its first one, which finds the leaders of all partitions, is among the "
-            "slowest. With one for each partition they are those of the last seconds. So compare p99 between rows of "
-            "one guarantee only."
+            "A checkpoint longer than the interval delays the next one. So slower commits are fewer and larger, with "
+            "fewer requests. The p99 is of the last 512 commits of each task. With `exactly_once_v2` they include the "
+            "slow first one, which finds the leaders of all partitions; with `exactly_once` they are of the last "
+            "seconds. So compare p99 within one guarantee only."
         ),
         "",
-        "![each figure over the partitions: a line through the medians, a dot for each round](images/guarantees.svg)",
+        "![each figure over the partitions: the medians, and a dot for each round](../images/guarantees.svg)",
         "",
     ]
 
@@ -189,13 +189,9 @@ def _ratios(report: Mapping[str, Any]) -> list[str]:
     """Of the two that were measured side by side: the machine of a moment is the same for both."""
     shown = [figure for figure in FIGURES if figure.key in _RATIOS]
     lines = [
-        "## The ratio, round by round",
+        "## Ratios by round",
         "",
-        (
-            "`exactly_once` to `exactly_once_v2`, measured one after the other in the same round; the median of the "
-            "rounds, and in brackets each of them. With 2.00 a producer for each partition has, takes or asks for "
-            "twice as much."
-        ),
+        ("`exactly_once` divided by `exactly_once_v2` of the same round: median, and each round in brackets."),
         "",
         "| partitions | " + " | ".join(figure.column for figure in shown) + " |",
         "|" + "---|" * (len(shown) + 1),
@@ -222,8 +218,8 @@ def _odd(report: Mapping[str, Any]) -> list[str]:
         "## Odd rounds",
         "",
         (
-            "Rounds that did not come through, and figures that are more than twice the median of their rounds, or "
-            "less than half of it. They count in the medians like the others."
+            "Failed rounds, and figures above twice or below half of the median. They count in the medians like the "
+            "others."
         ),
         "",
     ]
@@ -231,7 +227,7 @@ def _odd(report: Mapping[str, Any]) -> list[str]:
     for one in report["rounds"]:
         name = f"- {one['partitions']} partitions, `{one['guarantee']}`, round {one['round'] + 1}: "
         if "failure" in one:
-            found.append(f"{name}did not come through: {one['failure']}")
+            found.append(f"{name}failed: {one['failure']}")
             continue
         median = medians[one["partitions"], one["guarantee"]]
         odd = [

@@ -1,4 +1,4 @@
-"""docs/speed.md from what the benchmarks wrote into bench/results: `python -m bench.table`.
+"""docs/measured/speed.md from what the benchmarks wrote into bench/results: `python -m bench.table`.
 
 No figure is typed in: a row names where its figure stands in which result, and what was wanted.
 """
@@ -14,15 +14,16 @@ from bench.latency.__main__ import INTERVALS_MS, RATES, key
 from bench.machine import RESULTS
 from workers.audit.rows import ROW
 
-PAGE = Path(__file__).parent.parent / "docs" / "speed.md"
-_BEGINNING = """# How fast it is
+PAGE = Path(__file__).parent.parent / "docs" / "measured" / "speed.md"
+_BEGINNING = """# Speed and memory
 
-Every figure comes from a result in `bench/results`, written there by the benchmark that is named; this page is made of
-them by `python -m bench.table`. *Load before* is the machine's load average as the benchmark began: with more than
-there are cores, it is the others that were measured. A benchmark, its broker and its browser share the server's cores.
-What one waits for, part by part, and its pictures: [waiting.md](waiting.md).
+For operators and developers: the measured figures of the server, the loop and the tools, with their goals. Each is
+from a result in `bench/results`, written by the named benchmark (`python -m bench.…`); `python -m bench.table` makes
+this page of them. *Load before* is the machine's load average at the begin: above the number of cores, other processes
+were measured too. Broker, browser and benchmark share the cores. Latency is that of `exactly_once_v2`.
+[waiting.md](waiting.md) has latency, start and drain in detail.
 
-| what | wanted | measured | when | cores | load before | by |
+| figure | goal | measured | date | cores | load before | benchmark |
 |---|---|---|---|---|---|---|
 """
 
@@ -43,46 +44,46 @@ class Row(NamedTuple):
 
 ROWS = (
     Row(
-        "decode and fold of `__transaction_state`",
+        "decoding of `__transaction_state` into state",
         "100,000 records/s of one core",
         "journal_fold",
         "transaction_records_per_second",
         "records/s",
     ),
-    Row("decode and fold of `__consumer_offsets`", "", "journal_fold", "group_records_per_second", "records/s"),
-    Row("memory of the fold of 50,000 ids", "at most 200 MB", "journal_fold", "memory_of_ids_mb", "MB"),
+    Row("decoding of `__consumer_offsets` into state", "", "journal_fold", "group_records_per_second", "records/s"),
+    Row("materialized state of 50,000 ids", "at most 200 MB", "journal_fold", "memory_of_ids_mb", "MB"),
     Row(
-        "what 50,000 ids add to a server's memory",
+        "server memory for 50,000 ids",
         "at most 200 MB",
         "server_memory",
         "added_by_ids_mb",
         "MB",
     ),
-    Row("the same at the worst moment", "at most 200 MB", "server_memory", "added_at_the_peak_mb", "MB"),
-    Row("the same of ids without a takeover", "", "server_memory", "without_takeovers.added_by_ids_mb", "MB"),
+    Row("the same, highest", "at most 200 MB", "server_memory", "added_at_the_peak_mb", "MB"),
+    Row("the same, ids without a takeover", "", "server_memory", "without_takeovers.added_by_ids_mb", "MB"),
     *(
-        Row(f"append to DOM, {page}, {stage}, 99th percentile", wanted, "append_to_dom", f"{key}.{at}.p99_ms", "ms")
+        Row(f"append to DOM, {page}, {stage}, p99", wanted, "append_to_dom", f"{key}.{at}.p99_ms", "ms")
         for page, key in (("list of ids", "list_of_ids"), ("one id", "one_id"))
         for stage, at, wanted in (
             ("append to tail", "append_to_tail", ""),
             ("tail to stream", "tail_to_stream", ""),
             ("stream to DOM", "stream_to_dom", ""),
-            ("all of it", "append_to_dom", "at most 250 ms"),
+            ("total", "append_to_dom", "at most 250 ms"),
         )
     ),
     Row(
-        "append to a reader of snapshots, 99th percentile, of every id",
+        "append to a reader of snapshots, every id, p99",
         "",
         "observer_latency",
         "append_to_reader_ms_p99",
         "ms",
     ),
-    Row("Transactions over 50,000 ids, 95th percentile", "50 ms", "transactions_page", "answers.all.p95_ms", "ms"),
+    Row("Transactions over 50,000 ids, p95", "50 ms", "transactions_page", "answers.all.p95_ms", "ms"),
     Row("500 event streams: append to stream, median", "", "event_streams", "append_to_stream_ms_p50", "ms"),
-    Row("500 event streams: append to stream, 99th percentile", "", "event_streams", "append_to_stream_ms_p99", "ms"),
+    Row("500 event streams: append to stream, p99", "", "event_streams", "append_to_stream_ms_p99", "ms"),
     Row(
         "500 event streams: fewest frames of any stream",
-        "none starves",
+        "no stream without frames",
         "event_streams",
         "fewest_frames_per_second",
         "frames/s",
@@ -95,27 +96,27 @@ ROWS = (
         "connections_to_the_broker",
         "",
     ),
-    Row("why stuck: the producer is named, first answer", "1 s", "why_stuck", "first_ms", "ms"),
-    Row("audit of 10,000,000 ids, all of it", "", "audit", "audit_s", "s"),
-    Row("the same: its Python processes together", "", "audit", "python_mb", "MB"),
-    Row("the same: its JVM", "", "audit", "jvm_mb", "MB"),
-    Row("the same of 100,000,000 ids, in proportion", "", "audit", "audit_s", "min", times=10 / 60),
+    Row("`fenceline stuck`: first answer with the producer", "1 s", "why_stuck", "first_ms", "ms"),
+    Row("audit of 10,000,000 ids", "", "audit", "audit_s", "s"),
+    Row("the same: Python processes together", "", "audit", "python_mb", "MB"),
+    Row("the same: JVM", "", "audit", "jvm_mb", "MB"),
+    Row("the same for 100,000,000 ids, in proportion", "", "audit", "audit_s", "min", times=10 / 60),
     Row("the same: rows in Spark's shuffle", "", "audit", "records", "MB", times=10 * ROW.size / 1_000_000),
-    Row("audit of 1,000,000 ids, as it reads", "", "audit_readers", "rows_s", "s"),
+    Row("audit of 1,000,000 ids, its own reader", "", "audit_readers", "rows_s", "s"),
     Row("the same by spark-sql-kafka", "", "audit_readers", "connector_s", "s"),
     Row("the same by a PySpark data source", "", "audit_readers", "source_s", "s"),
     Row("identity loop, bare", "", "identity_loop", "bare.records_per_second", "records/s"),
     Row("identity loop in a Spark task", "", "identity_loop", "spark.records_per_second", "records/s"),
     *(
-        Row(f"loop that records its offsets, to one that does not: {of}", wanted, "offset_recorder", f"{key}.{at}", "")
+        Row(f"loop with offset log, divided by without: {of}", wanted, "offset_recorder", f"{key}.{at}", "")
         for of, key, wanted in (
             ("records/s", "records_per_second", "at least 0.98"),
-            ("its thread's processor time for a record", "thread_cpu_per_record", "at most 1.02"),
+            ("thread time for a record", "thread_cpu_per_record", "at most 1.02"),
         )
         for of, at in ((of, "on_to_off"), (f"{of}, from (95 %)", "low"), (f"{of}, to (95 %)", "high"))
     ),
     Row(
-        "loop that records its offsets: in the recorder, of its thread's processor time",
+        "loop with offset log: share of the recorder in its thread's time",
         "2 %",
         "offset_recorder",
         "in_the_recorder.percent",
@@ -123,7 +124,7 @@ ROWS = (
     ),
     *(
         Row(
-            f"due to readable, exactly_once_v2, {rate:,} records/s, commits each {interval_ms} ms, {where}, {which}",
+            f"latency, {rate:,} records/s, commits each {interval_ms} ms, {where}, {which}",
             "at most 60 ms" if (where, rate, interval_ms, at) == ("in Spark", 1_000, 10, "p99_ms") else "",
             "latency",
             f"medians.{key(name, rate, interval_ms)}.{at}",
@@ -132,7 +133,7 @@ ROWS = (
         for rate in RATES
         for interval_ms in INTERVALS_MS
         for where, name in (("in Spark", "spark"), ("bare", "bare"), ("Kafka Streams", "streams"))
-        for which, at in (("median", "p50_ms"), ("99th percentile", "p99_ms"))
+        for which, at in (("median", "p50_ms"), ("p99", "p99_ms"))
     ),
     Row("start request to the first committed record, median", "", "start", "start.all_s.median", "s"),
     Row("the same, lowest", "", "start", "start.all_s.lowest", "s"),
@@ -149,16 +150,16 @@ ROWS = (
     ),
     Row("the same, in JSON", "", "files", "mb_per_second.fenceline", "MB/s"),
     Row("the same by Spark's Avro writer, no references", "", "files", "records_per_second.spark avro", "records/s"),
-    Row("the same, ours to Spark's, median of the rounds", "at least 1", "files", "ratio.median", ""),
+    Row("the same, divided by Spark's, median of the rounds", "at least 1", "files", "ratio.median", ""),
     Row("the same, lowest", "", "files", "ratio.low", ""),
     Row("the same, highest", "", "files", "ratio.high", ""),
     Row("the same, memory of the largest task", "at most 600 MB", "files", "largest_task_mb", "MB"),
     Row("live check of an offset log, 100,000 events of two weeks", "", "offset_check", "two_weeks.check_ms", "ms"),
     Row("the same, all of the last hour", "", "offset_check", "storm.check_ms", "ms"),
-    Row("the same: nobody else is answered for", "", "offset_check", "storm.longest_pause_ms", "ms"),
+    Row("the same: longest pause of other answers", "", "offset_check", "storm.longest_pause_ms", "ms"),
     Row("the server's processor time while 100 tasks report", "", "growth", "tasks.steps.100.server_cores", "cores"),
     Row("the same, of Postgres", "", "growth", "tasks.steps.100.postgres_cores", "cores"),
-    Row("the same: heartbeat, 99th percentile", "", "growth", "tasks.steps.100.heartbeat_ms_p99", "ms"),
+    Row("the same: heartbeat, p99", "", "growth", "tasks.steps.100.heartbeat_ms_p99", "ms"),
     Row("the same: heartbeats refused", "none", "growth", "tasks.steps.100.refused", ""),
     Row("200 tasks report: the server's processor time", "", "growth", "tasks.steps.200.server_cores", "cores"),
     Row("50 pipelines: the server's processor time", "", "growth", "pipelines.steps.50.server_cores", "cores"),
@@ -168,13 +169,13 @@ ROWS = (
 
 
 def page() -> str:
-    """What docs/speed.md says of the results that there are."""
+    """What docs/measured/speed.md says of the results that there are."""
     return _BEGINNING + "".join(_line(row) for row in ROWS)
 
 
 def _line(row: Row) -> str:
     path = RESULTS / f"{row.result}.json"
-    by = f"`python -m bench.{row.result}`"
+    by = f"`{row.result}`"
     result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     if row.at.partition(".")[0] not in result:
         return f"| {row.what} | {row.wanted} | not yet on a quiet machine | | | | {by} |\n"

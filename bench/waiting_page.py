@@ -1,4 +1,4 @@
-"""docs/waiting.md and its pictures from bench/results/latency.json and start.json: `python -m bench.waiting_page`."""
+"""docs/measured/waiting.md from bench/results/latency.json and start.json: `python -m bench.waiting_page`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bench.start.moments import DRAIN, START, Part
 
 DOCS = Path(__file__).parent.parent / "docs"
 LATENCY, STARTS = RESULTS / "latency.json", RESULTS / "start.json"
-PAGE = DOCS / "waiting.md"
+PAGE = DOCS / "measured" / "waiting.md"
 LATENCY_PICTURE, START_PICTURE = DOCS / "images" / "latency.svg", DOCS / "images" / "start.svg"
 _INK = "#808890"
 """Readable on a light page and on a dark one; the pictures themselves have no ground."""
@@ -31,11 +31,12 @@ _SHOWN = 0.03
 """Parts that are less of the whole have no number in the picture."""
 _mpl: Any = mpl
 """It is typed in part only."""
-_BEGINNING = """# What one waits for
+_BEGINNING = """# Latency, start and drain
 
-A record from its producer to a reader, and a person from the click on *start* to the first record, and on *drain* to
-*stopped*. How long records stand still when an instance is lost is in [standstill.md](standstill.md). This page is made
-by `python -m bench.waiting_page` of what `python -m bench.latency` and `python -m bench.start` found.
+For operators: the latency of a record, and the duration of a start and of a drain. Recovery times after the
+loss of an instance are in [standstill.md](standstill.md).
+
+`python -m bench.waiting_page` makes this page of the results of `python -m bench.latency` and `python -m bench.start`.
 """
 
 
@@ -47,22 +48,21 @@ def page(latency: Mapping[str, Any], starts: Mapping[str, Any]) -> str:
 
 def _of_latency(report: Mapping[str, Any]) -> list[str]:
     lines = [
-        "## From due to readable",
+        "## Latency of a record",
         "",
         (
             f"{_told(report)} One broker, four partitions, records of 100 bytes, identity, exactly once, one task or "
-            f"thread. A record's time runs from when it was *due* to be sent, whether the sender was late or not, to "
-            "when a consumer at `read_committed` had it; both are processes of their own on the machine. Medians over "
-            f"{report['rounds_each']} rounds, in which the systems take turns, of {report['seconds']:g} s each, "
-            f"{report['warm_s']:g} s of the same load before. The two that are not fed meanwhile run idle. "
-            "Every record that was sent came once: a round in which one is missing or double ends the benchmark. "
-            "*Sender late* is how late it was itself, 99th percentile: part of every latency, and with more than a "
-            "millisecond it is the machine that was measured."
+            "thread. A record's latency is the time from its *due* moment to its receipt by a consumer at "
+            f"`read_committed`, in another process. Medians over {report['rounds_each']} rounds of "
+            f"{report['seconds']:g} s, each after {report['warm_s']:g} s of the same load; the systems take turns, "
+            "and the other two are idle. A missing or duplicated record ends the benchmark. *Sender late* is the "
+            "sender's own delay, 99th percentile, and part of every latency. Above a millisecond, the machine is what "
+            "was measured."
         ),
         "",
-        "![the part of the records that is readable by then, at 1,000 records a second](images/latency.svg)",
+        "![the part of the records that is readable by then, at 1,000 records a second](../images/latency.svg)",
         "",
-        "| records/s | commits each | system | p50 | p99 | highest | measured | sender late |",
+        "| records/s | commit interval | system | p50 | p99 | highest | measured | sender late |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for rate in RATES:
@@ -79,17 +79,16 @@ def _of_latency(report: Mapping[str, Any]) -> list[str]:
 
 def _of_start(report: Mapping[str, Any]) -> list[str]:
     return [
-        "## From start to the first record",
+        "## Start to the first record",
         "",
         (
             f"{_told(report)} A server with its own Postgres, a broker, a standalone Spark cluster, one instance of "
-            f"one task, records waiting in the source; {len(report['rounds'])} rounds, of which the first finds "
-            "nothing in any cache. Times come from what the product records: the rows of the instance, events of its "
-            "task, the lines of the driver's and the executor's log, and when processes were started. The executor's "
-            "JVM starts beside the lease's claim."
+            f"one task. The source has records. There are {len(report['rounds'])} rounds, the first without caches. "
+            "Times are from the instance's rows, the task's events, the logs of driver and executor, and the starts "
+            "of processes. The executor's JVM starts beside the lease's claim."
         ),
         "",
-        "![the parts of start and drain](images/start.svg)",
+        "![the parts of start and drain](../images/start.svg)",
         "",
         *_parts(report["start"], START),
     ]
@@ -97,7 +96,7 @@ def _of_start(report: Mapping[str, Any]) -> list[str]:
 
 def _of_drain(report: Mapping[str, Any]) -> list[str]:
     return [
-        "## From drain to stopped",
+        "## Drain to stopped",
         "",
         *_parts(report["drain"], DRAIN)[:-1],
     ]
@@ -109,7 +108,7 @@ def _parts(summary: Mapping[str, Any], parts: tuple[Part, ...]) -> list[str]:
         "| part | median | lowest | highest |",
         "|---|---|---|---|",
         *(f"| {what} | {_seconds(one)} |" for what, one in rows),
-        f"| **all of it** | {_seconds(summary['all_s'])} |",
+        f"| **total** | {_seconds(summary['all_s'])} |",
         "",
     ]
 
@@ -121,10 +120,7 @@ def _seconds(one: Mapping[str, float]) -> str:
 def _told(report: Mapping[str, Any]) -> str:
     on = report["machine"]
     versions = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
-    return (
-        f"Measured {on['measured_at']} on {on['cores']} cores that all of it shares, load before {on['load_before']}; "
-        f"{versions}."
-    )
+    return f"Measured {on['measured_at']} on {on['cores']} shared cores, load before {on['load_before']}; {versions}."
 
 
 def latency_picture(report: Mapping[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""docs/benchmark.md says what latest.json found: medians, intervals, what is not met, and every round."""
+"""docs/measured/benchmark.md says what latest.json found: medians, intervals, what is not met, and every round."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ def test_what_is_not_met_says_by_how_much_and_every_round_stands_there() -> None
     }
     text = page(report, profile=None, memory=None)
     assert "| one | at least 1.8 | **0.9** | 0.8 to 1 | 3 | **not met** |" in text
-    assert "- one: 0.9, wanted 1.8: 50 % below it." in text
+    assert "- one: 0.9, goal 1.8: 50 % below it." in text
     assert "- two" not in text
     assert "| one | 0.8, 0.9, 1 |" in text
     assert "| a value | at most 60 | **70** | | | **not met** |" in text
-    assert "- a value: 70, wanted 60: 1.17 times." in text
+    assert "- a value: 70, goal 60: 1.17 times." in text
     assert "Not measured yet: identity, 100 B, commits each 100 ms; " in text
 
 

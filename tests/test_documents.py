@@ -43,6 +43,13 @@ def code_in(text: str) -> Iterator[str]:
     yield from re.findall(r"`([^`]+)`", fenced.sub("", text))
 
 
+def anchors_of(page: Path) -> set[str]:
+    """The fragments of a page's headings, as forges make them."""
+    text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def names_of_tests() -> set[str]:
     found: set[str] = set()
     for path in (ROOT / "tests").rglob("test_*.py"):
@@ -58,6 +65,16 @@ def test_every_path_is_there(document: Path) -> None:
     for name in {name for code in code_in(text) for name in PATH.findall(code)} - WRITTEN_BY_A_RUN:
         there = any(ROOT.glob(name)) if "*" in name else (ROOT / name).exists()
         missing += [] if there else [name]
+    assert missing == []
+
+
+@ALL
+def test_every_anchor_is_there(document: Path) -> None:
+    """A link with a fragment leads to a heading."""
+    links = re.findall(r"\]\(([^)#\s]*\.md)?#([^)\s]+)\)", document.read_text("utf-8"))
+    missing = [
+        f"{page}#{anchor}" for page, anchor in links if anchor not in anchors_of(document.parent / (page or document))
+    ]
     assert missing == []
 
 
@@ -108,7 +125,7 @@ def test_the_faults_of_the_table_have_the_figures_that_were_measured() -> None:
 
 
 def test_the_page_of_speeds_is_made_of_the_results() -> None:
-    written = (ROOT / "docs/speed.md").read_text("utf-8")
+    written = (ROOT / "docs/measured/speed.md").read_text("utf-8")
     assert written == page(), "make it anew: python -m bench.table"
 
 

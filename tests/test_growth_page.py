@@ -1,4 +1,4 @@
-"""docs/growth.md and its pictures say what `bench.growth` found, and what is sublinear is judged less the base."""
+"""docs/measured/growth.md shows what `bench.growth` found; a sublinear figure is judged without its base."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def test_root_is_told_as_sublinear() -> None:
 
 def test_what_the_smallest_does_not_add_is_not_told_in_proportion() -> None:
     text = page(report(a_step(0), a_step(1), a_step(10, memory_mb=3.0)))
-    assert "not to be told" in row_of(text, "memory of the server, MB")[2]
-    assert text.count("not to be told") == len(COSTS)
+    assert "unknown: the smallest" in row_of(text, "memory of the server, MB")[2]
+    assert text.count("unknown: the smallest") == len(COSTS)
 
 
 def test_size_at_which_heartbeats_were_refused_is_not_judged_nor_any_after_it() -> None:

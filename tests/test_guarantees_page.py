@@ -1,4 +1,4 @@
-"""docs/guarantees.md and its picture say what `bench.guarantees` found, odd rounds and failed ones too."""
+"""docs/measured/guarantees.md and its picture say what `bench.guarantees` found, odd rounds and failed ones too."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_round_that_is_odd_is_told_and_counts() -> None:
 def test_a_round_that_did_not_come_through_is_told_and_has_no_figures() -> None:
     failed = {"partitions": 10, "round": 1, "guarantee": V1, "failure": "no end"}
     text = page(report(a_round(0, V1), a_round(0, V2), failed, a_round(1, V2)))
-    assert "- 10 partitions, `exactly_once`, round 2: did not come through: no end" in text
+    assert "- 10 partitions, `exactly_once`, round 2: failed: no end" in text
     assert "1.00 (1.00)" in text
     assert "None." not in text
 

@@ -1,4 +1,4 @@
-"""docs/waiting.md and its pictures say what the two benchmarks found; what they judge by."""
+"""docs/measured/waiting.md and its pictures say what the two benchmarks found; what they judge by."""
 
 from __future__ import annotations
 

@@ -265,7 +265,7 @@ def _isolation(environ: Mapping[str, str], *, without: Verdict) -> Finding:
         )
     except (OSError, subprocess.SubprocessError) as error:
         said = str(getattr(error, "stderr", None) or error).strip()
-        return Finding("Isolation", without, f"{found}: {said}", "see docs/security.md: Python that is uploaded")
+        return Finding("Isolation", without, f"{found}: {said}", "see docs/security.md: Uploaded Python")
     return Finding("Isolation", Verdict.FOUND, found)
 
 

@@ -1,7 +1,7 @@
 """`python -m bench.growth [--only pipelines|tasks|ids|retention] [--settle S] [--seconds S] [--dry]`.
 
 Prints the figures and writes them to bench/results/growth.json; what was not measured this time stays there as it was.
-About eight minutes for all of it. `python -m bench.growth.page` then makes docs/growth.md.
+About eight minutes for all of it. `python -m bench.growth.page` then makes docs/measured/growth.md.
 """
 
 from __future__ import annotations

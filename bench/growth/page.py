@@ -1,4 +1,4 @@
-"""docs/growth.md and its pictures from bench/results/growth.json: `python -m bench.growth.page`."""
+"""docs/measured/growth.md and its pictures from bench/results/growth.json: `python -m bench.growth.page`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bench.machine import RESULTS
 
 DOCS = Path(__file__).parents[2] / "docs"
 RESULT = RESULTS / "growth.json"
-PAGE = DOCS / "growth.md"
+PAGE = DOCS / "measured" / "growth.md"
 PICTURES = DOCS / "images"
 _INK = "#808890"
 """Readable on a light page and on a dark one; the picture itself has no ground."""
@@ -62,33 +62,35 @@ FIGURES = (
     Shown("heartbeat_ms_p99", "heartbeat, p99, ms", None, _tenths),
     Shown("refused", "refused", None, _whole),
     Shown("refused_at_first", "refused at first", None, _whole),
-    Shown("heard_after_s", "all heard after, s", None, _tenths),
+    Shown("heard_after_s", "all reported after, s", None, _tenths),
     Shown("load", "load", None, _tenths),
 )
 COSTS = tuple(figure for figure in FIGURES if figure.is_cost)
 GROWTHS = {
-    "pipelines": "Pipelines: each with one instance, and tasks that report",
-    "tasks": "Tasks that report, all of one pipeline",
-    "ids": "Transactional ids of the cluster",
+    "pipelines": "Pipelines with one instance each",
+    "tasks": "Tasks of one pipeline",
+    "ids": "Transactional ids of a cluster",
 }
-_BEGINNING = """# What growth costs the server
+_BEGINNING = """# Server costs by size
 
-`python -m bench.growth` lets three things grow, each on a server process of its own with a real Postgres and a real
-broker: pipelines, tasks that report, and transactional ids. `python -m bench.growth.page` makes this page of what it
-found, `bench/results/growth.json`.
+For operators who size a server: its cost by number of pipelines, tasks and transactional ids, and with time.
+`python -m bench.growth` measures each with its own server process, a real Postgres and a real broker;
+`python -m bench.growth.page` makes this page of `bench/results/growth.json`.
 
-The tasks are **simulated workers**: the heartbeats, the HTTP client, the drivers' claims and what is told of offsets
-are the product's own code at its own intervals, with four partitions of progress in each heartbeat; only the loop is
-not there, so no Spark, no consumer and no producer. Pipelines are made and started by REST; where the server would
-submit to Spark, a process is started that does nothing, and the reconciler watches it as it watches drivers.
+The workers are **simulated**: heartbeats (with four partitions each), HTTP client, claims of drivers and offset
+reports are the product's code at its intervals. There is no loop, Spark, consumer or producer. Pipelines are created
+and started over REST. Instead of a Spark submission, an idle process starts, which the reconciler follows like a
+driver.
 
-*Cores* are processor time over time, of the server's process and of all of Postgres'. *Statements* are those that
-Postgres' extension `pg_stat_statements` counts in the server's database, BEGIN and COMMIT among them. A *heartbeat* is
-timed by the worker, who shares the machine's cores with server, broker and Postgres. It is *refused* where the server
-does not answer in time or does not take it as that of a current attempt. The new tasks of a step begin all at once:
-*refused at first* is until the server had kept one heartbeat of each, which is when *all* are *heard*; only then, and
-some seconds later, the other figures begin. *Load* is the machine's at the end of the step: what is far above the
-cores here is not this benchmark's own.
+| column | meaning |
+|---|---|
+| cores | processor time divided by elapsed time, of the server's process or of all Postgres processes |
+| statements | of the server's database, by `pg_stat_statements`, with BEGIN and COMMIT |
+| heartbeat | time of an answer at the worker, which shares the cores |
+| refused | heartbeats without an answer in time, or not accepted as a current attempt's |
+| refused at first | the same before the server had stored one heartbeat of each new task of the step |
+| all reported after | time until then; the other figures begin some seconds later |
+| load | the machine's at the end of the step; the part far above the cores is not of this benchmark |
 """
 
 
@@ -127,7 +129,7 @@ def page(report: Mapping[str, Any]) -> str:
             lines += _growth(name, heading, report[name])
     if "retention" in report:
         lines += _retention(report["retention"])
-    return "\n".join([*lines, "## What this benchmark found", "", FOUND])
+    return "\n".join([*lines, "## Findings", "", FOUND])
 
 
 def _growth(name: str, heading: str, growth: Mapping[str, Any]) -> list[str]:
@@ -141,7 +143,7 @@ def _growth(name: str, heading: str, growth: Mapping[str, Any]) -> list[str]:
             f"{growth['measured_s']:g} s at each size. {EXPLAINED[name]}"
         ),
         "",
-        f"![each figure over the size](images/growth-{name}.svg)",
+        f"![each figure over the size](../images/growth-{name}.svg)",
         "",
         f"| {name} | " + " | ".join(figure.column for figure in shown) + " |",
         "|" + "---|" * (len(shown) + 1),
@@ -159,15 +161,15 @@ def _ratios(name: str, every: Sequence[Step]) -> list[str]:
     if beyond:
         lines += [f"Not judged, since heartbeats were refused there or before: {', '.join(beyond)}.", ""]
     if len(steps) < 3:
-        return [*lines, "Of what is left no growth can be told.", ""]
+        return [*lines, "The remaining sizes are too few for a growth.", ""]
     base, smallest, largest = steps[0], steps[1], steps[-1]
     lines += [
         (
-            f"From {smallest['size']:,} to {largest['size']:,} {name}, less what {base['size']:,} cost. The exponent "
-            "is that of the size over these, by least squares: 1 is linear, below 1 is sublinear."
+            f"From {smallest['size']:,} to {largest['size']:,} {name}, less the cost of {base['size']:,}. The "
+            "exponent is that of the size, by least squares: 1 is linear, below 1 is sublinear."
         ),
         "",
-        "| cost | times the size | times the cost | each of the largest | exponent |",
+        "| cost | size, times | cost, times | each of the largest | exponent |",
         "|---|---|---|---|---|",
     ]
     for figure in COSTS:
@@ -176,7 +178,7 @@ def _ratios(name: str, every: Sequence[Step]) -> list[str]:
         cells = (
             figure.column,
             f"{largest['size'] / smallest['size']:,.0f}",
-            "not to be told: the smallest adds nothing" if ratio is None else f"{ratio[1]:,.1f}",
+            "unknown: the smallest adds nothing" if ratio is None else f"{ratio[1]:,.1f}",
             f"{each:.4g}",
             "" if power is None else f"{power:.2f}",
         )
@@ -186,9 +188,9 @@ def _ratios(name: str, every: Sequence[Step]) -> list[str]:
 
 def _heaviest(name: str, step: Step) -> list[str]:
     lines = [
-        f"The statements that took most of Postgres' time with {step['size']:,} {name} (waits for locks included):",
+        f"Statements that took the most Postgres time with {step['size']:,} {name}, with waits for locks:",
         "",
-        "| a second | seconds of Postgres a second | statement, its beginning |",
+        "| calls a second | Postgres seconds a second | beginning of the statement |",
         "|---|---|---|",
     ]
     for one in step["heaviest"]:
@@ -200,14 +202,13 @@ def _heaviest(name: str, step: Step) -> list[str]:
 def _retention(found: Mapping[str, Any]) -> list[str]:
     on = found["machine"]
     lines = [
-        "## With time alone: retention",
+        "## Retention",
         "",
         (
-            f"Measured {on['measured_at']}, load before {on['load_before']}. Rows are written day by day as the server "
-            "writes them, with times that go on, and the server's own retention follows; *most left* is the largest "
-            "number of rows that any of its turns left, and the bound what may be there by what is kept. Of one run, "
-            "one cluster, and two hundred tasks' events. `tests/services/test_retention.py` holds what goes and what "
-            "stays."
+            f"Measured {on['measured_at']}, load before {on['load_before']}. Rows of many days are written as the "
+            "server writes them, and the server's retention removes them. *Most left* is the largest number of rows "
+            "after a turn; the bound follows from what is kept. One run, one cluster, and the events of two hundred "
+            "tasks. Test: `tests/services/test_retention.py`."
         ),
         "",
         "| table | kept | days | written | most left | bound | slowest turn, ms |",

@@ -4,7 +4,7 @@ One broker, four partitions, records of 100 bytes; the identity pipeline, exactl
 Kafka Streams beside it. For each commit interval the three are started together and take turns: while one is fed, the
 others have nothing to do. Sender and reader are processes of their own on the same machine, by the same clock; a record
 counts from the time that it was due, whenever it was sent. Figures of every round, and medians over the rounds, go to
-bench/results/latency.json (`--dry`: nowhere); `python -m bench.waiting_page` makes docs/waiting.md of them.
+bench/results/latency.json (`--dry`: nowhere); `python -m bench.waiting_page` makes docs/measured/waiting.md of them.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ changing from round to round. A run is measured when it is warm (`--warm` second
 how the last stable offset of the sink grows; then the system is stopped and what it has committed is read and judged:
 every id once, or at least once, as it promises. In a *pair* two ways of the loop change every few seconds. Results go
 to bench/results/latest.json after every round (`--dry`: nowhere), with every round, and as `ratios` the medians of the
-goals' rows; `python -m bench.peers.page` makes docs/benchmark.md of them. `--quick` writes quick.json beside it.
+goals' rows; `python -m bench.peers.page` makes docs/measured/benchmark.md of them. `--quick` writes quick.json.
 
 All of it takes about three hours. A meeting or pair by itself (`--only`, by a part of its name) takes its place in the
 result and leaves the others as they are.

@@ -1,4 +1,4 @@
-"""docs/benchmark.md and its pictures from bench/results/latest.json: `python -m bench.peers.page`."""
+"""docs/measured/benchmark.md and its pictures from bench/results/latest.json: `python -m bench.peers.page`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bench.peers.ratios import interval
 from bench.peers.report import RESULT
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGE = DOCS / "benchmark.md"
+PAGE = DOCS / "measured" / "benchmark.md"
 PROFILE = RESULTS / "profile.json"
 MEMORY = RESULTS / "memory.json"
 
@@ -23,12 +23,17 @@ MEMORY = RESULTS / "memory.json"
 def page(report: Mapping[str, Any], *, profile: Mapping[str, Any] | None, memory: Mapping[str, Any] | None) -> str:
     """All of it; without a profile or a memory result their sections are left out."""
     lines = [prose.BEGINNING, *_goals(report), *_behind(report), *_unmeasured(report, memory), *_rounds(report)]
+    versions = {_versions(one) for one in (*report["meetings"].values(), *report["pairs"].values())}
+    is_one = len(versions) == 1
+    lines += ["", f"All sections below: {versions.pop()}."] if is_one else []
     for name, meeting in report["meetings"].items():
-        lines += ["", f"## {_title(name)}", "", *_meeting(name, meeting)]
+        lines += ["", f"## {_title(name)}", "", *([] if is_one else [f"{_versions(meeting)}.", ""])]
+        lines += _meeting(name, meeting)
     for name, pair in report["pairs"].items():
-        lines += ["", f"## {_title(name)}", "", *_pair(name, pair)]
+        lines += ["", f"## {_title(name)}", "", *([] if is_one else [f"{_versions(pair)}.", ""])]
+        lines += _pair(name, pair)
     if profile is not None:
-        lines += ["", "## Where the time goes", "", *_profile(profile)]
+        lines += ["", "## Profile", "", *_profile(profile)]
     if memory is not None:
         lines += ["", "## Memory", "", *_memory(memory)]
     lines += ["", *_scaling(report), prose.SETTINGS]
@@ -36,11 +41,15 @@ def page(report: Mapping[str, Any], *, profile: Mapping[str, Any] | None, memory
 
 
 def _title(name: str) -> str:
-    return name[0].upper() + name[1:]
+    return prose.TITLES.get(name, name[0].upper() + name[1:])
+
+
+def _versions(found: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in found["versions"].items())
 
 
 def _goals(report: Mapping[str, Any]) -> Iterator[str]:
-    yield "| what | wanted | median, or value | 95 % interval | rounds | |"
+    yield "| ratio or value | goal | median, or value | 95 % interval | rounds | result |"
     yield "|---|---|---|---|---|---|"
     for row, goal in report["goals"].items():
         found = goal["ratio"]
@@ -72,7 +81,7 @@ def _behind(report: Mapping[str, Any]) -> Iterator[str]:
     too_large = {row: wanted for row, wanted in values.items() if report["ratios"][row] > wanted}
     if missed or too_large:
         yield ""
-        yield "## What is missing"
+        yield "## Missed goals"
         yield ""
     for row, goal in missed.items():
         found, wanted = goal["ratio"], goal["at_least"]
@@ -81,10 +90,10 @@ def _behind(report: Mapping[str, Any]) -> Iterator[str]:
             if found["median"] < wanted
             else f"the interval is {found['high'] - found['low']:.3f} wide and begins at {found['low']:.3f}"
         )
-        yield f"- {row}: {found['median']:.3g}, wanted {wanted:g}: {short}. {prose.WHY.get(row, '')}".rstrip()
+        yield f"- {row}: {found['median']:.3g}, goal {wanted:g}: {short}. {prose.WHY.get(row, '')}".rstrip()
     for row, wanted in too_large.items():
         value = report["ratios"][row]
-        yield f"- {row}: {value:g}, wanted {wanted:g}: {value / wanted:.3g} times. {prose.WHY.get(row, '')}".rstrip()
+        yield f"- {row}: {value:g}, goal {wanted:g}: {value / wanted:.3g} times. {prose.WHY.get(row, '')}".rstrip()
 
 
 def _unmeasured(report: Mapping[str, Any], memory: Mapping[str, Any] | None) -> Iterator[str]:
@@ -98,9 +107,9 @@ def _unmeasured(report: Mapping[str, Any], memory: Mapping[str, Any] | None) -> 
 
 def _rounds(report: Mapping[str, Any]) -> Iterator[str]:
     yield ""
-    yield "## Every round"
+    yield "## Ratios by round"
     yield ""
-    yield "| what | its ratio in each round |"
+    yield "| ratio | rounds |"
     yield "|---|---|"
     for row, goal in report["goals"].items():
         yield f"| {row} | {', '.join(f'{one:.3g}' for one in goal['ratio']['rounds'])} |"
@@ -109,26 +118,25 @@ def _rounds(report: Mapping[str, Any]) -> Iterator[str]:
 def _stamp(found: Mapping[str, Any]) -> str:
     on = found["machine"]
     changed = " with changes" if found["changed_since_commit"] else ""
-    versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
     return (
         f"Measured {on['measured_at']} at commit `{found['commit'][:10]}`{changed}, on {on['cores']} cores and "
-        f"{on['memory_gb']} GB (load before: {on['load_before']}). {versions}."
+        f"{on['memory_gb']} GB (load before: {on['load_before']})."
     )
 
 
 def _meeting(name: str, meeting: Mapping[str, Any]) -> Iterator[str]:
     yield (
-        f"{_stamp(meeting)} Each measurement {meeting['seconds']:g} s, {meeting['warm_s']:g} s after the first output, "
-        f"from a topic of {meeting['records']:,} records."
+        f"{_stamp(meeting)} {meeting['seconds']:g} s each, {meeting['warm_s']:g} s after the first output, "
+        f"{meeting['records']:,} records in the topic."
     )
     yield ""
-    yield f"![records a second of each system, and of each round](images/{pictures.slug(name)}.svg)"
+    yield f"![records a second of each system, and of each round](../images/{pictures.slug(name)}.svg)"
     yield ""
     yield (
         "| system | records/s, median | 95 % interval | lowest, highest | cores of the system | of the broker "
-        "| its largest process | first output | judged |"
+        "| its largest process | first output | checked | lost | duplicated |"
     )
-    yield "|---|---|---|---|---|---|---|---|---|"
+    yield "|---|---|---|---|---|---|---|---|---|---|---|"
     for system, rounds in meeting["systems"].items():
         if rounds:
             yield _row(system, rounds)
@@ -145,25 +153,24 @@ def _row(system: str, rounds: list[dict[str, Any]]) -> str:
     return (
         f"| {system} | {statistics.median(rates):,.0f} | {low:,.0f} to {high:,.0f} | {min(rates):,.0f}, "
         f"{max(rates):,.0f} | {middle['system_cores']:.2f} | {middle['broker_cores']:.2f} | "
-        f"{middle['largest_mb']:,.0f} MB | {middle['began_s']:.1f} s | {sums['outputs']:,} records, lost "
-        f"{sums['lost']:,}, doubled {sums['duplicated']:,} |"
+        f"{middle['largest_mb']:,.0f} MB | {middle['began_s']:.1f} s | {sums['outputs']:,} | "
+        f"{sums['lost']:,} | {sums['duplicated']:,} |"
     )
 
 
 def _pair(name: str, pair: Mapping[str, Any]) -> Iterator[str]:
-    yield f"{_stamp(pair)} From a topic of {pair['records']:,} records."
+    yield f"{_stamp(pair)} {pair['records']:,} records in the topic."
     yield ""
-    yield f"![the ratio of each round](images/{pictures.slug(name)}.svg)"
+    yield f"![the ratio of each round](../images/{pictures.slug(name)}.svg)"
     yield ""
-    yield "| side | turns | records/s, median | cores of the tasks | of the broker | judged |"
-    yield "|---|---|---|---|---|---|"
+    yield "| side | turns | records/s, median | cores of the tasks | of the broker | checked | lost | duplicated |"
+    yield "|---|---|---|---|---|---|---|---|"
     for side, found in pair["sides"].items():
         middle = {key: statistics.median(turn[key] for turn in found["turns"]) for key in found["turns"][0]}
         sums = {key: sum(one[key] for one in found["judged"]) for key in ("records", "lost", "duplicated")}
         yield (
             f"| {side} | {len(found['turns'])} | {middle['records_per_second']:,.0f} | {middle['task_cores']:.2f} | "
-            f"{middle['broker_cores']:.2f} | {sums['records']:,} records, lost {sums['lost']:,}, doubled "
-            f"{sums['duplicated']:,} |"
+            f"{middle['broker_cores']:.2f} | {sums['records']:,} | {sums['lost']:,} | {sums['duplicated']:,} |"
         )
 
 
@@ -173,7 +180,7 @@ def _profile(profile: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield f"Measured {profile['machine']['measured_at']} by `python -m bench.profile_loop`."
     yield ""
-    yield "| the loop's thread | of the wall clock |"
+    yield "| loop's thread | share of the wall clock |"
     yield "|---|---|"
     for part, share in sorted(spied["parts"].items(), key=lambda entry: -entry[1]):
         yield f"| {part} | {share * 100:.1f} % |"
@@ -186,7 +193,7 @@ def _profile(profile: Mapping[str, Any]) -> Iterator[str]:
     found = profile.get("under_perf")
     if found is not None:
         yield ""
-        yield "| library, while the loop's thread runs | of its processor time |"
+        yield "| library of the loop's thread | share of its processor time |"
         yield "|---|---|"
         for library, share in found["by_library_in_the_loop"].items():
             yield f"| `{library.split('-')[0]}` | {share * 100:.1f} % |"
@@ -197,9 +204,9 @@ def _memory(memory: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield f"Measured {memory['machine']['measured_at']} by `python -m bench.memory`."
     yield ""
-    yield f"![memory over time](images/{pictures.slug('memory')}.svg)"
+    yield f"![memory over time](../images/{pictures.slug('memory')}.svg)"
     yield ""
-    yield "| | for | records/s | largest | median of the first tenth | of the last tenth |"
+    yield "| load | time | records/s | largest | median of the first tenth | of the last tenth |"
     yield "|---|---|---|---|---|---|"
     for name, key in (("full speed", "full_speed"), ("slow output", "slow_output")):
         found = memory[key]
@@ -216,7 +223,7 @@ def _scaling(report: Mapping[str, Any]) -> Iterator[str]:
     one = pair["sides"]["exactly_once_v2"]["turns"]
     rate = statistics.median(turn["records_per_second"] for turn in one)
     task, broker = (statistics.median(turn[key] / turn["records_per_second"] for turn in one) for key in _CORES)
-    yield "## A larger machine: a model"
+    yield "## Model of a larger machine"
     yield ""
     yield prose.MODEL.format(task=task * 1e6, broker=broker * 1e6, rate=rate)
     yield ""

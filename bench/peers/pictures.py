@@ -1,4 +1,4 @@
-"""The pictures of docs/benchmark.md: readable on a light page and on a dark one, the same bytes for the same result."""
+"""The pictures of docs/measured/benchmark.md, for light and dark pages; the same bytes for the same result."""
 
 from __future__ import annotations
 

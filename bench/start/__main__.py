@@ -5,7 +5,7 @@ made and started over REST, with records waiting. The moments are those that the
 events of its tasks, lines of the driver's and the executor's log, start times of processes; the first committed record
 is seen by a reader beside it. Five rounds of one pipeline; the first one finds nothing in any cache. Every round,
 medians, lowest and highest go to bench/results/start.json (`--dry`: nowhere); `python -m bench.waiting_page` makes
-docs/waiting.md of them.
+docs/measured/waiting.md of them.
 """
 
 from __future__ import annotations

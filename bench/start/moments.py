@@ -30,18 +30,18 @@ START = (
     Part("context", "SparkContext up"),
     Part("claimed", "lease claimed"),
     Part("worker", "executor's JVM up, Python worker forked"),
-    Part("begun", "worker's imports, entered in the driver's book"),
+    Part("begun", "worker's imports, registered with the driver"),
     Part("running", "transactional id initialised, subscribed"),
     Part("assigned", "group joined, partitions assigned"),
     Part("committed", "first record readable as committed"),
 )
 DRAIN = (
     Part("answered", "request answered"),
-    Part("heard", "heard by the task"),
+    Part("heard", "received by the task"),
     Part("drained", "committed, group left, clients closed"),
-    Part("stage_ended", "stage ended, heard by the driver"),
+    Part("stage_ended", "stage ended, seen by the driver"),
     Part("context_stopped", "SparkContext stopped"),
-    Part("stopped", "outcome told, run stopped"),
+    Part("stopped", "outcome reported, run stopped"),
 )
 _COARSE_S = 0.05
 """When a process was started is told in ticks of 10 ms, and servers and processes write with clocks of their own."""

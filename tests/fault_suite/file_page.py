@@ -1,4 +1,4 @@
-"""docs/file-faults.md from the ledger of file pipelines: `make numbers`. No figure is typed in."""
+"""docs/measured/file-faults.md from the ledger of file pipelines: `make numbers`. No figure is typed in."""
 
 from __future__ import annotations
 
@@ -7,27 +7,28 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.fault_suite.file_ledger import FileEntry, read
+from tests.fault_suite.page import quoted
 
-PAGE = Path(__file__).parents[2] / "docs" / "file-faults.md"
+PAGE = Path(__file__).parents[2] / "docs" / "measured" / "file-faults.md"
 
-_BEGINNING = """# Faults survived by file pipelines
+_BEGINNING = """# Fault runs of file pipelines
 
-What runs of `make faults STAGE=files` have shown, all of them: a run that failed is entered like the others. Two or
-three tasks write files into an object store ([files.md](files.md)) while faults are done to tasks, brokers and the
-network, and while requests of the store meet faults of their own, both drawn from a seed. The store is moto's S3 server
-behind a proxy. Afterwards a judge that shares no code with the sink opens every file that a committed reference names
-and counts ids, and the collector must take every orphan and nothing else. What is lost or doubled when one of the
-sink's protections is switched off is in [mutations.md](mutations.md). This page is made of
-`tests/results/file_faults.jsonl` by `make numbers`.
+For developers and reviewers: the results of all runs of `make faults STAGE=files`, failed ones included.
+
+Two or three tasks write files into an object store, moto's S3 server behind a proxy ([files.md](../files.md)). Faults
+of tasks, brokers, network and requests to the store are drawn from a seed. Afterwards a verifier that shares no code
+with the sink opens every file with a committed reference and counts ids. The collector must delete every orphan and
+nothing else. [mutations.md](mutations.md) shows the damage without each protection. `make numbers` makes this page of
+`tests/results/file_faults.jsonl`.
 
 """
 _REQUESTS = {
-    "error": "answered with 503, and not done",
-    "lost": "done; the connection is closed without an answer",
-    "twice": "done twice",
-    "changed": "a byte of the body is changed on the way",
-    "held": "hangs, and is done at the end of the run: it arrives late",
-    "unanswered": "done at once, and answered at the end of the run",
+    "error": "answered with 503, not executed",
+    "lost": "executed; connection closed without an answer",
+    "twice": "executed twice",
+    "changed": "a byte of the body changed",
+    "held": "executed late, at the end of the run",
+    "unanswered": "executed at once, answered at the end of the run",
 }
 
 
@@ -53,16 +54,20 @@ def _sum(entries: Sequence[FileEntry]) -> str:
         "dangling references": sum(entry.dangling or 0 for entry in judged),
         "orphans, all collected unless the run failed": sum(entry.orphans or 0 for entry in judged),
     }
-    return "| all runs | |\n|---|---|\n" + "".join(_cells(name, f"{number:,}") for name, number in figures.items())
+    return "| all runs | number |\n|---|---|\n" + "".join(
+        _cells(name, f"{number:,}") for name, number in figures.items()
+    )
 
 
 def _kinds(entries: Sequence[FileEntry]) -> str:
-    return _counted("By fault", "fault", [entry.by_kind for entry in entries])
+    return _counted(
+        "Faults", "fault", [{f"`{kind}`": count for kind, count in entry.by_kind.items()} for entry in entries]
+    )
 
 
 def _requests(entries: Sequence[FileEntry]) -> str:
     found = [{_REQUESTS.get(name, name): count for name, count in entry.requests_met.items()} for entry in entries]
-    return _counted("By what a request of the store met", "request", found)
+    return _counted("Faults of requests", "request", found)
 
 
 def _counted(title: str, first: str, counts: Sequence[dict[str, int]]) -> str:
@@ -70,13 +75,13 @@ def _counted(title: str, first: str, counts: Sequence[dict[str, int]]) -> str:
     for one in counts:
         found.update(one)
     rows = "".join(_cells(name, f"{count:,}") for name, count in sorted(found.items()))
-    return f"\n## {title}\n\n| {first} | how often |\n|---|---|\n{rows}"
+    return f"\n## {title}\n\n| {first} | number |\n|---|---|\n{rows}"
 
 
 def _runs(entries: Sequence[FileEntry]) -> str:
     names = ("date", "stage", "seed", "took", "faults", "requests", "records", "files", "orphans", "verdict", "commit")
     rule = f"|{'---|' * len(names)}\n"
-    return "\n## Run by run\n\n" + _cells(*names) + rule + "".join(map(_run, entries))
+    return "\n## Runs\n\n" + _cells(*names) + rule + "".join(map(_run, entries))
 
 
 def _run(entry: FileEntry) -> str:
@@ -85,7 +90,7 @@ def _run(entry: FileEntry) -> str:
     if entry.lost is None:
         said.append("not judged")
     if entry.failure is not None:
-        said.append(entry.failure.replace("|", "/").replace("\n", " "))
+        said.append(quoted(entry.failure))
     return _cells(
         entry.date,
         entry.stage,

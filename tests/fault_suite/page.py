@@ -1,4 +1,4 @@
-"""docs/faults.md from the ledger: `python -m tests.fault_suite.page`. No figure is typed in."""
+"""docs/measured/faults.md from the ledger: `python -m tests.fault_suite.page`. No figure is typed in."""
 
 from __future__ import annotations
 
@@ -17,94 +17,96 @@ from tests.fault_suite.proxied_cluster import SETTINGS
 from tests.fault_suite.run import FLOWS_WITHIN_S
 from tests.support.pipelines import SESSION_TIMEOUT_MS
 
-PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
+PAGE = Path(__file__).parents[2] / "docs" / "measured" / "faults.md"
 
-_BEGINNING = """# Faults survived
+_BEGINNING = """# Fault runs
 
-What runs of `make faults` have shown, all of them: a run that failed is entered like the others. Faults are drawn from
-a seed, records are judged from the brokers' logs by a verifier that shares no code with the loop
-([ADR](adr/0027-judge-fault-runs-and-mutations-from-broker-logs.md)). This page is made of the ledger,
-`tests/results/faults.jsonl`, by `make numbers`; what the same runs see when the loop lacks one of its protections is in
-[mutations.md](mutations.md).
+For developers and reviewers: the results of all runs of `make faults`, failed ones included, and the causes of their
+failures. Faults are drawn from a seed. A verifier that shares no code with the loop judges records from the brokers'
+logs ([ADR](../adr/0027-judge-fault-runs-and-mutations-from-broker-logs.md)). `make numbers` makes this page of
+`tests/results/faults.jsonl`; [mutations.md](mutations.md) shows the damage without each protection.
 
 """
 _SHOWN_ABORTED = """
-Aborted records that brokers have shown are counted apart, and do not fail a run: a broker that was away can note for
-transactions that it catches up with what hides later ones from its readers under `read_committed`, and when it leads,
-gives them out. No client, neither the loop nor who reads its output, can tell or do anything about it
-([client-facts.md](client-facts.md)). A record counts here, and not as duplicated, torn or uncommitted, only where
-the log says that it was aborted and the index of a broker itself proves that it is hidden
-([ADR](adr/0027-judge-fault-runs-and-mutations-from-broker-logs.md)); all others are judged as ever.
+Aborted records that brokers returned are counted apart, and do not fail a run. A returning broker may write an index,
+while it catches up, that lacks later aborted transactions. As leader it returns their records at `read_committed`. No
+client can detect or prevent this ([client-facts.md](../client-facts.md)). A record counts here only if the log shows
+that it was aborted and a broker's own index proves that it is hidden
+([ADR](../adr/0027-judge-fault-runs-and-mutations-from-broker-logs.md)).
 """
 _A_RUN = f"""
 ## A run
 
-`make faults SEED=N MINUTES=M` starts a cluster, feeds ids into a pipeline, does one fault after the other, waits for
-rest, and judges. The n-th fault depends on the seed and the stage only. A seed repeats the faults in their order, but
-not their interleaving with brokers, clients and kernel.
+`make faults SEED=N MINUTES=M` starts a cluster, feeds ids into a pipeline, applies one fault after the other, waits for
+rest, and judges. The n-th fault depends on seed and stage only. A seed repeats the order of faults, but not their
+interleaving with brokers, clients and kernel.
 
-- Every kind comes once before any comes twice. Half of the faults that last are shorter than any timeout. The others
+- Every kind comes once before any comes twice. Half of the lasting faults are shorter than any timeout. The others
   outlast the session, or session and transaction timeout.
-- After a third of the faults every partition must have outputs within {FLOWS_WITHIN_S:.0f} s. The others meet a
-  pipeline that recovers.
-- A fault that came too late is logged as not done, and is not counted.
-- At rest no transaction is open, each LSO is the high watermark, and the group's offsets are the ends of the source. A
-  reader that followed the sink was given what a new reader is given.
-- `GUARANTEE` chooses `exactly_once_v2` or `exactly_once`. `at_least_once` is the negative control: it must fail, and is
-  not entered.
+- After a third of the faults every partition must have outputs within {FLOWS_WITHIN_S:.0f} s. The other faults come
+  during recovery.
+- A late fault is logged as not done, and not counted.
+- At rest no transaction is open, each LSO is the high watermark, and the group's offsets are the source's ends. A
+  consumer that followed the sink has the same records as a new one.
+- `GUARANTEE` is `exactly_once_v2` or `exactly_once`. `at_least_once` is the negative control: it must fail, and is not
+  entered.
 - `ARGS` takes `--brokers 1`, `--fencing group_only`, `--only "driver killed" "disk full"` and `--keep`, among others.
-- A failed run leaves a folder below `build/faults`: the log of faults, the logs of workers and brokers, both journals,
-  and what lies around the first wrong record of each kind.
+- A failed run leaves a folder below `build/faults` with the logs of faults, workers and brokers, and both journals. It
+  also has the records around the first wrong one of each kind.
 """
 _BY_FAULT = """
-## By fault
+## Faults
 
-A stand-still is a time without an output of one source partition. It counts for the fault that began in it, or else for
-the last one before it; one in which several began counts for all of them together only. The suite's timeouts: """
+The gap is the longest time without an output of one source partition. It counts for the fault that began in it, or else
+for the last one before. A gap in which several began counts only for all of them together.
+
+| timeout of the suite | value |
+|---|---|
+"""
 _FREEZES = """
-## Workers that stood still
+## Frozen workers
 
-A worker is stopped (SIGSTOP) at a point of the loop, or anywhere, and goes on afterwards: past its session it is no
-member any more, past the transaction's timeout and the coordinator's next look no producer. """
+A worker is stopped (SIGSTOP) at a point of the loop, or anywhere, and thawed later. Past its session it is no member.
+Past the transaction timeout and the coordinator's next check its producer is fenced. """
 _NOTHING = "Nothing is in the ledger yet.\n"
 
 _SESSION = "the member's session timeout"
-_TRANSACTION = "the transaction timeout and the coordinator's next look"
-_REQUESTS = "as long as it lasts, then the client's retry; past the session, a rebalance"
-_FROZEN = f"as long as it lasts, at most {_SESSION}, and {_TRANSACTION} where its offsets are pending"
-_NOT_IN_THE_PATH = "nothing: records do not pass there"
+_TRANSACTION = "the transaction timeout and the coordinator's next check"
+_REQUESTS = "its duration, then the client's retry; past the session, a rebalance"
+_FROZEN = f"its duration, at most {_SESSION}, and {_TRANSACTION} if its offsets are pending"
+_NOT_IN_THE_PATH = "none: not in the path of records"
 _BOUNDS: dict[Kind, str] = {
     Kind.WORKER_KILLED: f"{_SESSION}, unless its next attempt comes earlier",
-    Kind.OFFSETS_DELETED: "a drain of all, a start that is refused, the offsets set again, and a start of all",
+    Kind.OFFSETS_DELETED: "a drain of all, a refused start, an offset reset, and a start of all",
     Kind.WORKER_TERMINATED: "a drain and a rebalance",
     Kind.WORKER_FROZEN: _FROZEN,
     Kind.WORKER_REPLACED: f"{_SESSION}: the next attempt's init ends its transaction, not its membership",
     Kind.WORKER_DOUBLED: "a rebalance; the next attempt's init ends the first one's transaction",
     Kind.INSTANCES_SCALED: "a rebalance",
-    Kind.PARTITION_ADDED: "the client's next look at the topic, and a rebalance",
+    Kind.PARTITION_ADDED: "the client's next metadata request, and a rebalance",
     Kind.BROKER_KILLED: "until it is back or its leaders have moved: the brokers' session, then an election",
-    Kind.BROKER_PAUSED: "as long as it lasts, or until its leaders have moved: the brokers' session, then an election",
+    Kind.BROKER_PAUSED: "its duration, or until its leaders have moved: the brokers' session, then an election",
     Kind.BROKERS_ROLLED: "a controlled shutdown for each: an election, and the coordinators load their partitions",
     Kind.COORDINATORS_MOVED: "an election, and the coordinators load their partitions",
-    Kind.PREPARED_MOVED: "an election, and the new coordinator loads its partition and has the markers written",
+    Kind.PREPARED_MOVED: "an election, and the new coordinator loads its partition and completes the markers",
     Kind.CONNECTIONS_CUT: "the client's reconnect",
     Kind.BROKER_UNREACHABLE: _REQUESTS,
     Kind.STALLED_TO_BROKER: _REQUESTS,
     Kind.STALLED_TO_CLIENT: _REQUESTS,
     Kind.SLOW: "the backlog that the slow time leaves",
     Kind.DELAYED: "the delay, several times a commit",
-    Kind.OUTPUT_TOO_SLOW: f"{_TRANSACTION} twice, until checkpoints are small enough; then they come at the slow speed",
-    Kind.COMMIT_REQUEST_LOST: "the silence on the connection, then the client sends it again",
-    Kind.COMMIT_ANSWER_LOST: "the silence on the connection, then the client sends it again",
-    Kind.EXECUTOR_KILLED: f"{_SESSION}, or Spark's new attempt, whichever comes earlier",
+    Kind.OUTPUT_TOO_SLOW: f"{_TRANSACTION} twice, until checkpoints are small enough; then the slow speed",
+    Kind.COMMIT_REQUEST_LOST: "the time without an answer, then the client's retry",
+    Kind.COMMIT_ANSWER_LOST: "the time without an answer, then the client's retry",
+    Kind.EXECUTOR_KILLED: f"{_SESSION}, or Spark's new attempt if earlier",
     Kind.EXECUTOR_TERMINATED: "a drain and a rebalance, or Spark's new attempt",
     Kind.EXECUTOR_FROZEN: _FROZEN,
-    Kind.WORKER_ORPHANED: "it drains when its daemon is gone: a rebalance, or Spark's new attempt",
+    Kind.WORKER_ORPHANED: "it drains when its daemon has ended: a rebalance, or Spark's new attempt",
     Kind.DRIVER_KILLED: f"{_SESSION}; then the other instance alone, until the server has started another driver",
     Kind.DRIVER_TERMINATED: "a drain and a rebalance",
-    Kind.INSTANCE_KILLED: f"{_SESSION}, and {_TRANSACTION} where its offsets are pending",
+    Kind.INSTANCE_KILLED: f"{_SESSION}, and {_TRANSACTION} if its offsets are pending",
     Kind.ORDINAL_HELD_TWICE: "the fencing of one of the two, and a rebalance",
-    Kind.SPARK_WORKER_KILLED: f"{_SESSION}, or Spark's new attempt on the other worker, whichever comes earlier",
+    Kind.SPARK_WORKER_KILLED: f"{_SESSION}, or Spark's new attempt on the other worker if earlier",
     Kind.SPARK_WORKER_TERMINATED: "a drain and a rebalance, or Spark's new attempt on the other worker",
     Kind.SPARK_MASTER_KILLED: _NOT_IN_THE_PATH,
     Kind.SPARK_MASTER_TERMINATED: _NOT_IN_THE_PATH,
@@ -122,29 +124,28 @@ _BOUNDS: dict[Kind, str] = {
 
 EXPLAINED = {
     "2026-11-22T20:35:52+00:00": (
-        "two things. Partitions were silent because a consumer had given up asking where they begin (librdkafka); its "
-        "attempt ends now, and is started again. And records came out twice because the single broker, killed or "
-        "rolled, noted transactions as complete without their markers while its partitions had no leader (Kafka); that "
-        "takes the loss of all replicas at once, and is not done to a single broker any more. Both are in "
-        "[client-facts.md](client-facts.md)."
+        "two causes. A consumer had stopped asking for its start offsets (librdkafka), so its partitions had no "
+        "outputs; such an attempt now ends and is restarted. Records came out twice after the kill or restart of the "
+        "single broker. It had noted transactions as complete without their markers, while its partitions had no "
+        "leader (Kafka). This takes the loss of all replicas at once, and is not done to a single broker any more. "
+        "Both are in [client-facts.md](../client-facts.md)."
     ),
     "2026-11-23T06:30:25+00:00": (
-        "the suite itself: with a producer for each partition nothing fences an attempt that was replaced while it "
-        "lived, so that there were as many members as partitions, and whoever joined took nothing from anybody. Such "
-        "an attempt drains when the next fault begins "
-        "([ADR](adr/0027-judge-fault-runs-and-mutations-from-broker-logs.md)); the same seed is exact since."
+        "the suite. With a producer for each partition, a replaced attempt that lives is not fenced. So there were as "
+        "many members as partitions, and a new member took none. Such an attempt now drains at the next fault "
+        "([ADR](../adr/0027-judge-fault-runs-and-mutations-from-broker-logs.md)); the same seed is exact since."
     ),
     "2026-11-23T07:15:08+00:00": (
-        "a machine on which more than a hundred threads waited for two cores. The executor that Spark launched in "
-        "place of a killed one took longer than the 60 s after which a driver without executors ends, so the server "
-        "started another application; the suite waited for the next attempt in the first one. What was judged is exact."
+        "a machine with more than a hundred threads for two cores. Spark's new executor took longer than the 60 s "
+        "after which a driver without executors ends. The server started another application, while the suite waited "
+        "for the next attempt in the first one. The judged records are exact."
     ),
     "2026-11-26T11:01:15+00:00": (
-        "a machine on which twenty processes waited for two cores. The suite ran at the lowest priority: the first "
-        "output took longer than 60 s, and no fault was begun. The same seed is exact on one broker, ten minutes later."
+        "a machine with twenty processes for two cores. The suite ran at the lowest priority: the first output took "
+        "longer than 60 s, and no fault was begun. The same seed is exact on one broker, ten minutes later."
     ),
 }
-"""By date, written by whoever has found out."""
+"""By date, written by hand."""
 
 
 def page(entries: Sequence[Entry]) -> str:
@@ -158,7 +159,7 @@ def _sum(entries: Sequence[Entry]) -> str:
     figures = {
         "runs": found.runs,
         "runs that failed": found.failed,
-        "of them not wholly judged: of these only what was wrong counts below": found.unjudged,
+        "of them not judged completely: only their errors count below": found.unjudged,
         "faults": found.faults,
         "records": found.records,
         "transactions": found.transactions,
@@ -166,16 +167,16 @@ def _sum(entries: Sequence[Entry]) -> str:
         "duplicated": found.duplicated,
         "torn": found.torn,
         "out of order": found.out_of_order,
-        f"contradictions in the offset log, of {found.asked} runs that asked it": found.offset_log,
+        f"contradictions in the offset log, of {found.asked} runs with a check": found.offset_log,
     }
     if found.looked:
-        row = f"aborted records that brokers have shown, of {found.looked} runs that looked for it"
+        row = f"aborted records that brokers returned, of {found.looked} runs with a check"
         figures[row] = found.shown_aborted
     since, until = min(entry.date for entry in entries), max(entry.date for entry in entries)
     return (
-        "| all runs | |\n|---|---|\n"
+        "| all runs | number |\n|---|---|\n"
         + "".join(_cells(name, f"{number:,}") for name, number in figures.items())
-        + _cells("longest stand-still of a partition", f"{found.longest_standstill_s:g} s")
+        + _cells("longest gap of a partition", f"{found.longest_standstill_s:g} s")
         + _cells("from", since)
         + _cells("to", until)
         + f"\nVersions: {'; '.join(_versions(entries))}.\n{_SHOWN_ABORTED}"
@@ -188,17 +189,22 @@ def _kinds(entries: Sequence[Entry]) -> str:
         "session of a classic group": SESSION_TIMEOUT_MS,
         "session of a KIP-848 group": int(SETTINGS["group.consumer.session.timeout.ms"]),
         "transaction": usual["transaction_timeout_ms"],
-        "between the coordinator's looks for what is past it": int(
+        "between the coordinator's checks for it": int(
             SETTINGS["transaction.abort.timed.out.transaction.cleanup.interval.ms"]
         ),
         "session of the brokers": int(SETTINGS_FOR_ONE_MACHINE["broker.session.timeout.ms"]),
     }
     return (
         _BY_FAULT
-        + ", ".join(f"{name} {ms / 1000:g} s" for name, ms in timeouts.items())
-        + ".\n\n| fault | how often | longest stand-still | what bounds it |\n|---|---|---|---|\n"
+        + "".join(_cells(name, f"{ms / 1000:g} s") for name, ms in timeouts.items())
+        + "\n| fault | number | longest gap | bound |\n|---|---|---|---|\n"
         + "".join(
-            _cells(kind, f"{found.faults:,}", _standstill(found.longest_standstill_s), _BOUNDS.get(kind, "not known"))
+            _cells(
+                f"`{kind}`",
+                f"{found.faults:,}",
+                _standstill(found.longest_standstill_s),
+                _BOUNDS.get(kind, "not known"),
+            )
             for kind, found in total(entries).by_kind.items()
         )
     )
@@ -207,12 +213,12 @@ def _kinds(entries: Sequence[Entry]) -> str:
 def _freezes(entries: Sequence[Entry]) -> str:
     noting = [entry for entry in entries if entry.judged and entry.freezes is not None]
     if not noting:
-        return f"{_FREEZES}No run has noted it yet.\n"
+        return f"{_FREEZES}No run has recorded it yet.\n"
     found = total(noting).freezes
     columns = [f"outlasted {outlasted}" for outlasted in Outlasted]
     return (
-        f"{_FREEZES}Of {len(noting)} of {len(entries)} runs; the others did not note it.\n\n"
-        + _cells("where", *columns)
+        f"{_FREEZES}{len(noting)} of {len(entries)} runs recorded it.\n\n"
+        + _cells("point", *columns)
         + f"|---{'|---' * len(columns)}|\n"
         + "".join(
             _cells(place, *(f"{found.get(place, {}).get(outlasted, 0):,}" for outlasted in Outlasted))
@@ -222,12 +228,12 @@ def _freezes(entries: Sequence[Entry]) -> str:
 
 
 def _standstill(longest_s: float) -> str:
-    return f"{longest_s:g} s" if longest_s else "none of its own"
+    return f"{longest_s:g} s" if longest_s else "none"
 
 
 def _runs(entries: Sequence[Entry]) -> str:
     return (
-        "\n## Run by run\n\n"
+        "\n## Runs\n\n"
         "| date | cluster | seed | took | faults | records | transactions | verdict | commit |\n"
         "|---|---|---|---|---|---|---|---|---|\n" + "".join(map(_run, entries)) + _explained(entries)
     )
@@ -238,7 +244,7 @@ def _explained(entries: Sequence[Entry]) -> str:
     told = "".join(
         f"- {entry.date}, seed {entry.seed}: {EXPLAINED.get(entry.date, 'not understood yet.')}\n" for entry in failed
     )
-    return f"\n## What the failed runs were\n\n{told}" if told else ""
+    return f"\n## Causes of failed runs\n\n{told}" if told else ""
 
 
 def _run(entry: Entry) -> str:
@@ -255,8 +261,8 @@ def _run(entry: Entry) -> str:
     elif not entry.judged:
         said.append("not judged")
     if entry.failure is not None:
-        said.append(entry.failure.replace("|", "/").replace("\n", " "))
-    apart = f"; {entry.shown_aborted:,} aborted records shown by brokers" if entry.shown_aborted else ""
+        said.append(quoted(entry.failure))
+    apart = f"; {entry.shown_aborted:,} aborted records returned by brokers" if entry.shown_aborted else ""
     return _cells(
         entry.date,
         entry.cluster,
@@ -273,6 +279,12 @@ def _run(entry: Entry) -> str:
 def _versions(entries: Sequence[Entry]) -> list[str]:
     said = (", ".join(f"{name} {number}" for name, number in sorted(entry.versions.items())) for entry in entries)
     return list(dict.fromkeys(said))
+
+
+def quoted(failure: str) -> str:
+    """As code, in a cell of a table."""
+    in_a_cell = failure.replace("|", "/").replace("\n", " ").replace("`", "'")
+    return f"`{in_a_cell}`"
 
 
 def _cells(*cells: str) -> str:

@@ -1,4 +1,4 @@
-"""docs/file-faults.md says what the ledger holds, and no more."""
+"""docs/measured/file-faults.md says what the ledger holds, and no more."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def test_runs_are_summed_and_each_is_told(tmp_path: Path) -> None:
     rows = rows_of(page(read(ledger)))
     assert ["records", "12,346"] in rows
     assert ["runs that failed", "0"] in rows
-    assert ["worker killed", "4"] in rows
+    assert ["`worker killed`", "4"] in rows
     assert ["requests that met a fault", "84"] in rows
-    assert ["answered with 503, and not done", "80"] in rows
+    assert ["answered with 503, not executed", "80"] in rows
     assert [row[2] for row in rows if row[1:2] == ["three brokers"]] == ["7", "8"]
 
 
@@ -64,8 +64,8 @@ def test_runs_are_summed_and_each_is_told(tmp_path: Path) -> None:
     [
         ({"lost": 3}, "**3 lost**"),
         ({"dangling": 1}, "**1 dangling**"),
-        ({"failure": "an orphan | was left"}, "**an orphan / was left**"),
-        ({"lost": None, "duplicated": None, "dangling": None, "failure": "no rest"}, "**not judged; no rest**"),
+        ({"failure": "an orphan | was left"}, "**`an orphan / was left`**"),
+        ({"lost": None, "duplicated": None, "dangling": None, "failure": "no rest"}, "**not judged; `no rest`**"),
     ],
 )
 def test_what_was_wrong_is_told_and_counts_as_failed(change: dict[str, int | str | None], said: str) -> None:

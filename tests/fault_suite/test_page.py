@@ -1,4 +1,4 @@
-"""docs/faults.md says what the ledger holds, and no more."""
+"""docs/measured/faults.md says what the ledger holds, and no more."""
 
 from __future__ import annotations
 
@@ -51,17 +51,17 @@ def test_runs_are_summed_and_each_is_told() -> None:
     rows = rows_of(page([RUN, other]))
     assert ["records", "12,346"] in rows
     assert ["faults", "4"] in rows
-    (killed,) = [row for row in rows if row[0] == Kind.WORKER_KILLED]
+    (killed,) = [row for row in rows if row[0] == f"`{Kind.WORKER_KILLED}`"]
     assert killed[1:3] == ["3", "9.5 s"]
     assert [row[2] for row in rows if row[1:2] == ["three brokers"]] == ["7", "8"]
-    assert all(not row[0].startswith(Kind.BROKER_KILLED) for row in rows), "what was not done has no row"
+    assert all(not row[0].startswith(f"`{Kind.BROKER_KILLED}") for row in rows), "what was not done has no row"
 
 
 def test_what_frozen_workers_outlasted_is_told_of_the_runs_that_noted_it() -> None:
-    assert "No run has noted it yet." in page([RUN])
+    assert "No run has recorded it yet." in page([RUN])
     noting = msgspec.structs.replace(RUN, freezes={"in-revoke": {Outlasted.SESSION: 2, Outlasted.BOTH: 1}})
     text = page([RUN, noting, noting])
-    assert "Of 2 of 3 runs; the others did not note it." in text
+    assert "2 of 3 runs recorded it." in text
     assert ["in-revoke", "0", "4", "0", "2"] in rows_of(text)
     assert ["before-commit", "0", "0", "0", "0"] in rows_of(text), "a point at which nobody was frozen is told too"
 
@@ -69,14 +69,14 @@ def test_what_frozen_workers_outlasted_is_told_of_the_runs_that_noted_it() -> No
 def test_what_brokers_have_shown_is_told_apart_and_is_no_failure() -> None:
     looking = msgspec.structs.replace(RUN, seed=8, shown_aborted=0)
     shown = msgspec.structs.replace(RUN, seed=9, shown_aborted=1_750)
-    assert "aborted records that brokers have shown, of" not in page([RUN]), "nobody has looked: that is no zero"
+    assert "aborted records that brokers returned, of" not in page([RUN]), "nobody has looked: that is no zero"
     text = page([RUN, looking, shown])
     rows = rows_of(text)
-    assert ["aborted records that brokers have shown, of 2 runs that looked for it", "1,750"] in rows
+    assert ["aborted records that brokers returned, of 2 runs with a check", "1,750"] in rows
     assert ["runs that failed", "0"] in rows
     verdicts = {row[2]: row[-2] for row in rows if row[1:2] == ["three brokers"]}
     fine = "nothing lost, duplicated, torn or out of order"
-    assert verdicts == {"7": fine, "8": fine, "9": f"{fine}; 1,750 aborted records shown by brokers"}
+    assert verdicts == {"7": fine, "8": fine, "9": f"{fine}; 1,750 aborted records returned by brokers"}
 
 
 def test_what_was_wrong_is_told_with_its_run() -> None:
@@ -85,7 +85,7 @@ def test_what_was_wrong_is_told_with_its_run() -> None:
     assert ["runs that failed", "1"] in rows
     assert ["lost", "5"] in rows
     (run,) = [row for row in rows if row[1:2] == ["three brokers"]]
-    assert run[-2] == "**5 lost; lost: 5 / such as 0:1**"
+    assert run[-2] == "**5 lost; `lost: 5 / such as 0:1`**"
     assert run[-1] == "`0123456789`, changed"
 
 
@@ -95,10 +95,10 @@ def test_a_run_without_a_verdict_is_no_row_of_zeros() -> None:
         RUN, seed=8, judged=False, records=0, transactions=0, failure="no broker", **nothing
     )
     rows = rows_of(page([RUN, unjudged]))
-    assert ["of them not wholly judged: of these only what was wrong counts below", "1"] in rows
+    assert ["of them not judged completely: only their errors count below", "1"] in rows
     assert ["faults", "3"] in rows
     (run,) = [row for row in rows if row[1:3] == ["three brokers", "8"]]
-    said = "**not judged: lost, duplicated, torn, out of order; no broker**"
+    said = "**not judged: lost, duplicated, torn, out of order; `no broker`**"
     assert run[5:8] == ["not known", "not known", said]
 
 
@@ -108,12 +108,12 @@ def test_what_a_run_that_never_came_to_rest_has_doubled_counts_and_what_it_lost_
     assert ["faults", "3"] in rows
     assert ["duplicated", "2"] in rows
     (run,) = [row for row in rows if row[1:3] == ["three brokers", "8"]]
-    assert run[5:8] == ["12,345", "678", "**2 duplicated; not judged: lost; never at rest**"]
+    assert run[5:8] == ["12,345", "678", "**2 duplicated; not judged: lost; `never at rest`**"]
 
 
 def test_every_kind_of_fault_says_what_bounds_its_standstill() -> None:
     every = msgspec.structs.replace(RUN, by_kind={kind: KindFigures(1, 1.0) for kind in Kind})
-    bounds = {row[0]: row[3] for row in rows_of(page([every])) if row[0] in set(Kind)}
+    bounds = {row[0].strip("`"): row[3] for row in rows_of(page([every])) if row[0].strip("`") in set(Kind)}
     assert set(bounds) == set(Kind)
     assert {kind for kind, bound in bounds.items() if bound == "not known"} == set()
 

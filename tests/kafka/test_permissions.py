@@ -271,7 +271,7 @@ FEATURES: dict[str, Feature] = {
     "Moving offsets": move_offsets,
     "Observing by the journals": observe_by_journals,
     "Observing by admin calls": observe_by_admin_calls,
-    "Why readers wait": explain,
+    "Blocked consumers": explain,
     "The log of a partition": read_log,
     "The files of a pipeline": read_references,
     "Orphans": look_for_orphans,
@@ -360,7 +360,7 @@ async def test_what_the_page_says_is_enough_and_nothing_of_it_is_for_nothing(
 
 def test_conformance_names_the_right_that_is_missing(stage: Stage, tmp_path: Path) -> None:
     """Nothing that could not be tried is kept; with all rights everything is, and nothing is left behind."""
-    written = permissions_of_the_page(_PAGE.with_name("conformance.md"))["What it leaves"]
+    written = permissions_of_the_page(_PAGE.with_name("conformance.md"))["Permissions"]
     acls = [acl for acl in written if acl.resource != "BROKER"]
     assert len(acls) == 8
     by_name = {check.name: check for check in CHECKS}

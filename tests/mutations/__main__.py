@@ -1,4 +1,4 @@
-"""`python -m tests.mutations`: every mutation on a broker, kept in tests/results and told in docs/mutations.md."""
+"""`python -m tests.mutations`: every mutation on a broker, for tests/results and docs/measured/mutations.md."""
 
 from __future__ import annotations
 

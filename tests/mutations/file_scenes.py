@@ -1,5 +1,7 @@
-"""The six faults of a debugging story (docs/mutations.md), as scenes of file pipelines: played like the others, judged
-by what committed references name."""
+"""The six faults of a debugging story (docs/measured/mutations.md), as scenes of file pipelines.
+
+They are played like the others, and judged by what committed references name.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +51,7 @@ _CHANCE_S = 5.0
 
 
 def partition_comes_straight_back(place: Place) -> FileAudit:
-    """A partition is taken from a member that holds records of it in no file yet, and given straight back: whoever had
-    it meanwhile has processed nothing."""
+    """A partition with unfiled records is revoked and returned at once; its owner in between processed nothing."""
     pipeline = _pipeline(place, partitions=2)
     pipeline.feed(THEN)
     with switched_off(place.off), running(_held_open(pipeline)) as first:
@@ -66,8 +67,7 @@ def partition_comes_straight_back(place: Place) -> FileAudit:
 
 
 def fails_in_the_middle_of_a_batch(place: Place) -> FileAudit:
-    """A task fails when it has put half of a batch into its files: its client gives the partitions up as it is
-    closed, with the checkpoint of that batch open."""
+    """A task fails with half of a batch in files, and its client releases the partitions with the checkpoint open."""
     pipeline = _pipeline(place, partitions=2)
     pipeline.feed(THEN)
     with switched_off(place.off), _fails_at(THEN), running(_held_open(pipeline)) as task:
@@ -77,7 +77,7 @@ def fails_in_the_middle_of_a_batch(place: Place) -> FileAudit:
 
 
 def records_come_before_the_producer(place: Place) -> FileAudit:
-    """A partition is assigned, with records waiting in it; its producer is long in coming."""
+    """A partition with records is assigned; its producer is ready late."""
     pipeline = _pipeline(place, partitions=1, processing_guarantee=ProcessingGuarantee.EXACTLY_ONCE)
     pipeline.feed(THEN)
     may_init = threading.Event()
@@ -96,7 +96,7 @@ def records_come_before_the_producer(place: Place) -> FileAudit:
 
 
 def records_of_before_a_rebalance(place: Place) -> FileAudit:
-    """Records wait for their file while their partition is taken, put into files elsewhere, and given back."""
+    """Records wait for their file while their partition is revoked, filed elsewhere, and returned."""
     pipeline = _pipeline(place, partitions=2)
     pipeline.feed(THEN)
     with switched_off(place.off), running(_held_open(pipeline)) as first:
@@ -114,13 +114,12 @@ def records_of_before_a_rebalance(place: Place) -> FileAudit:
 
 
 def assigned_polls_after_it_was_revoked(place: Place) -> FileAudit:
-    """A partition is revoked in one poll and assigned in another; between them another member has it, and commits."""
+    """A partition is revoked in one poll and assigned in another; between them another member commits."""
     return records_of_before_a_rebalance(place)
 
 
 def frozen_while_it_uploads(place: Place) -> FileAudit:
-    """An upload begins before its member is frozen past the session; another one puts the same records into files, and
-    then the upload ends."""
+    """A member is frozen past its session in an upload; another one files the same records before the upload ends."""
     pipeline = _pipeline(place, partitions=1, session_timeout_ms=3_000, transaction_timeout_ms=60_000)
     points = points_of(place)
     files = _held_files(pipeline, upload_timeout_ms=_UPLOADS_WITHIN_MS)

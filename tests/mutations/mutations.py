@@ -12,10 +12,7 @@ from tests.mutations.scenes import Scene
 from tests.mutations.switches import Switch
 
 _PAST_SESSION_S = 10.0
-_SCENE_OF_FILES = (
-    "runs of faults over file pipelines have a stage of their own (tests/fault_suite/file_stage.py), which knows no "
-    "switches"
-)
+_SCENE_OF_FILES = "the stage of file pipelines (`tests/fault_suite/file_stage.py`) has no switches"
 _LONG_TRANSACTIONS = {"transaction_timeout_ms": 30_000}
 """Who is frozen past the session wakes up before the coordinator has ended the transaction."""
 
@@ -49,7 +46,7 @@ class Mutation(NamedTuple):
 MUTATIONS = (
     Mutation(
         Switch.OWNERSHIP_NUMBER,
-        "offsets are sent only of partitions that nobody has had since they were polled",
+        "offsets are sent only for partitions that had no other owner since the poll",
         "every partition counts as unchanged",
         scenes.partition_goes_and_comes_back,
         "duplicated",
@@ -57,20 +54,18 @@ MUTATIONS = (
         (
             Guard(
                 Switch.COMMIT_ON_REVOKE,
-                "it spares a rebalance from doing a whole interval again; but it may fail or run out of time, and then "
-                "the number is all there is",
+                "it avoids repeating an interval at a rebalance; if it fails or times out, only the number is left",
             ),
             Guard(
                 Switch.CONFIRMED,
-                "it is there against coordinators that were replaced; it goes by the number itself, and without it "
-                "would wait for a commit that is long past",
+                "it protects against replaced coordinators; it uses the number too, and would wait without it",
             ),
         ),
     ),
     Mutation(
         Switch.GENERATION,
         "offsets are sent with the member's own generation",
-        "they are sent for the group alone",
+        "they are sent without a generation",
         scenes.frozen_between_poll_and_offsets,
         "duplicated",
         Drawn(
@@ -82,8 +77,8 @@ MUTATIONS = (
     ),
     Mutation(
         Switch.REWIND,
-        "after an abort reading goes back to the committed offsets",
-        "it goes on where it is",
+        "after an abort, the partitions rewind to the committed offsets",
+        "reading continues",
         scenes.every_third_checkpoint_fails,
         "lost",
         Drawn(
@@ -92,37 +87,35 @@ MUTATIONS = (
     ),
     Mutation(
         Switch.ABORT_ON_LOST,
-        "what was open when partitions were lost is aborted",
-        "the loss is not heard",
+        "open checkpoints of lost partitions are aborted",
+        "the loss is ignored",
         scenes.member_is_lost,
         "duplicated",
-        "its checkpoint must stay open over a loss and a return without its partitions; the suite's are committed each "
-        "100 ms, and whoever commits before it is a member again is refused by its generation",
+        "a checkpoint must stay open over a loss and a return without its partitions; the suite commits each 100 ms, "
+        "and a commit before the return is refused by the generation",
     ),
     Mutation(
         Switch.DISCARD_PRODUCER,
-        "a producer of unknown outcome is replaced: its successor's init decides, then it is asked what is committed",
-        "it is kept, and used again",
+        "a producer of unknown outcome is replaced: the next init decides, then the committed offsets are read",
+        "it is used again",
         scenes.commit_arrives_late,
         "duplicated",
-        "a request must arrive when its answer is not waited for any more, and before the coordinator's own timeout, "
-        "which is the same",
+        "a request must arrive after the client's timeout and before the coordinator's, which is the same",
         (
             Guard(
                 Switch.READ_COMMITTED,
-                "a protection of its own (below): the group's coordinator holds undecided offsets back",
+                "a protection itself (below): the coordinator does not return pending offsets",
             ),
             Guard(
                 Switch.BEGIN_REFUSED,
-                "the client's own: it begins no transaction while the one before is undecided, and the attempt would "
-                "fail where it can go on",
+                "the client's own: it begins no transaction with one open, and the attempt would fail",
             ),
         ),
     ),
     Mutation(
         Switch.READ_COMMITTED,
-        "undecided records are not read, undecided offsets are waited for",
-        "source and offsets are read uncommitted",
+        "records of open transactions are not read, pending offsets are waited for",
+        "source and offsets are read at `read_uncommitted`",
         scenes.frozen_between_offsets_and_commit,
         "duplicated",
         Drawn(
@@ -135,89 +128,86 @@ MUTATIONS = (
     Mutation(
         Switch.INIT_BEFORE_OFFSETS,
         "with a producer for each partition, its id is initialised before its committed offset is read",
-        "the partition is taken first",
+        "the offset is read first",
         scenes.former_owner_wakes_before_the_init,
         "duplicated",
-        "who is frozen must wake up while the next owner's init is on its way, which takes a tenth of a second",
+        "the thaw must come during the next owner's init, which takes a tenth of a second",
         (
             Guard(
                 Switch.GENERATION,
-                "a protection of its own (above), which `offset_fencing: group_only` does without: then the order is "
-                "all there is",
+                "a protection itself (above); `offset_fencing: group_only` has only the order",
             ),
         ),
     ),
     Mutation(
         Switch.FILES_AT_REVOKE,
-        "what a file pipeline has taken is in files that are referenced before its partition is given up",
-        "what is in no file yet is dropped in the callback",
+        "polled records are in referenced files before their partition is released",
+        "records without a file are dropped in the callback",
         file_scenes.partition_comes_straight_back,
         "lost",
         _SCENE_OF_FILES,
         (
             Guard(
                 Switch.BEGINS_AT_COMMITTED,
-                "the client's own, which keeps no position over a revoke: what a callback could not commit is read "
-                "again by whoever gets the partition next",
+                "the client's own, which keeps no position over a revoke: the next owner reads the records again",
             ),
         ),
     ),
     Mutation(
         Switch.LETS_GO_FIRST,
-        "an attempt that fails lets go of its open checkpoint before it leaves the group",
-        "it leaves, and the last callback of the client commits what is open",
+        "a failing attempt aborts its open checkpoint before it leaves the group",
+        "it leaves, and the client's last callback commits the checkpoint",
         file_scenes.fails_in_the_middle_of_a_batch,
         "lost",
         _SCENE_OF_FILES,
     ),
     Mutation(
         Switch.HELD_UNTIL_READY,
-        "nothing is fetched of an assigned partition before there is a producer to file its records under",
-        "it is fetched from at once, and what comes is left out",
+        "an assigned partition is not fetched before its producer is ready",
+        "it is fetched at once, and the records are dropped",
         file_scenes.records_come_before_the_producer,
         "lost",
         _SCENE_OF_FILES,
         (
             Guard(
                 Switch.REWIND,
-                "a protection of its own (above): what was left out is read again",
+                "a protection itself (above): dropped records are read again",
             ),
         ),
     ),
     Mutation(
         Switch.FILED_OWNERSHIP,
-        "files are referenced only if nobody has had a partition of theirs since their records were polled",
-        "the partitions are not looked at after the uploads",
+        "files are referenced only if their partitions had no other owner since the poll",
+        "partitions are not checked after the uploads",
         file_scenes.records_of_before_a_rebalance,
         "duplicated",
         _SCENE_OF_FILES,
         (
             Guard(
                 Switch.COMMIT_ON_REVOKE,
-                "it spares a rebalance from filling the same files again; but uploads may be slower than a rebalance "
-                "allows",
+                "it avoids writing the same files again; but uploads may be too slow for a rebalance",
             ),
         ),
     ),
     Mutation(
         Switch.REVOKE_BY_ITSELF,
         "a revoke ends the open checkpoint in its own callback",
-        "it is put off until partitions are assigned, as if both came in one poll",
+        "it waits for the next assignment, as if both came in one poll",
         file_scenes.assigned_polls_after_it_was_revoked,
         "duplicated",
         _SCENE_OF_FILES,
     ),
     Mutation(
         Switch.UPLOAD_DEADLINE,
-        "uploads that are not done in their time are never referenced",
-        "they take what they take",
+        "late uploads are never referenced",
+        "they have no time limit",
         file_scenes.frozen_while_it_uploads,
         "duplicated",
         _SCENE_OF_FILES,
         (
             Guard(
                 Switch.GENERATION,
-                "a protection of its own (above): the group's coordinator refuses whoever is no member any more",
+                "a protection itself (above): the coordinator refuses removed members",
             ),
         ),
     ),
@@ -225,7 +215,7 @@ MUTATIONS = (
 
 
 class StoryFault(NamedTuple):
-    """A fault of the debugging story, and which protection stands against it here. why: lost, or doubled."""
+    """A fault of the debugging story, and the protection against it. why: of the loss or duplication."""
 
     fault: str
     protection: Switch
@@ -234,14 +224,14 @@ class StoryFault(NamedTuple):
 
 STORY = (
     StoryFault(
-        "records taken but not yet in a file at a revoke that gives the partition straight back",
+        "polled records without a file, at a revoke that returns the partition at once",
         Switch.FILES_AT_REVOKE,
-        "lost: what comes next is behind them, and its offsets pass them",
+        "lost: the next records' offsets pass them",
     ),
     StoryFault(
         "the same at the end of a partition's last batch",
         Switch.LETS_GO_FIRST,
-        "lost: the offsets are those behind the batch, of which the end is in no file",
+        "lost: the offsets are after the batch, whose end is in no file",
     ),
     StoryFault(
         "the first batch after a rebalance dropped",
@@ -249,19 +239,18 @@ STORY = (
         "lost: the offsets of the next batch pass it",
     ),
     StoryFault(
-        "a batch asked for before the rebalance credited to the new generation",
+        "a batch requested before a rebalance, counted in the new generation",
         Switch.FILED_OWNERSHIP,
-        "doubled, not lost: here a batch comes with its offsets, and who had the partition meanwhile has filed the "
-        "same records",
+        "duplicated, not lost: a batch has its offsets here, and the owner in between has filed the same records",
     ),
     StoryFault(
-        "assigned a poll later than revoked",
+        "an assignment one poll after the revoke",
         Switch.REVOKE_BY_ITSELF,
-        "doubled, not lost: between the two polls the partition is somebody else's, who files the same records",
+        "duplicated, not lost: the owner between the polls files the same records",
     ),
     StoryFault(
-        "an upload begun before the rebalance and finished after it",
+        "an upload across a rebalance",
         Switch.UPLOAD_DEADLINE,
-        "doubled: both uploads are whole, and both are referenced",
+        "duplicated: both uploads are complete and referenced",
     ),
 )

@@ -21,7 +21,7 @@ from tests.support.results import git, is_changed_since_commit
 
 _ROOT = Path(__file__).parents[2]
 RESULTS = _ROOT / "tests" / "results" / "mutations.json"
-PAGE = _ROOT / "docs" / "mutations.md"
+PAGE = _ROOT / "docs" / "measured" / "mutations.md"
 
 
 class Circumstances(msgspec.Struct, frozen=True):
@@ -83,55 +83,59 @@ def write(results: Results, path: Path = RESULTS) -> None:
     PAGE.write_text(page(results), encoding="utf-8")
 
 
-_BEGINNING = """# Mutations: what each protection is there for
+_BEGINNING = """# Mutations of the loop
 
-A test suite that cannot fail proves nothing. So each protection of the loop is switched off, and the suite must see
-records lost or doubled. `make mutations` plays the scenes below on a real broker and makes this page; `make test` plays
-one of them, drawn by its seed. Nothing in the product knows of it: methods of the loop are replaced from outside
-([ADR](adr/0027-judge-fault-runs-and-mutations-from-broker-logs.md)), and a test fails when one of them is not there
-any more.
+For developers: the damage without each protection of the loop. A suite that cannot fail proves nothing, so each
+protection is switched off, and the suite must find lost or duplicated records.
 
-Some protections stand behind one another. What would hide that one is gone is a *guard* of it, and is switched off too.
-Then a scene is played four times: as it is; with the guards alone; with the protection alone, which must do; and with
-neither. What the loop did is not asked: the verifier reads the sink and counts.
+`make mutations` plays the scenes on a real broker and makes this page; `make test` plays one of them, drawn by its
+seed. Methods of the loop are replaced from outside
+([ADR](../adr/0027-judge-fault-runs-and-mutations-from-broker-logs.md)); a missing one fails a test. The verifier counts
+the records in the sink.
+
+Some protections have a *guard*, which would hide their absence. Then a scene is played four times: with both, with the
+guards alone, with the protection alone, which must suffice, and with neither.
 
 ## Scenes
 
-| protection: what the loop does | without it | scene | as it is | guards alone | protection alone | neither |
+| protection | without it | scene | both | guards alone | protection alone | neither |
 |---|---|---|---|---|---|---|
 """
 _STORY = """
-## The faults of a debugging story
+## Faults of a debugging story
 
-A pipeline like that of file pipelines, on another library, lost records at rebalances; it took six fixes (Vigoo, *ZIO
-Kafka with transactions: a debugging story*, 2022). Each of the six in our terms, and what a file pipeline does to its
-records without the protection that stands against it (with its guards off, too):
+A similar pipeline on another library lost records at rebalances, until six fixes (Vigoo, *ZIO Kafka with transactions:
+a debugging story*, 2022). The table has the six, and the damage in a file pipeline without the protection and its
+guards:
 
-| fault of the story | protection | lost or doubled, and why |
+| fault of the story | protection | damage |
 |---|---|---|
 """
 _RUNS = """
 ## Random runs
 
-Faults of these kinds, drawn from the seed as `make faults` draws them, over the same pipeline twice: as it is, and with
-protection and guards switched off. The seed is the smallest whose first fault comes at the moment, and lasts as long,
-as it takes.
+The same faults, drawn from a seed as in `make faults`, over one pipeline: with both, and with neither. The seed is the
+smallest whose first fault has the moment and duration that the damage takes.
 
-| protection | faults | seed | pipeline | as it is | neither |
+| protection | faults | seed | pipeline | both | neither |
 |---|---|---|---|---|---|
 """
 _GUARDS = """
-## The guards, and why they are kept
+## Guards
 
-| of | guard | why it is kept |
+| protection | guard | reason |
 |---|---|---|
 """
 _WHEN = """
-## Played
+## Dates and versions
 
-| protection | what | date | took | commit | versions |
-|---|---|---|---|---|---|
+| protection | played as | date | duration | commit |
+|---|---|---|---|---|
 """
+
+
+def _name(switch: Switch) -> str:
+    return f"`{switch}`"
 
 
 def page(results: Results) -> str:
@@ -139,15 +143,18 @@ def page(results: Results) -> str:
         _BEGINNING
         + "".join(_row(mutation, results.scenes.get(mutation.protection, {})) for mutation in MUTATIONS)
         + _STORY
-        + "".join(_cells(told.fault, told.protection, told.why) for told in STORY)
+        + "".join(_cells(one.fault, _name(one.protection), one.why) for one in STORY)
         + _RUNS
         + "".join(_run(mutation, results.runs.get(mutation.protection)) for mutation in MUTATIONS)
         + _GUARDS
         + "".join(
-            _cells(mutation.protection, guard.switch, guard.kept) for mutation in MUTATIONS for guard in mutation.guards
+            _cells(_name(mutation.protection), _name(guard.switch), guard.kept)
+            for mutation in MUTATIONS
+            for guard in mutation.guards
         )
         + _WHEN
         + "".join(_when(results))
+        + f"\nVersions: {'; '.join(_versions(results))}.\n"
     )
 
 
@@ -162,7 +169,7 @@ def _row(mutation: Mutation, results: dict[GroupProtocol, Result]) -> str:
 
     scene = " ".join((mutation.scene.__doc__ or "").split())
     return _cells(
-        f"**{mutation.protection}**: {mutation.does}",
+        f"{_name(mutation.protection)}: {mutation.does}",
         mutation.without,
         f"`{mutation.scene.__name__}`: {scene[0].lower()}{scene[1:].removesuffix('.')}",
         found(lambda played: played.as_it_is),
@@ -175,10 +182,10 @@ def _row(mutation: Mutation, results: dict[GroupProtocol, Result]) -> str:
 def _run(mutation: Mutation, result: RunResult | None) -> str:
     drawn = mutation.drawn
     if isinstance(drawn, str):
-        return _cells(mutation.protection, f"the scene alone: {drawn}", "", "", "", "")
+        return _cells(_name(mutation.protection), f"none: {drawn}", "", "", "", "")
     if result is None:
         return _cells(
-            mutation.protection,
+            _name(mutation.protection),
             _kinds(drawn),
             str(drawn.seed),
             _settings(drawn).removeprefix(", "),
@@ -186,7 +193,7 @@ def _run(mutation: Mutation, result: RunResult | None) -> str:
             "not run yet",
         )
     return _cells(
-        mutation.protection,
+        _name(mutation.protection),
         _kinds(drawn),
         str(result.seed),
         f"{result.protocol} group{_settings(drawn)}",
@@ -218,7 +225,7 @@ def _run_said(found: RunFound) -> str:
 
 def _said(found: Found | None) -> str:
     if found is None:
-        return "has none"
+        return "no guards"
     if found.is_exact:
         return "exact"
     wrong = {"lost": found.lost, "duplicated": found.duplicated}
@@ -236,13 +243,18 @@ def _when(results: Results) -> Iterator[str]:
 
 def _under(mutation: Mutation, what: str, seconds: int, under: Circumstances) -> str:
     return _cells(
-        mutation.protection,
+        _name(mutation.protection),
         what,
         under.date,
         f"{seconds} s",
         f"`{under.commit[:10]}`{', changed' if under.changed_since_commit else ''}",
-        ", ".join(f"{name} {number}" for name, number in under.versions.items()),
     )
+
+
+def _versions(results: Results) -> list[str]:
+    under = [one.under for played in results.scenes.values() for one in played.values()]
+    under += [run.under for run in results.runs.values()]
+    return sorted({", ".join(f"{name} {number}" for name, number in one.versions.items()) for one in under})
 
 
 def _cells(*cells: str) -> str:

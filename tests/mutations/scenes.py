@@ -79,7 +79,7 @@ Scene = Callable[[Place], Judged]
 
 
 def partition_goes_and_comes_back(place: Place) -> Audit:
-    """A checkpoint of two partitions is open while one of them is taken, processed elsewhere, and given back."""
+    """One of two partitions of an open checkpoint is revoked, processed elsewhere, and returned."""
     pipeline = place.pipeline(partitions=2)
     pipeline.feed(THEN)
     with switched_off(place.off), running(pipeline.specification(**HELD_OPEN)) as first:
@@ -96,7 +96,7 @@ def partition_goes_and_comes_back(place: Place) -> Audit:
 
 
 def member_is_lost(place: Place) -> Audit:
-    """A member is frozen past its session with its checkpoint open, and is a member again when it commits."""
+    """A member is frozen past its session with an open checkpoint, and is a member again at its commit."""
     pipeline = place.pipeline(partitions=1, session_timeout_ms=3_000)
     with process_of(place, pipeline, points_of(place)) as zombie:
         zombie.wait_until(lambda: len(zombie.last().partitions) == 1, "the assignment")
@@ -118,17 +118,17 @@ def member_is_lost(place: Place) -> Audit:
 
 
 def frozen_between_poll_and_offsets(place: Place) -> Audit:
-    """Its outputs are written; it wakes up when another member has committed the same records, and has not polled."""
+    """Frozen after its outputs; thawed when another member has committed the same records, before its next poll."""
     return _frozen_at(Point.AFTER_OUTPUTS, place, _wait_until_processed)
 
 
 def frozen_between_offsets_and_commit(place: Place) -> Audit:
-    """Its offsets are pending; it wakes up when another member has had the partition for a while."""
+    """Frozen with pending offsets; thawed when another member has had the partition for a while."""
     return _frozen_at(Point.AFTER_OFFSETS, place, _give_a_chance)
 
 
 def every_third_checkpoint_fails(place: Place) -> Audit:
-    """Four waves of records; each third time offsets are refused, with nobody else in the group."""
+    """Four waves of records; each third time offsets are refused, without other members."""
     pipeline = place.pipeline(partitions=2)
     with (
         switched_off(place.off),
@@ -145,7 +145,7 @@ def every_third_checkpoint_fails(place: Place) -> Audit:
 
 
 def commit_arrives_late(place: Place) -> Audit:
-    """A commit is not answered in time. Its request is still on its way, and arrives before the next one."""
+    """A commit request is not answered in time, and arrives before the next one."""
     pipeline = place.pipeline(partitions=1, transaction_timeout_ms=5_000)
     with switched_off(place.off), running(pipeline.specification()) as task:
         # Its first transaction has no outputs: it commits where it begins.
@@ -162,7 +162,7 @@ def commit_arrives_late(place: Place) -> Audit:
 
 
 def former_owner_wakes_before_the_init(place: Place) -> Audit:
-    """Its outputs are written; its partition is another member's when it wakes up, whose init is still on its way."""
+    """Frozen after its outputs; thawed when another member has the partition, during that member's init."""
     pipeline = place.pipeline(
         partitions=1,
         processing_guarantee=ProcessingGuarantee.EXACTLY_ONCE,

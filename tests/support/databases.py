@@ -44,7 +44,7 @@ END $$
 class MigratedDatabases:
     """Databases with today's schema and the rows of a new installation. A returned one is emptied for the next test.
 
-    That takes 10 ms; a copy that is dropped afterwards takes 100 ms and more.
+    That takes 20 ms; a copy that is dropped afterwards takes 100 ms and more.
     """
 
     def __init__(self, server_url: str, template_url: str) -> None:

@@ -1,4 +1,4 @@
-"""`python -m tests.zombies`: every case on a broker, kept in tests/results and told in docs/zombies.md."""
+"""`python -m tests.zombies`: every case on a broker, kept in tests/results and told in docs/measured/zombies.md."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from tests.zombies.playing import FIRST, PARTITIONS, THEN, Found
 
 _ROOT = Path(__file__).parents[2]
 RESULTS = _ROOT / "tests" / "results" / "zombies.json"
-PAGE = _ROOT / "docs" / "zombies.md"
+PAGE = _ROOT / "docs" / "measured" / "zombies.md"
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,27 +55,28 @@ def missing(found: dict[Case, Found]) -> list[Case]:
 
 _BEGINNING = f"""# Zombies of a migration
 
-A zombie is an instance that stood still, with all of its threads, until the group had given its partitions to others,
-and then goes on where it was. Moving an application from `exactly_once` to `exactly_once_v2` is safe only if no zombie
-of any stage can commit what its successors have processed. `make zombies` plays each case on a real broker and makes
-this page; `make test` plays each freeze point forward and back, and one of the switch in one step, drawn by its seed.
+For developers and reviewers: what a frozen instance can do in each stage of a [migration](../migration.md) after its
+thaw. A migration is safe only if no zombie commits records that its successors have processed.
 
-The zombie is a process, stopped by SIGSTOP at a named point of its loop with {THEN} records of each of {PARTITIONS}
-partitions in its hands (it has committed {FIRST} of each before, where it had come so far); its session ends after
-3 s, or after the 10 s of the test's brokers in a KIP-848 group. Its successors take over and process what they may;
-then it is woken, before its transaction timeout or after it, and drained. A last one comes for what is left, and the
-verifier counts what the sink holds. Nothing is fenced by hand here, and no gate is asked: the cases show what the
-*order* of the bounces does.
+`make zombies` plays each case on a real broker and makes this page. `make test` plays each freeze point forward and
+back, and one case of the switch in one step, drawn by its seed.
 
-In a cell stands what became of the records, and what the zombie was told by Kafka when it woke up (`fenced` and
-`aborted` where it has said no more than that; nothing where nothing had to be refused).
+1. A process is stopped by SIGSTOP at a named point of its loop, with {THEN} records of each of {PARTITIONS} partitions
+   in progress. It has committed {FIRST} of each before, if it had come so far.
+2. Its session ends after 3 s, in a KIP-848 group after the 10 s of the test's brokers. Its successors take over.
+3. It is thawed before or after its transaction timeout, and drained.
+4. A last instance processes the rest, and the verifier counts the records in the sink.
 
-**The switch in one step is the negative control.** Who commits for the group alone is refused by nobody once it is not
-a member any more, and its successor has another id, so that no init of its has spent the zombie's epoch. It doubles
-records where it has not sent its offsets yet. It does not where its offsets are pending: the successor waits for them,
-until it commits or its transaction times out. It does not after its timeout where its transaction was known to the
-coordinator: that has aborted it, and raised the epoch. And it does not where it has nothing in its hands, or meets the
-group before it commits.
+No id is fenced by hand and no gate is asked, so the cases show the effect of the *order* of the bounces. A cell has the
+result, and Kafka's answer to the zombie if it was refused (`fenced` and `aborted` without a more exact answer).
+
+**The switch in one step is the negative control.** A removed member may still commit for the group alone, and its
+successor initialises another id, so the zombie's epoch stays valid. It duplicates records if it has not sent its
+offsets. It does not in these cases:
+
+- Its offsets are pending: the successor waits until it commits or its transaction times out.
+- It is thawed after the timeout, and the coordinator knew its transaction: it was aborted, and the epoch raised.
+- It has no records in progress, or polls the group before it commits.
 """
 
 
@@ -83,7 +84,7 @@ def page(results: list[Result]) -> str:
     parts = [_BEGINNING]
     by_case = {result.case: result for result in results}
     for wake in Wake:
-        parts += [f"## Woken {wake}", "", _heading(), "|" + "---|" * (len(Point) + 3)]
+        parts += [f"## Thaw {wake}", "", _heading(), "|" + "---|" * (len(Point) + 3)]
         for move in Move:
             for protocol in move.protocols:
                 cells = [_cell(by_case.get(Case(move, point, wake, protocol))) for point in Point]
@@ -95,7 +96,7 @@ def page(results: list[Result]) -> str:
 
 
 def _heading() -> str:
-    return "| | zombie → successors | group | " + " | ".join(point.replace("-", " ") for point in Point) + " |"
+    return "| stage | zombie → successors | group | " + " | ".join(point.replace("-", " ") for point in Point) + " |"
 
 
 def _cell(result: Result | None) -> str:
@@ -126,8 +127,8 @@ def _circumstances(results: list[Result]) -> list[str]:
         (
             f"{len(results)} cases, {sum(result.seconds for result in results) / 60:.0f} minutes of playing, from "
             f"{min(one.date for one in under)} to {max(one.date for one in under)}, at {', '.join(commits)}. "
-            f"{', '.join(sorted(versions))}. Of the switch in one step, {len(MUST_DOUBLE)} cases must double records, "
-            "or `make zombies` fails; every other stage must be exact in all."
+            f"{', '.join(sorted(versions))}. The switch in one step must duplicate records in {len(MUST_DOUBLE)} "
+            "cases, or `make zombies` fails; every other stage must be exact in all."
         ),
         "",
     ]

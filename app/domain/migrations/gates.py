@@ -15,83 +15,85 @@ from app.domain.migrations.preflight import PREFLIGHT
 
 SEEN_SINCE = Clause(
     name="seen_since",
-    asks="The journal was read and every task heard after the newest end of a lease.",
+    asks="The journal was read, and every task sent a heartbeat, after the newest end of a lease.",
     judge=evidence.seen_since,
 )
-ALL_RUN = Clause(name="all_run", asks="Every instance runs, and all of its tasks are heard.", judge=evidence.all_run)
+ALL_RUN = Clause(
+    name="all_run", asks="Every instance runs, and all of its tasks send heartbeats.", judge=evidence.all_run
+)
 GROUP_STABLE = Clause(
     name="group_stable",
-    asks="Looks of some seconds find the same generation and members, stable.",
+    asks="Checks over 5 s find the same generation and members, in state Stable.",
     judge=evidence.group_is_stable,
 )
 NONE_GROUP_ONLY = Clause(
     name="none_group_only",
-    asks="No instance commits without its generation any more.",
+    asks="No instance commits without its generation.",
     judge=lambda _, look: evidence.no_instance_in(Mode.GROUP_ONLY, look),
     remedy=StepKind.BOUNCE,
 )
 IDS_TAKEN_OVER = Clause(
     name="ids_taken_over",
-    asks="The newest incarnation of every input partition's id is of a live task that sends its generation, or of our "
-    "own fence: a producer that sleeps without a generation is shut out by nothing else.",
+    asks="The newest incarnation of every partition's id belongs to a live task that sends its generation, or to "
+    "Fenceline's fence. Nothing else fences a frozen producer without a generation.",
     judge=evidence.ids_taken_over,
 )
 MEMBERS_KNOWN = Clause(
     name="members_known",
-    asks="Every member of the group is a live task of a current lease: one of a lease that is over may be awake, and "
-    "be given partitions.",
+    asks="Every member of the group is a live task of a current lease. A task of an ended lease may be alive and get "
+    "partitions.",
     judge=evidence.members_known,
 )
 ALL_V2 = Clause(
     name="all_v2",
-    asks="Every instance has one producer a task.",
+    asks="Every instance has one producer for each task.",
     judge=lambda _, look: evidence.all_instances_in(Mode.V2, look),
     remedy=StepKind.BOUNCE,
 )
 OLD_IDS_FENCED = Clause(
     name="old_ids_fenced",
-    asks="Every id of an input partition was initialised once by the control plane, and by nobody since.",
+    asks="Every partition's id was initialised once by the server, and by no other client since.",
     judge=lambda migration, look: evidence.ids_fenced(migration, look, evidence.partition_ids(migration, look)),
     remedy=StepKind.FENCE,
 )
 ALL_GENERATION = Clause(
     name="all_generation",
-    asks="Every instance has a producer for each partition again, and sends its generation.",
+    asks="Every instance has one producer for each partition again, and sends its generation.",
     judge=lambda _, look: evidence.all_instances_in(Mode.GENERATION, look),
     remedy=StepKind.BOUNCE,
 )
 NONE_V2 = Clause(
     name="none_v2",
-    asks="No instance has one producer a task any more.",
+    asks="No instance has one producer for each task.",
     judge=lambda _, look: evidence.no_instance_in(Mode.V2, look),
     remedy=StepKind.BOUNCE,
 )
 TASK_IDS_FENCED = Clause(
     name="task_ids_fenced",
-    asks="Every id of a task was initialised once by the control plane, and by nobody since: clients without a "
-    "generation do not wait for offsets that such a producer has pending.",
+    asks="Every task's id was initialised once by the server, and by no other client since. Clients without a "
+    "generation do not wait for pending offsets of such a producer.",
     judge=lambda migration, look: evidence.ids_fenced(migration, look, evidence.task_ids(migration, look)),
     remedy=StepKind.FENCE,
 )
 ALL_GROUP_ONLY = Clause(
     name="all_group_only",
-    asks="Every instance is as it was before.",
+    asks="Every instance commits without its generation again.",
     judge=lambda _, look: evidence.all_instances_in(Mode.GROUP_ONLY, look),
     remedy=StepKind.BOUNCE,
 )
 IDS_HELD = Clause(
     name="ids_held",
-    asks="The newest incarnation of every input partition's id is of a live task, or of our own fence.",
+    asks="The newest incarnation of every partition's id belongs to a live task, or to Fenceline's fence.",
     judge=evidence.ids_held,
 )
 AT_GOAL = Clause(
     name="at_goal",
-    asks="No instance is left in another mode.",
+    asks="Every instance is in the goal mode.",
     judge=lambda migration, look: evidence.all_instances_in(migration.goal, look),
 )
 NOTHING_OPEN = Clause(
     name="nothing_open",
-    asks="No transaction is open under an id that was given up.",
+    asks="No transaction is open under a retired id.",
     judge=lambda migration, look: evidence.nothing_open_under(
         look,
         evidence.partition_ids(migration, look) if migration.goal is Mode.V2 else evidence.task_ids(migration, look),
@@ -99,12 +101,12 @@ NOTHING_OPEN = Clause(
 )
 CAUGHT_UP = Clause(
     name="readers_reach_the_end",
-    asks="Readers of committed data get to where the sink ended when they were first seen to wait.",
+    asks="read_committed consumers can read up to the sink's end as it was when they were first found blocked.",
     judge=evidence.readers_reach_the_end,
 )
 AUDITED = Clause(
     name="audited",
-    asks="An audit of the ids of its time has found nothing lost and nothing duplicated.",
+    asks="An audit of the migration's time found nothing lost and nothing duplicated.",
     judge=evidence.audited,
     is_waivable=True,
 )
@@ -158,10 +160,10 @@ MOVED = StepClause(
 )
 DRAINED = StepClause(
     name="drained",
-    asks="Of each id that its old lease held nothing is open, but for what somebody known has begun since.",
+    asks="No transaction of the old lease's ids is open, except one that a live task has begun since.",
     judge=evidence.drained,
 )
-FENCED = StepClause(name="fenced", asks="Each id was initialised by the control plane.", judge=evidence.step_fenced)
+FENCED = StepClause(name="fenced", asks="The server has initialised each id.", judge=evidence.step_fenced)
 
 
 class Gates(msgspec.Struct, frozen=True, kw_only=True):

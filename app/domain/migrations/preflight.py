@@ -116,18 +116,18 @@ def _dotted(version: tuple[int, int]) -> str:
 PREFLIGHT: Sequence[Clause] = (
     Clause(
         name="brokers",
-        asks="Every broker is of 2.5 or later.",
+        asks="Every broker has version 2.5 or later.",
         judge=_of_facts(_brokers),
     ),
     Clause(
         name="rights",
-        asks="The coordinators let us describe every id that we shall fence, and write under it.",
+        asks="The server may describe every id that it will fence, and write under it.",
         judge=_of_facts(_rights),
     ),
-    Clause(name="no_hanging", asks="No transaction hangs or is orphaned.", judge=_of_facts(_no_hanging)),
+    Clause(name="no_hanging", asks="No transaction is hanging.", judge=_of_facts(_no_hanging)),
     Clause(
         name="no_collision",
-        asks="No other pipeline owns one of the ids, and nobody unknown writes under one.",
+        asks="No other pipeline owns one of the ids, and no unknown client writes under one.",
         judge=_of_facts(_no_collision),
     ),
     Clause(
@@ -138,21 +138,21 @@ PREFLIGHT: Sequence[Clause] = (
     ),
     Clause(
         name="abort_sweep",
-        asks="The brokers look for timed-out transactions at least every 10 s.",
+        asks="The brokers check for timed-out transactions at least every 10 s.",
         judge=_of_facts(_sweep),
         is_waivable=True,
     ),
     Clause(name="modes_known", asks="Every instance's mode is known.", judge=_modes),
-    Clause(name="all_run", asks="Every instance runs, and all of its tasks are heard.", judge=evidence.all_run),
+    Clause(name="all_run", asks="Every instance runs, and all of its tasks send heartbeats.", judge=evidence.all_run),
     Clause(
         name="group_stable",
-        asks="Looks of some seconds find the same generation and members, stable.",
+        asks="Checks over 5 s find the same generation and members, in state Stable.",
         judge=evidence.group_is_stable,
     ),
     Clause(
         name="no_strangers",
-        asks="Every member of the group is a live task of ours.",
+        asks="Every member of the group is a live task of the pipeline.",
         judge=evidence.members_known,
     ),
-    Clause(name="offsets", asks="What the group has committed is written down.", judge=_offsets),
+    Clause(name="offsets", asks="The group's committed offsets are recorded.", judge=_offsets),
 )

@@ -53,7 +53,7 @@ class Way(msgspec.Struct, frozen=True, kw_only=True):
 class MigrationRun(msgspec.Struct, frozen=True, kw_only=True):
     """entry: as of any run of faults. fed_per_s, came_out_per_s: over all the time in which it was fed.
 
-    remark: written by hand, afterwards: why a run failed, and what was mended since.
+    remark: written by hand, afterwards: why a run failed, and what was fixed since.
     """
 
     entry: Entry

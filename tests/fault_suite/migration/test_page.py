@@ -1,4 +1,4 @@
-"""docs/migration-run.md says what the results hold; and what makes a run one that failed."""
+"""docs/measured/migration-run.md says what the results hold; and what makes a run one that failed."""
 
 from __future__ import annotations
 
@@ -61,18 +61,18 @@ def test_a_run_without_results_is_no_row_of_zeros() -> None:
 
 def test_a_run_is_told_with_its_stages_and_what_they_met() -> None:
     told = page([RUN])
-    assert "As it was promised." in told
+    assert "Exact." in told
     assert "12,345 records in 600 s: 5,432 a second" in told
-    assert "To v2: 7 steps, 4 gates with 21 clauses, all open, proven by 36 records of ids. Audit 1: lost 0." in told
+    assert "To v2: 7 steps, 4 gates with 21 conditions, all open, proven by 36 records of ids. Audit 1: lost 0." in told
     (row,) = [line for line in told.splitlines() if line.startswith("| first bounce ")]
     assert "| 120 s | " in row
     assert all(f"{kind} at 9 s" in row for kind in (Kind.BROKER_KILLED, Kind.SERVER_KILLED))
 
 
 def test_a_remark_stands_beside_the_verdict_and_changes_nothing_of_it() -> None:
-    failed = msgspec.structs.replace(RUN, ways=RUN.ways[:1], remark="mended since")
+    failed = msgspec.structs.replace(RUN, ways=RUN.ways[:1], remark="fixed since")
     told = page([failed])
-    assert "**Failed: group_only: not reached**\n\nRemarked since: mended since\n" in told
+    assert "**Failed**: `group_only: not reached`\n\nCause: fixed since\n" in told
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_what_was_not_as_promised_makes_a_run_one_that_failed(changes: dict[str,
     assert RUN.is_exact
     run = msgspec.structs.replace(RUN, **changes)
     assert not run.is_exact
-    assert f"**Failed: {said}**" in page([run])
+    assert f"**Failed**: `{said}`" in page([run])
 
 
 def test_the_control_is_told_with_what_came_out_twice() -> None:

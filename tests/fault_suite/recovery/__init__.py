@@ -1,1 +1,1 @@
-"""How long records stand still after each loss of an instance, against what was promised (docs/standstill.md)."""
+"""The recovery time after each loss of an instance, against its bound (docs/measured/standstill.md)."""

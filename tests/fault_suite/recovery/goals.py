@@ -72,8 +72,8 @@ def bound_s(loss: Loss, timeouts: Timeouts, *, new_attempt_s: float | None = Non
 
 
 def table(measured: Iterable[Measured]) -> str:
-    """In Markdown, for docs/standstill.md."""
-    lines = ["| one of two instances | group protocol | records stood still | bound | kept |", "|---|---|---|---|---|"]
+    """In Markdown, for docs/measured/standstill.md."""
+    lines = ["| one of two instances | group protocol | recovery time | bound | kept |", "|---|---|---|---|---|"]
     lines += [
         f"| {one.loss} | {one.protocol} | {one.standstill_s:.1f} s | {one.bound_s:.1f} s | "
         f"{'yes' if one.is_kept else '**no**'}{'' if one.judged else '; cut off before the records were counted'} |"

@@ -1,4 +1,4 @@
-"""docs/standstill.md from what was measured: `python -m tests.fault_suite.recovery.page`. No figure is typed in."""
+"""docs/measured/standstill.md from measured results: `python -m tests.fault_suite.recovery.page`."""
 
 from __future__ import annotations
 
@@ -11,38 +11,39 @@ from tests.fault_suite.recovery.static_members import RESULTS as STATIC
 from tests.fault_suite.recovery.static_members import Membership, Tried
 
 RESULTS = Path(__file__).parents[2] / "results" / "standstill.json"
-PAGE = Path(__file__).parents[3] / "docs" / "standstill.md"
+PAGE = Path(__file__).parents[3] / "docs" / "measured" / "standstill.md"
 
-_BEGINNING = """# How long records stand still
+_BEGINNING = """# Recovery time
 
-`make standstill` runs a pipeline of two instances on three brokers and a Spark cluster under a real server, and takes
-one instance from it, once for each row. A stand-still is the longest time in which nothing of some source partition
-came out to a reader under `read_committed`, from before the loss until the instance was back and records of every
-partition came again. At the end every record must have come out once.
+For operators: the longest time without committed records after the loss of one of two instances, and its bounds.
 
-*Killed* is SIGKILL to all of its processes at once: driver, executor, PySpark's daemon and worker, so that nobody
-commits, leaves the group or says a word. *Server away*: it was killed just before, and comes back when records flow
-again.
+`make standstill` runs a pipeline of two instances under a server, on three brokers and a Spark cluster, and takes away
+one instance for each row. The recovery time is the longest time without an output of some source partition, for a
+consumer at `read_committed`. It is measured from before the loss until the instance is back and every partition has
+outputs. At the end each record must be in the sink once.
+
+*Killed* is SIGKILL to driver, executor, PySpark's daemon and worker at once: no process commits or leaves the group.
+*Server away*: the server was killed just before, and returns with the records.
 
 """
 _BOUNDS = """
-What bounds it: the session of the dead member (its partitions are given to somebody else), and where its transaction
-had sent offsets, the transaction's timeout and the coordinator's next look, unless somebody ends it before. After an
-executor's kill the bound is the session, or 5 s after Spark's new attempt has begun, whichever is later.
+The bound is the session timeout of the dead member. If its transaction had sent offsets, it is also the transaction
+timeout and the coordinator's next check, unless a server ends the transaction before. After an executor's kill it is
+the session timeout, or 5 s after the start of Spark's new attempt, if that is later.
 """
 _NOTHING = "Nothing has been measured yet.\n"
 _STATIC = """
 ## Static membership
 
-With a `group.instance.id` a member that comes back within its session keeps its partitions without a rebalance. It
-was tried with two tasks on one broker, sessions of {session_s:g} s, by `python -m
-tests.fault_suite.recovery.static_members`:
+A static member (`group.instance.id`) that returns within its session keeps its partitions without a rebalance.
+Measured with two tasks on one broker and sessions of {session_s:g} s, by
+`python -m tests.fault_suite.recovery.static_members`:
 
 """
 _STATIC_END = """
-The loop does not use it. Under KIP-848 a member that was killed is refused, fatally, while the session of its
-predecessor lasts; a classic one gains where it is started again at once on the same host. Who drains gives its
-partitions away at once either way, and every planned restart, rolling bounce and scaling down is a drain.
+The loop does not use it. Under KIP-848 a killed member is refused with a fatal error until its former session ends. A
+classic member gains only if it is started at once on the same host. A drain releases its partitions at once either way,
+and every planned restart, bounce and reduction is a drain.
 """
 
 
@@ -57,8 +58,8 @@ def _measured(report: Report) -> str:
     return (
         table(report.measured)
         + _BOUNDS
-        + f"\nSession {timeouts.session_s:g} s, transaction timeout {timeouts.transaction_s:g} s, looks of the "
-        f"coordinator every {timeouts.cleanup_s:g} s, {report.records_per_s:,} records a second. "
+        + f"\nSession {timeouts.session_s:g} s, transaction timeout {timeouts.transaction_s:g} s, checks of "
+        f"the coordinator every {timeouts.cleanup_s:g} s, {report.records_per_s:,} records a second. "
         f"Measured at {measured}; {versions}.\n"
     )
 
@@ -80,7 +81,7 @@ def _tried(static: list[Tried]) -> str:
 def _figure(one: Tried | None) -> str:
     if one is None:
         return "not tried"
-    return f"{one.standstill_s:.1f} s" + (f"; it does not come back: {one.refused}" if one.refused else "")
+    return f"{one.standstill_s:.1f} s" + (f"; does not return: `{one.refused}`" if one.refused else "")
 
 
 def write() -> None:

@@ -1,6 +1,6 @@
 """`python -m tests.fault_suite.recovery.static_members`: the same losses with and without `group.instance.id`.
 
-One broker, two task processes, sessions of 6 s. What it showed is in docs/standstill.md.
+One broker, two task processes, sessions of 6 s. What it showed is in docs/measured/standstill.md.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def test_each_figure_is_kept_as_soon_as_it_is_measured(tmp_path: Path, monkeypat
 
 def test_who_does_not_come_back_is_told_and_what_was_not_tried_is_no_figure() -> None:
     tried = [Tried(End.KILLED_AND_BACK, GroupProtocol.CONSUMER, Membership.STATIC, 6.1, 6.0, "its id is in use")]
-    assert "| consumer | not tried | 6.1 s; it does not come back: its id is in use |" in page.page(None, tried)
+    assert "| consumer | not tried | 6.1 s; does not return: `its id is in use` |" in page.page(None, tried)
 
 
 def test_both_memberships_stand_beside_each_other() -> None:
