@@ -10,14 +10,15 @@ from pydantic import Field
 
 from app.domain.audits import audit as domain_audit
 from app.domain.audits import plan as domain_plan
-from app.domain.audits import specification
+from app.domain.audits import result, specification
 from app.domain.audits.audit import AuditState
 from app.domain.audits.plan import DEFAULT_PADDING_S, DEFAULT_TOLERANCE_S, next_due_at, time_window
-from app.domain.audits.result import AuditResult, Finding, GapReason, Side, Verdict
+from app.domain.audits.result import AuditResult, Verdict
 from app.domain.audits.telling import audit_sentence
 from app.domain.storable import moment_of_ms
 from app.web.api.schemas.base import Answer, Body, Given
 from app.web.api.schemas.definition import TopicName
+from app.web.api.schemas.shown import Shown, shows, stands_for
 from app.web.api.schemas.words import Moment, Why
 
 Seconds = Annotated[int, Field(ge=0, lt=2**31)]
@@ -78,6 +79,18 @@ class Everything(Given):
 Window = Annotated[TimeWindow | OffsetWindow | Everything, Field(discriminator="kind")]
 
 
+def _in_moments(window: specification.TimeWindow) -> TimeWindow:
+    return TimeWindow.model_construct(kind="time", start=moment_of_ms(window.start_ms), end=moment_of_ms(window.end_ms))
+
+
+stands_for(specification.JsonField, JsonField)
+stands_for(specification.Header, Header)
+stands_for(specification.RecordKey, RecordKey)
+stands_for(specification.TimeWindow, TimeWindow, _in_moments)
+stands_for(specification.OffsetWindow, OffsetWindow)
+stands_for(specification.Everything, Everything)
+
+
 class AuditGiven(Body):
     """An audit to carry out. What is left out is taken from the pipeline's audit plan, else from the defaults.
 
@@ -117,8 +130,8 @@ class AuditPlan(Answer):
     """
 
     pipeline: str
-    id_place: IdPlace
-    source_id_place: IdPlace | None
+    id_place: Shown[specification.IdPlace]
+    source_id_place: Shown[specification.IdPlace] | None
     padding_s: int
     every_s: int | None
     tolerance_s: int
@@ -133,14 +146,16 @@ class AuditPlan(Answer):
         return cls.of(plan, next_due_at=next_due_at(plan))
 
 
-class Tally(Answer):
+stands_for(domain_plan.AuditPlan, AuditPlan, AuditPlan.of_plan)
+
+
+@shows(result.Tally)
+class Tally:
     """How many ids, and how many outputs of them."""
 
-    ids: int
-    records: int
 
-
-class AuditCounts(Answer):
+@shows(result.AuditCounts, optional=("files", "dangling"))
+class AuditCounts:
     """All of the window. pending: inputs that the pipeline has not committed: nothing is expected of them yet. dropped:
     those that the transform keeps nothing of, on purpose; skipped, dead_lettered, stopping: it fails on them, and the
     pipeline's policy does that. undelivered: among the dead letters, as brokers refused them. elsewhere: in topics that
@@ -149,115 +164,37 @@ class AuditCounts(Answer):
     as are missing or other ones, and how many records these should hold.
     """
 
-    inputs: int
-    pending: int
-    dropped: int
-    skipped: int
-    dead_lettered: int
-    stopping: int
-    undelivered: int
-    expected: int
-    elsewhere: int
-    outputs: int
-    repeated: int
-    unreadable_input: int
-    unreadable_output: int
-    lost: Tally
-    duplicated: Tally
-    unexpected: Tally
-    late: Tally
-    missing: Tally
-    unexplained: Tally
-    files: int | None = None
-    dangling: Tally = Tally(ids=0, records=0)
 
-
-class Place(Answer):
+@shows(result.Place, optional=True)
+class Place:
     """A record; of an output in a file the reference to it. file: its path below the root."""
 
-    topic: str
-    partition: int
-    offset: int
-    timestamp_ms: int | None = None
-    file: str | None = None
 
-
-class Example(Answer):
+@shows(result.Example, optional=("why",))
+class Example:
     """One id of which something is to be said. id: with `with_ids` only, and where there is one. why: of a dangling
     reference, what its file is.
     """
 
-    finding: Annotated[Finding, Field(strict=False)]
-    id: str | None
-    topic: str
-    expected: int
-    found: int
-    inputs: list[Place]
-    outputs: list[Place]
-    why: str | None = None
 
-
-class PartitionTally(Answer):
-    side: Annotated[Side, Field(strict=False)]
-    topic: str
-    partition: int
-    finding: Annotated[Finding, Field(strict=False)]
-    records: int
-
-
-class RangeRead(Answer):
+@shows(result.RangeRead)
+class RangeRead:
     """What was read of a partition: from `read_start` up to `read_end`; the window is from `start` up to `end`."""
 
-    side: Annotated[Side, Field(strict=False)]
-    topic: str
-    partition: int
-    read_start: int
-    start: int
-    end: int
-    read_end: int
-    records: int
 
-
-class Gap(Answer):
+@shows(result.Gap)
+class Gap:
     """What belongs to the audit and was not read."""
 
-    side: Annotated[Side, Field(strict=False)]
-    topic: str
-    partition: int | None
-    reason: Annotated[GapReason, Field(strict=False)]
-    start: int | None
-    end: int | None
-    sentence: str
 
-
-class AuditVersions(Answer):
-    fenceline: str
-    python: str
-    spark: str
-    confluent_kafka: str
-
-
-class Result(Answer):
+@shows(result.AuditResult, without=("audit_id",))
+class Result:
     """Exact counts, and bounded examples, which a list of audits leaves out as it does ranges and partitions."""
 
-    counts: AuditCounts
-    examples: list[Example]
-    partitions: list[PartitionTally]
-    ranges: list[RangeRead]
-    gaps: list[Gap]
-    started_at_ms: int
-    duration_ms: int
-    versions: AuditVersions
 
-
-class AuditProgress(Answer):
+@shows(domain_audit.AuditProgress)
+class AuditProgress:
     """offsets: how many there are to read in all, 0 until it is known."""
-
-    stage: str
-    tasks_done: int
-    tasks: int
-    offsets: int
-    heard_at: datetime
 
 
 class Audit(Answer):
@@ -274,35 +211,27 @@ class Audit(Answer):
     asked_at: datetime
     asked_by: str
     is_scheduled: bool
-    window: Window
-    id_place: IdPlace
-    source_id_place: IdPlace | None
+    window: Shown[specification.Window]
+    id_place: Shown[specification.IdPlace]
+    source_id_place: Shown[specification.IdPlace] | None
     padding_s: int
     wait_until: datetime
     reason: str | None
     application_id: str | None
     submitted_at: datetime | None
-    progress: AuditProgress | None
+    progress: Shown[domain_audit.AuditProgress] | None
     ended_at: datetime | None
-    result: Result | None
+    result: Shown[AuditResult] | None
 
     @classmethod
     def of_audit(cls, audit: domain_audit.Audit, *, with_ids: bool = False) -> Audit:
-        result = audit.result
-        if result is not None and not with_ids:
-            result = without_ids(result)
-        return cls.of(
-            audit,
-            sentence=audit_sentence(audit),
-            verdict=audit.verdict,
-            window=_window(audit.window),
-            result=msgspec.to_builtins(result),
-        )
+        found = audit.result
+        if found is not None and not with_ids:
+            found = without_ids(found)
+        return cls.of(audit, sentence=audit_sentence(audit), result=found)
 
 
-class AuditPage(Answer):
-    items: list[Audit]
-    next_cursor: str | None
+stands_for(domain_audit.Audit, Audit, Audit.of_audit)
 
 
 def without_ids(result: AuditResult) -> AuditResult:
@@ -318,9 +247,3 @@ def window_of(window: TimeWindow | OffsetWindow | Everything) -> specification.W
     if isinstance(window, TimeWindow):
         return time_window(window.start, window.end)
     return msgspec.convert(window.model_dump(), specification.Window)
-
-
-def _window(window: specification.Window) -> object:
-    if isinstance(window, specification.TimeWindow):
-        return {"kind": "time", "start": moment_of_ms(window.start_ms), "end": moment_of_ms(window.end_ms)}
-    return msgspec.to_builtins(window)

@@ -1,4 +1,4 @@
-"""A definition at the edge: the mirror of app/domain/pipelines/pipeline.py, with the words that OpenAPI shows."""
+"""A definition at the edge: app/domain/pipelines/pipeline.py with strict types and the words that OpenAPI shows."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from app.domain.pipelines.pipeline import (
     StepOperator,
 )
 from app.web.api.schemas.base import Given
+from app.web.api.schemas.shown import stands_for
 
 TopicName = Annotated[str, Field(min_length=1, max_length=249)]
 FieldPath = Annotated[str, Field(min_length=1, description="A path such as `arrival.delay`.")]
@@ -273,3 +274,6 @@ class Definition(Given):
     def to_domain(self) -> PipelineDefinition:
         """The same definition as the domain has it. Its meaning is checked there (pipeline_checks.py)."""
         return msgspec.convert(self.model_dump(mode="json", by_alias=True), PipelineDefinition)
+
+
+stands_for(PipelineDefinition, Definition)
