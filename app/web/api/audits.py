@@ -10,7 +10,6 @@ from app.domain import access
 from app.domain.access import Principal, Verb
 from app.domain.audits.audit import Audit
 from app.domain.audits.plan import AuditPlan
-from app.domain.errors import InvalidError
 from app.domain.page import Page
 from app.services.auditing import asking, planning
 from app.services.auditing.asking import Wish
@@ -18,7 +17,7 @@ from app.web.api.documented import refusals
 from app.web.api.idempotency import OnceDep
 from app.web.api.paging import After, Limit
 from app.web.api.schemas import audits as schemas
-from app.web.api.schemas.audits import AuditGiven, AuditPlanGiven, id_place_of
+from app.web.api.schemas.audits import AuditGiven, AuditPlanGiven
 from app.web.api.schemas.runs import Reason
 from app.web.api.schemas.shown import Shown
 from app.web.api.schemas.words import IdInPath, Name, NameInPath, Why
@@ -43,9 +42,9 @@ async def start_audit(
 
     async def act() -> Audit:
         wish = Wish(
-            window=body.domain_window(),
-            id_place=id_place_of(body.id_place),
-            source_id_place=id_place_of(body.source_id_place),
+            window=body.window,
+            id_place=body.id_place,
+            source_id_place=body.source_id_place,
             padding_s=body.padding_s,
             tolerance_s=body.tolerance_s,
         )
@@ -117,14 +116,11 @@ async def change_audit_plan(
     by: Annotated[Principal, may(Verb.CHANGE_AUDIT_PLAN)],
 ) -> Shown[AuditPlan]:
     """Give the pipeline an audit plan, or change it. It is no part of a revision: nothing restarts for it."""
-    place = id_place_of(body.id_place)
-    if place is None:
-        raise InvalidError("say by which id records are told from each other", field="id_place")
     plan = await planning.change_plan(
         uow,
         pipeline=name,
-        id_place=place,
-        source_id_place=id_place_of(body.source_id_place),
+        id_place=body.id_place,
+        source_id_place=body.source_id_place,
         padding_s=body.padding_s,
         every_s=body.every_s,
         tolerance_s=body.tolerance_s,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import gc
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -19,6 +18,7 @@ from app.domain.page import Page
 from app.web.api.schemas import shown
 from app.web.api.schemas.base import Answer
 from app.web.api.schemas.shown import FromStruct, Items, Shown, model_of, shows, stands_for
+from tests.support.repeated_structs import structs_by_fields
 
 AT = datetime(2026, 1, 31, 9, 0, 0, 250_000, tzinfo=UTC)
 
@@ -217,14 +217,7 @@ REPEATS = {
 
 
 def test_no_model_written_by_hand_repeats_a_struct() -> None:
-    structs = {
-        frozenset(struct.__struct_fields__): struct
-        for struct in gc.get_objects()
-        if isinstance(struct, type)
-        and issubclass(struct, msgspec.Struct)
-        and struct.__module__.startswith(("app.domain.", "app.services.", "app.ports."))
-        and len(struct.__struct_fields__) > 1
-    }
+    structs = structs_by_fields()
     repeating = {
         model.__name__: structs[fields]
         for model in _below(Answer)

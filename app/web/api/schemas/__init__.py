@@ -3,14 +3,13 @@
 Every module is imported here, so that each `@shows` stands before the first model is built.
 """
 
-from app.web.api.schemas import pipelines, runs  # first: the others contain what these declare
+from app.web.api.schemas import definition, pipelines, runs  # first: the others contain what these declare
 
 # isort: split
 from app.web.api.schemas import (
     access,
     audits,
     clusters,
-    definition,
     drills,
     fencing,
     files,

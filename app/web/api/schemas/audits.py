@@ -19,33 +19,30 @@ from app.domain.storable import moment_of_ms
 from app.web.api.schemas.base import Answer, Body, Given
 from app.web.api.schemas.definition import TopicName
 from app.web.api.schemas.shown import Shown, shows, stands_for
+from app.web.api.schemas.taken import Taken, takes, takes_by_hand
 from app.web.api.schemas.words import Moment, Why
 
 Seconds = Annotated[int, Field(ge=0, lt=2**31)]
 Offset = Annotated[int, Field(ge=0, lt=2**63)]
 
 
-class JsonField(Given):
+@takes(specification.JsonField)
+class JsonField:
     """The id is a field of the value."""
 
-    kind: Literal["json"]
     path: Annotated[str, Field(min_length=1, max_length=1000, description="A path such as `order.id`.")]
 
 
-class Header(Given):
+@takes(specification.Header)
+class Header:
     """The id is the last header of this name."""
 
-    kind: Literal["header"]
     name: Annotated[str, Field(min_length=1, max_length=1000)]
 
 
-class RecordKey(Given):
+@takes(specification.RecordKey)
+class RecordKey:
     """The id is the record's key."""
-
-    kind: Literal["key"]
-
-
-IdPlace = Annotated[JsonField | Header | RecordKey, Field(discriminator="kind")]
 
 
 class TimeWindow(Given):
@@ -55,40 +52,35 @@ class TimeWindow(Given):
     start: Annotated[Moment, Field(strict=False)]
     end: Annotated[Moment, Field(strict=False)]
 
+    def to_domain(self) -> specification.TimeWindow:
+        return time_window(self.start, self.end)
 
-class OffsetRange(Given):
+    @classmethod
+    def of_window(cls, window: specification.TimeWindow) -> TimeWindow:
+        return cls.model_construct(kind="time", start=moment_of_ms(window.start_ms), end=moment_of_ms(window.end_ms))
+
+
+takes_by_hand(specification.TimeWindow, TimeWindow, taken=TimeWindow.to_domain, shown=TimeWindow.of_window)
+
+
+@takes(specification.OffsetRange)
+class OffsetRange:
     topic: TopicName
     partition: Annotated[int, Field(ge=0, lt=2**31)]
     start: Offset
     end: Annotated[Offset, Field(description="The first offset behind the window.")]
 
 
-class OffsetWindow(Given):
+@takes(specification.OffsetWindow)
+class OffsetWindow:
     """These offsets of the input; its output is found by time."""
 
-    kind: Literal["offsets"]
     ranges: Annotated[list[OffsetRange], Field(min_length=1, max_length=10_000)]
 
 
-class Everything(Given):
+@takes(specification.Everything)
+class Everything:
     """All that the topics hold."""
-
-    kind: Literal["everything"]
-
-
-Window = Annotated[TimeWindow | OffsetWindow | Everything, Field(discriminator="kind")]
-
-
-def _in_moments(window: specification.TimeWindow) -> TimeWindow:
-    return TimeWindow.model_construct(kind="time", start=moment_of_ms(window.start_ms), end=moment_of_ms(window.end_ms))
-
-
-stands_for(specification.JsonField, JsonField)
-stands_for(specification.Header, Header)
-stands_for(specification.RecordKey, RecordKey)
-stands_for(specification.TimeWindow, TimeWindow, _in_moments)
-stands_for(specification.OffsetWindow, OffsetWindow)
-stands_for(specification.Everything, Everything)
 
 
 class AuditGiven(Body):
@@ -97,9 +89,9 @@ class AuditGiven(Body):
     source_id_place: where inputs have their id, when that is another place than where outputs have it.
     """
 
-    window: Window
-    id_place: IdPlace | None = None
-    source_id_place: IdPlace | None = None
+    window: Taken[specification.Window]
+    id_place: Taken[specification.IdPlace] | None = None
+    source_id_place: Taken[specification.IdPlace] | None = None
     padding_s: Annotated[
         Seconds | None, Field(description="An output so far outside of the window is late, not lost.")
     ] = None
@@ -108,15 +100,12 @@ class AuditGiven(Body):
     ] = None
     why: Why = None
 
-    def domain_window(self) -> specification.Window:
-        return window_of(self.window)
-
 
 class AuditPlanGiven(Body):
     """How a pipeline is audited. every_s: the length of the windows that are audited by themselves; none: on demand."""
 
-    id_place: IdPlace
-    source_id_place: IdPlace | None = None
+    id_place: Taken[specification.IdPlace]
+    source_id_place: Taken[specification.IdPlace] | None = None
     padding_s: Seconds = DEFAULT_PADDING_S
     every_s: Seconds | None = None
     tolerance_s: Seconds = DEFAULT_TOLERANCE_S
@@ -237,13 +226,3 @@ stands_for(domain_audit.Audit, Audit, Audit.of_audit)
 def without_ids(result: AuditResult) -> AuditResult:
     examples = tuple(msgspec.structs.replace(example, id=None) for example in result.examples)
     return msgspec.structs.replace(result, examples=examples)
-
-
-def id_place_of(place: JsonField | Header | RecordKey | None) -> specification.IdPlace | None:
-    return None if place is None else msgspec.convert(place.model_dump(), specification.IdPlace)
-
-
-def window_of(window: TimeWindow | OffsetWindow | Everything) -> specification.Window:
-    if isinstance(window, TimeWindow):
-        return time_window(window.start, window.end)
-    return msgspec.convert(window.model_dump(), specification.Window)

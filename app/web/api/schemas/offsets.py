@@ -12,6 +12,7 @@ from app.domain.runs import offset_reset
 from app.domain.runs.offset_reset import OffsetTargetKind
 from app.web.api.schemas.base import Body, Given
 from app.web.api.schemas.shown import shows
+from app.web.api.schemas.taken import takes
 from app.web.api.schemas.words import Why
 
 Offset = Annotated[int, Field(ge=0, lt=2**63)]
@@ -19,7 +20,8 @@ Topic = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
 Partition = Annotated[int, Field(ge=0, lt=2**31)]
 
 
-class PartitionOffset(Given):
+@takes(offset_reset.PartitionOffset)
+class PartitionOffset:
     """The next offset to read."""
 
     topic: Topic

@@ -9,8 +9,8 @@ from pydantic import Field, JsonValue
 from app.domain.pipelines import pipeline, pipeline_record, revision
 from app.services.defining import pipelines
 from app.web.api.schemas.base import Answer, Body
-from app.web.api.schemas.definition import Count, Definition
 from app.web.api.schemas.shown import Items, Shown, shows
+from app.web.api.schemas.taken import Count, Taken
 from app.web.api.schemas.words import Name, Why
 
 Note = Annotated[str | None, Field(max_length=1000, description="What this revision is for, in a few words.")]
@@ -18,7 +18,7 @@ Note = Annotated[str | None, Field(max_length=1000, description="What this revis
 
 class PipelineGiven(Body):
     name: Name
-    definition: Definition
+    definition: Taken[pipeline.PipelineDefinition]
     note: Note = None
     why: Why = None
 
@@ -26,7 +26,7 @@ class PipelineGiven(Body):
 class ChangeGiven(Body):
     """A new revision. A run that lives takes it up by a rolling bounce, one instance at a time."""
 
-    definition: Definition
+    definition: Taken[pipeline.PipelineDefinition]
     expected_revision: Annotated[
         Count | None,
         Field(description="The revision that this change was made from; 412 if there is a newer one. Or use If-Match."),
@@ -36,7 +36,7 @@ class ChangeGiven(Body):
 
 
 class DefinitionGiven(Body):
-    definition: Definition
+    definition: Taken[pipeline.PipelineDefinition]
 
 
 @shows(pipeline.Problem)

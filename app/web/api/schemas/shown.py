@@ -23,16 +23,14 @@ from typing import (
 )
 
 import msgspec
-from msgspec.structs import FieldInfo as StructField
 from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter, create_model
 
 from app.domain.page import Page
 from app.web.api.schemas.base import Answer
+from app.web.api.schemas.structs import SEQUENCES, contents_of, default_of, field_of, is_struct, named_fields, tag_of
 
 T = TypeVar("T")
 C = TypeVar("C")
-
-_SEQUENCES = (tuple, list, set, frozenset, Sequence, Set)
 
 
 class FromStruct(Answer):
@@ -125,26 +123,26 @@ def _build(struct: Any) -> type[FromStruct]:
     own: type = (get_origin(struct) or struct) if declared is None else declared.of
     without: Set[str] = set() if declared is None else declared.without
     optional: Set[str] | bool = False if declared is None else declared.optional
-    words, extra = ({}, {}) if declared is None else _contents(declared.of)
-    found = msgspec.structs.fields(struct)
-    names = {field.encode_name for field in found}
-    for name in words.keys() - names - extra.keys():
+    words, extra = ({}, {}) if declared is None else contents_of(declared.of)
+    found = named_fields(struct)
+    for name in words.keys() - found.keys() - extra.keys():
         if isinstance(derived := getattr(struct, name, None), property):
             extra[name] = _shown_type(get_type_hints(derived.fget)["return"])
-    if unknown := (without | words.keys()) - names - extra.keys():
+    if unknown := (without | words.keys()) - found.keys() - extra.keys():
         raise TypeError(f"{own.__module__}.{own.__name__}: {struct} has no field {', '.join(sorted(unknown))}")
     fields: dict[str, Any] = {}
-    tag_field, tag = _tag(struct)
+    tag_field, tag = tag_of(struct)
     if tag_field is not None:
         fields[tag_field] = (Literal[tag], ...)
-    for field in found:
-        name = field.encode_name
+    for name, field in found.items():
         if name not in without:
-            default = _default(field) if optional is True or (optional and name in optional) else ...
             hint = extra.pop(name, None) or _shown_type(field.type)
-            fields |= _field(name, hint, default, words.get(name))
+            default = default_of(field) if optional is True or (optional and name in optional) else ...
+            if default is not ...:
+                default = TypeAdapter[Any](hint).validate_python(default, from_attributes=True)
+            fields |= field_of(name, hint, default, words.get(name))
     for name, hint in extra.items():
-        fields |= _field(name, hint, ..., words.get(name))
+        fields |= field_of(name, hint, ..., words.get(name))
     return create_model(
         own.__name__ if declared is not None else _name(struct),
         __base__=FromStruct,
@@ -152,31 +150,6 @@ def _build(struct: Any) -> type[FromStruct]:
         __doc__=own.__doc__ if declared is not None else None,
         **fields,
     )
-
-
-def _contents(declaration: type) -> tuple[dict[str, str], dict[str, Any]]:
-    """The descriptions and the extra fields in the class under `@shows`."""
-    words = {name: value for name, value in vars(declaration).items() if isinstance(value, str) and name[0] != "_"}
-    return words, get_type_hints(declaration, include_extras=True)
-
-
-def _field(name: str, hint: Any, default: Any, words: str | None) -> dict[str, Any]:
-    """The definition for pydantic. Names that pydantic keeps for itself, such as `schema`, become aliases."""
-    more: dict[str, Any] = {} if words is None else {"description": words}
-    if hasattr(BaseModel, name):
-        return {f"{name}_": (hint, Field(default, alias=name, **more))}
-    return {name: (hint, Field(default, **more))}
-
-
-def _default(field: StructField) -> Any:
-    """As the model has it; Ellipsis: it is required."""
-    if field.default is not msgspec.NODEFAULT:
-        default = field.default
-    elif field.default_factory is not msgspec.NODEFAULT:
-        default = field.default_factory()
-    else:
-        return ...
-    return TypeAdapter[Any](_shown_type(field.type)).validate_python(default, from_attributes=True)
 
 
 def _name(struct: Any) -> str:
@@ -189,22 +162,12 @@ def _name(struct: Any) -> str:
     return named.__name__ + {Page: "Page", Items: "List"}[origin]
 
 
-def _tag(struct: Any) -> tuple[str | None, Any]:
-    config = (get_origin(struct) or struct).__struct_config__
-    return config.tag_field, config.tag
-
-
-def _is_struct(hint: Any) -> bool:
-    origin = get_origin(hint) or hint
-    return isinstance(origin, type) and issubclass(origin, msgspec.Struct)
-
-
 def _shown_type(hint: Any) -> Any:
     """The type with each struct in it replaced by its model."""
-    if _is_struct(hint):
+    if is_struct(hint):
         if hint in _stand_for:
             return Annotated[_stand_for[hint].model, BeforeValidator(_converted)]
-        if _tag(hint)[0] is not None:
+        if tag_of(hint)[0] is not None:
             return Annotated[model_of(hint), BeforeValidator(_converted)]
         return model_of(hint)
     origin, arguments = get_origin(hint), get_args(hint)
@@ -213,8 +176,8 @@ def _shown_type(hint: Any) -> Any:
     if origin in (Union, types.UnionType):
         return _union(arguments)
     if origin is tuple and (len(arguments) != 2 or arguments[1] is not Ellipsis):
-        return tuple[tuple(_shown_type(one) for one in arguments)]  # type: ignore[misc]
-    if origin in _SEQUENCES:
+        return tuple[tuple(_shown_type(one) for one in arguments)]
+    if origin in SEQUENCES:
         return list[_shown_type(arguments[0])]
     if origin in (dict, Mapping):
         return dict[arguments[0], _shown_type(arguments[1])]
@@ -232,11 +195,11 @@ def _annotated(hint: Any) -> Any:
 
 def _union(members: tuple[Any, ...]) -> Any:
     """Tagged structs are told from each other by their tag, in OpenAPI too."""
-    tagged = [one for one in members if _is_struct(one) and _tag(one)[0] is not None]
+    tagged = [one for one in members if is_struct(one) and tag_of(one)[0] is not None]
     if len(tagged) < 2:
         return Union[tuple(_shown_type(one) for one in members)]  # noqa: UP007
     models = tuple(_stand_for[one].model if one in _stand_for else model_of(one) for one in tagged)
-    together = Annotated[Union[models], Field(discriminator=_tag(tagged[0])[0]), BeforeValidator(_converted)]  # noqa: UP007
+    together = Annotated[Union[models], Field(discriminator=tag_of(tagged[0])[0]), BeforeValidator(_converted)]  # noqa: UP007
     rest = [one for one in members if one not in tagged]
     return Union[(together, *(_shown_type(one) for one in rest))] if rest else together
 
@@ -246,8 +209,8 @@ def _converted(record: Any) -> object:
     struct = cast(Any, type(record))
     if struct in _stand_for:
         return _stand_for[struct].convert(record)
-    if not _is_struct(struct):
+    if not is_struct(struct):
         return record
-    tag_field, tag = _tag(struct)
+    tag_field, tag = tag_of(struct)
     names = [field.alias or name for name, field in model_of(struct).model_fields.items()]
     return {name: tag if name == tag_field else getattr(record, name) for name in names}
