@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from app.domain.pipelines.pipeline import PipelineDefinition
 from app.domain.runs.offset_reset import OffsetTarget, OffsetTargetKind
-from app.web.api.schemas import offsets, shown, taken
+from app.web.api.schemas import audits, offsets, shown, taken
 from app.web.api.schemas.base import Given
 from app.web.api.schemas.taken import Taken, takes, takes_by_hand
 from tests.support.repeated_structs import structs_by_fields
@@ -165,6 +165,13 @@ def test_a_model_written_by_hand_becomes_its_struct() -> None:
     )
     assert _taken(Line, {"length_s": 2}) == Line(2000)
     assert TypeAdapter[Any](shown.Shown[Line]).validate_python(Line(3000)) == LineGiven(length_s=3)
+
+
+@pytest.mark.parametrize("start", [1_769_850_000, None, True, "1769850000", "09:00"])
+def test_a_moment_that_is_not_written_out_is_refused(start: object) -> None:
+    sent = {"kind": "time", "start": start, "end": "2026-01-31T09:00:00Z"}
+    with pytest.raises(ValidationError, match="expected a date and a time with its zone"):
+        audits.AuditGiven.model_validate({"window": sent})
 
 
 REPEATS = {
