@@ -18,6 +18,7 @@ from app.web.api.idempotency import OnceDep
 from app.web.api.paging import After, Limit
 from app.web.api.schemas import audits as schemas
 from app.web.api.schemas.audits import AuditGiven, AuditPlanGiven
+from app.web.api.schemas.base import Answer
 from app.web.api.schemas.runs import Reason
 from app.web.api.schemas.shown import Shown
 from app.web.api.schemas.words import IdInPath, Name, NameInPath, Why
@@ -65,7 +66,7 @@ async def list_audits(
     return await asking.list_audits(uow, pipeline=pipeline, after=after, limit=limit)
 
 
-@router.get("/audits/{audit_id}", responses=refusals(404))
+@router.get("/audits/{audit_id}", response_model=Shown[Audit], responses=refusals(404))
 async def get_audit(
     audit_id: IdInPath,
     uow: Uow,
@@ -73,7 +74,7 @@ async def get_audit(
     by: Annotated[Principal, may(Verb.VIEW)],
     *,
     with_ids: Annotated[bool, Query(description="With the ids of the examples: operators only, and logged.")] = False,
-) -> schemas.Audit:
+) -> Audit | Answer:
     """One audit with its examples."""
     if with_ids:
         access.require(by, Verb.READ_RECORDS)
@@ -81,7 +82,7 @@ async def get_audit(
     if with_ids:
         await asking.note_look_at_ids(uow, audit, by=by, now=wiring.clock.now())
         await uow.commit()
-    return schemas.Audit.of_audit(audit, with_ids=with_ids)
+    return schemas.with_ids(audit) if with_ids else audit
 
 
 @router.post("/audits/{audit_id}/stop", response_model=Shown[Audit], responses=refusals(404, 409, 413))

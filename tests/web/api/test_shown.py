@@ -17,7 +17,7 @@ from pydantic import BaseModel, TypeAdapter
 from app.domain.page import Page
 from app.web.api.schemas import shown
 from app.web.api.schemas.base import Answer
-from app.web.api.schemas.shown import FromStruct, Items, Shown, model_of, shows, stands_for
+from app.web.api.schemas.shown import FromStruct, Items, Shown, made, model_of, shows, stands_for
 from tests.support.repeated_structs import structs_by_fields
 
 AT = datetime(2026, 1, 31, 9, 0, 0, 250_000, tzinfo=UTC)
@@ -151,6 +151,22 @@ def test_a_declaration_names_describes_and_leaves_out() -> None:
         "doubled": 16,
         "some": [6],
     }
+
+
+def test_a_field_is_made_of_the_struct_wherever_it_is_nested() -> None:
+    def in_words(inner: Inner) -> str:
+        return f"{inner.number} in words"
+
+    @shows(Inner, without=("secret",))
+    class WithWords:  # pyright: ignore[reportUnusedClass] - only its declaration is used
+        words: str = made(in_words)
+
+    inner = Inner(number=1)
+    expected = {"number": 1, "words": "1 in words"}
+    assert _json(Shown[Inner], inner) == expected
+    assert _json(Shown[Items[Inner]], Items((inner,))) == {"items": [expected]}
+    assert model_of(Inner).of(inner, words="others").model_dump() == {"number": 1, "words": "others"}
+    assert model_of(Inner).model_json_schema()["required"] == ["number", "words"]
 
 
 def test_a_list_without_pages_has_its_own_name() -> None:

@@ -11,14 +11,13 @@ from pydantic import Field
 from app.domain.audits import audit as domain_audit
 from app.domain.audits import plan as domain_plan
 from app.domain.audits import result, specification
-from app.domain.audits.audit import AuditState
 from app.domain.audits.plan import DEFAULT_PADDING_S, DEFAULT_TOLERANCE_S, next_due_at, time_window
 from app.domain.audits.result import AuditResult, Verdict
 from app.domain.audits.telling import audit_sentence
 from app.domain.storable import moment_of_ms
 from app.web.api.schemas.base import Answer, Body, Given
 from app.web.api.schemas.definition import TopicName
-from app.web.api.schemas.shown import Shown, shows, stands_for
+from app.web.api.schemas.shown import Shown, made, model_of, shows
 from app.web.api.schemas.taken import Taken, takes, takes_by_hand
 from app.web.api.schemas.words import Moment, Why
 
@@ -112,30 +111,14 @@ class AuditPlanGiven(Body):
     why: Why = None
 
 
-class AuditPlan(Answer):
+@shows(domain_plan.AuditPlan)
+class AuditPlan:
     """decided_until: where the next window begins. next_due_at: when it can be audited at the earliest.
 
     shown_until: the end of the plan's newest window of which it was shown that every output is there, once.
     """
 
-    pipeline: str
-    id_place: Shown[specification.IdPlace]
-    source_id_place: Shown[specification.IdPlace] | None
-    padding_s: int
-    every_s: int | None
-    tolerance_s: int
-    decided_until: datetime
-    next_due_at: datetime | None
-    shown_until: datetime | None
-    changed_at: datetime
-    changed_by: str
-
-    @classmethod
-    def of_plan(cls, plan: domain_plan.AuditPlan) -> AuditPlan:
-        return cls.of(plan, next_due_at=next_due_at(plan))
-
-
-stands_for(domain_plan.AuditPlan, AuditPlan, AuditPlan.of_plan)
+    next_due_at: datetime | None = made(next_due_at)
 
 
 @shows(result.Tally)
@@ -186,43 +169,26 @@ class AuditProgress:
     """offsets: how many there are to read in all, 0 until it is known."""
 
 
-class Audit(Answer):
+def _without_ids(audit: domain_audit.Audit) -> AuditResult | None:
+    if audit.result is None:
+        return None
+    examples = tuple(msgspec.structs.replace(example, id=None) for example in audit.result.examples)
+    return msgspec.structs.replace(audit.result, examples=examples)
+
+
+# Its driver, and the end that a stop leads to, stay inside.
+@shows(
+    domain_audit.Audit,
+    without=("host", "jvm_pid", "log_path", "process_started_at", "python_pid", "stops_as"),
+)
+class Audit:
     """sentence: what there is to say of it. verdict: of one that is done; no other shows anything."""
 
-    id: str
-    pipeline: str
-    cluster: str
-    revision: int
-    state: AuditState
-    since: datetime
-    sentence: str
+    sentence: str = made(audit_sentence)
     verdict: Verdict | None
-    asked_at: datetime
-    asked_by: str
-    is_scheduled: bool
-    window: Shown[specification.Window]
-    id_place: Shown[specification.IdPlace]
-    source_id_place: Shown[specification.IdPlace] | None
-    padding_s: int
-    wait_until: datetime
-    reason: str | None
-    application_id: str | None
-    submitted_at: datetime | None
-    progress: Shown[domain_audit.AuditProgress] | None
-    ended_at: datetime | None
-    result: Shown[AuditResult] | None
-
-    @classmethod
-    def of_audit(cls, audit: domain_audit.Audit, *, with_ids: bool = False) -> Audit:
-        found = audit.result
-        if found is not None and not with_ids:
-            found = without_ids(found)
-        return cls.of(audit, sentence=audit_sentence(audit), result=found)
+    result: Shown[AuditResult] | None = made(_without_ids)
 
 
-stands_for(domain_audit.Audit, Audit, Audit.of_audit)
-
-
-def without_ids(result: AuditResult) -> AuditResult:
-    examples = tuple(msgspec.structs.replace(example, id=None) for example in result.examples)
-    return msgspec.structs.replace(result, examples=examples)
+def with_ids(audit: domain_audit.Audit) -> Answer:
+    """The answer with the ids of the examples."""
+    return model_of(domain_audit.Audit).of(audit, result=audit.result)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Annotated, Self
+from typing import Annotated
 
 from pydantic import Field
 
@@ -13,7 +12,7 @@ from app.domain.files.checkpoint import Phase
 from app.domain.page import Page
 from app.services.files import showing
 from app.web.api.schemas.base import Answer
-from app.web.api.schemas.shown import Items, Shown, shows, stands_for
+from app.web.api.schemas.shown import Items, made, shows
 
 BY_TASK = "By the clock of the task’s host: "
 BYTES = "As they lie in the store, compressed."
@@ -140,28 +139,17 @@ class PhaseLengths(Answer):
     ]
 
 
-class FileCheckpoint(Answer):
+def _lengths(checkpoint: DomainCheckpoint) -> dict[str, float | None]:
+    taken = checkpoint.lengths_ms()
+    return {phase.value: taken[phase] for phase in Phase}
+
+
+@shows(DomainCheckpoint)
+class FileCheckpoint:
     """The files of one transaction; of its times `opened_at` is the earliest of its files, the others the latest."""
 
-    transactional_id: str
-    attempt: str
-    checkpoint: int
-    total: Shown[totals.Total]
-    opened_at: datetime
-    closed_at: datetime
-    uploaded_at: datetime
-    referenced_at: datetime
-    committed_at: datetime | None
-    seen_at: Annotated[datetime, Field(description="When the server had read all of its references that it has.")]
-    lengths: PhaseLengths
-
-    @classmethod
-    def of_checkpoint(cls, checkpoint: DomainCheckpoint) -> Self:
-        taken = checkpoint.lengths_ms()
-        return cls.of(checkpoint, lengths={phase.value: taken[phase] for phase in Phase})
-
-
-stands_for(DomainCheckpoint, FileCheckpoint, FileCheckpoint.of_checkpoint)
+    seen_at = "When the server had read all of its references that it has."
+    lengths: PhaseLengths = made(_lengths)
 
 
 @shows(schema_history.FieldChange)

@@ -14,7 +14,7 @@ from app.domain.transactions.id_registry import Orphan, Standing
 from app.services.id_registry import Registry as DomainRegistry
 from app.web.api.schemas.base import Answer, Body
 from app.web.api.schemas.observing.reading import JournalReading, time_of
-from app.web.api.schemas.shown import Items, Shown, shows, stands_for
+from app.web.api.schemas.shown import Items, Shown, made, shows
 from app.web.api.schemas.words import Why
 
 
@@ -48,24 +48,14 @@ class ImportLine:
     """One line; `is_known`: it was imported before and stays as it is. Any problem refuses the whole import."""
 
 
-class ImportPlan(Answer):
-    is_valid: bool
-    lines: list[Shown[id_import.ImportLine]]
-    warnings: list[str]
+def _is_valid(plan: id_import.ImportPlan) -> bool:
+    return not plan.problems
+
+
+@shows(id_import.ImportPlan)
+class ImportPlan:
+    is_valid: bool = made(_is_valid)
     problems: list[Shown[pipeline.Problem]]
-
-    @classmethod
-    def of_plan(cls, plan: id_import.ImportPlan) -> Self:
-        problems = plan.problems
-        return cls(
-            is_valid=not problems,
-            lines=list(plan.lines),
-            warnings=list(plan.warnings),
-            problems=list(problems),
-        )
-
-
-stands_for(id_import.ImportPlan, ImportPlan, ImportPlan.of_plan)
 
 
 @shows(Items[str])

@@ -1,7 +1,8 @@
 """Answers made from structs: one function builds, from a struct's fields, the model that OpenAPI and JSON show.
 
 `Shown[Drill]` is the return type of a route that returns a `Drill`. A field that the struct gains is in the answer
-without a change here. What differs from the struct is declared beside `@shows`.
+without a change here. What differs from the struct is declared beside `@shows`, above all a field that must stay
+inside: every other one is public.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import (
     Any,
     Generic,
     Literal,
+    Self,
     TypeVar,
     Union,
     cast,
@@ -36,6 +38,11 @@ C = TypeVar("C")
 class FromStruct(Answer):
     """A model that is built here."""
 
+    @classmethod
+    def of(cls, record: object, **more: Any) -> Self:
+        """From the struct, with `more` instead of some of its fields."""
+        return cls.model_validate(_attributes(record) | more)
+
 
 class Items(msgspec.Struct, Generic[T], frozen=True):
     """All of a list that has no pages."""
@@ -49,6 +56,17 @@ class _Declared(msgspec.Struct, frozen=True):
     of: type
     without: Set[str]
     optional: Set[str] | bool
+
+
+class Made(msgspec.Struct, frozen=True):
+    """A field that a function makes of the struct."""
+
+    by: Callable[[Any], object]
+
+
+def made(by: Callable[[Any], object]) -> Any:
+    """In a class under `@shows`: `sentence: str = made(sentence_of)`."""
+    return Made(by)
 
 
 class _StandsFor(msgspec.Struct, frozen=True):
@@ -69,8 +87,9 @@ def shows(
     """Declare how the answer of `struct` differs from it. The class gives the schema's name and description.
 
     In the class, `field = "..."` is the description of a field, or shows a property of the struct as a field. `field:
-    type` is a property, or a field that is shown as another type. `without`: fields that stay inside. `optional`:
-    fields that OpenAPI does not require, because the struct has a default for them; True: each field with a default.
+    type` is a property, or a field that is shown as another type; `= made(function)` makes it of the struct. `without`:
+    fields that stay inside. `optional`: fields that OpenAPI does not require, because the struct has a default for
+    them; True: each field with a default.
 
     Raises TypeError if the struct's model exists already, since that model lacks the declaration.
     """
@@ -167,7 +186,7 @@ def _shown_type(hint: Any) -> Any:
     if is_struct(hint):
         if hint in _stand_for:
             return Annotated[_stand_for[hint].model, BeforeValidator(_converted)]
-        if tag_of(hint)[0] is not None:
+        if tag_of(hint)[0] is not None or _made_of(hint):
             return Annotated[model_of(hint), BeforeValidator(_converted)]
         return model_of(hint)
     origin, arguments = get_origin(hint), get_args(hint)
@@ -205,12 +224,25 @@ def _union(members: tuple[Any, ...]) -> Any:
 
 
 def _converted(record: Any) -> object:
-    """What pydantic takes for a struct that stands in a union or has a model written by hand."""
+    """What pydantic takes for a struct with a tag, with made fields or with a model written by hand."""
     struct = cast(Any, type(record))
     if struct in _stand_for:
         return _stand_for[struct].convert(record)
-    if not is_struct(struct):
-        return record
+    return _attributes(record) if is_struct(struct) else record
+
+
+def _attributes(record: Any) -> dict[str, Any]:
+    """The fields of its model with their values."""
+    struct = cast(Any, type(record))
     tag_field, tag = tag_of(struct)
+    found: dict[str, Any] = {name: makes.by(record) for name, makes in _made_of(struct).items()}
+    if tag_field is not None:
+        found[tag_field] = tag
     names = [field.alias or name for name, field in model_of(struct).model_fields.items()]
-    return {name: tag if name == tag_field else getattr(record, name) for name in names}
+    return {name: found[name] if name in found else getattr(record, name) for name in names}
+
+
+def _made_of(struct: Any) -> dict[str, Made]:
+    if struct not in _declared:
+        return {}
+    return {name: value for name, value in vars(_declared[struct].of).items() if isinstance(value, Made)}
