@@ -153,6 +153,21 @@ def test_a_declaration_names_describes_and_leaves_out() -> None:
     }
 
 
+def test_a_field_of_any_type_is_shown_as_the_json_that_msgspec_writes() -> None:
+    free = msgspec.defstruct("Free", [("of_any", Any), ("by_name", dict[str, Any])])
+    data = ((Colour.RED, AT), {"inner": Inner(number=1)}, None)
+    expected = [["red", "2026-01-31T09:00:00.250000Z"], {"inner": {"number": 1, "secret": "s"}}, None]
+    assert _json(Shown[free], free(data, {"a": data})) == {"of_any": expected, "by_name": {"a": expected}}
+
+    declared = msgspec.defstruct("FreeToo", [("of_any", Any)])
+
+    @shows(declared)
+    class Declared:  # pyright: ignore[reportUnusedClass] - only its declaration is used
+        of_any: shown.Json
+
+    assert _json(Shown[declared], declared(data)) == {"of_any": expected}
+
+
 def test_a_field_is_made_of_the_struct_wherever_it_is_nested() -> None:
     def in_words(inner: Inner) -> str:
         return f"{inner.number} in words"

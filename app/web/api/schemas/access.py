@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field, JsonValue
+from pydantic import Field
 
 from app.domain import access, command
 from app.domain.access import Role
 from app.web.api.schemas.base import Answer, Body
-from app.web.api.schemas.shown import Shown, shows
+from app.web.api.schemas.shown import Json, Shown, shows
 from app.web.api.schemas.words import Name, Why
 
 
@@ -40,4 +40,4 @@ class Session:
 class Command:
     """Who did what to which thing, when and why."""
 
-    details: dict[str, JsonValue]
+    details: dict[str, Json]

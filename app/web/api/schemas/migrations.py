@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import msgspec
 from pydantic import BeforeValidator, Field
 
 from app.domain.migrations import alarms, judged, look, migration, plan, record
 from app.domain.migrations.mode import Mode
 from app.services.migrating import planning
 from app.web.api.schemas.base import Answer, Body
-from app.web.api.schemas.shown import Shown, shows
+from app.web.api.schemas.shown import Shown, as_json, shows
 from app.web.api.schemas.words import Why
 
 Reason = Annotated[str, Field(pattern=r"^[^\x00]*\S[^\x00]*$", max_length=1000)]
@@ -110,7 +109,7 @@ class Proof:
 class Evidence:
     """A gate that opened, or a step that began or was done. look: all that was seen then; proofs: of it the ids."""
 
-    look: Annotated[dict[str, Any], BeforeValidator(msgspec.to_builtins)]
+    look: Annotated[dict[str, Any], BeforeValidator(as_json)]
 
 
 @shows(alarms.Alarm)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field, JsonValue
+from pydantic import Field
 
 from app.domain.pipelines import pipeline, pipeline_record, revision
 from app.services.defining import pipelines
 from app.web.api.schemas.base import Answer, Body
-from app.web.api.schemas.shown import Items, Shown, shows
+from app.web.api.schemas.shown import Items, Json, Shown, shows
 from app.web.api.schemas.taken import Count, Taken
 from app.web.api.schemas.words import Name, Why
 
@@ -73,8 +73,8 @@ class Change:
     consequence: what it means for records that are in the topics already, where that is not obvious.
     """
 
-    before: JsonValue
-    after: JsonValue
+    before: Json
+    after: Json
 
 
 class Diff(Answer):

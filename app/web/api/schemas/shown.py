@@ -25,7 +25,7 @@ from typing import (
 )
 
 import msgspec
-from pydantic import BaseModel, BeforeValidator, Field, TypeAdapter, create_model
+from pydantic import BaseModel, BeforeValidator, Field, JsonValue, TypeAdapter, create_model
 
 from app.domain.page import Page
 from app.web.api.schemas.base import Answer
@@ -126,6 +126,14 @@ def model_of(struct: Any) -> type[FromStruct]:
     return _built[struct]
 
 
+def as_json(value: object) -> Any:
+    """JSON data of what a field of any type holds: lists of tuples, dictionaries of structs, texts of times."""
+    return msgspec.json.decode(msgspec.json.encode(value))
+
+
+Json = Annotated[JsonValue, BeforeValidator(as_json)]
+"""Any JSON data, under the one name that OpenAPI has for it."""
+
 if TYPE_CHECKING:
     Shown = Annotated[T, "the model of T"]
 else:
@@ -189,6 +197,8 @@ def _shown_type(hint: Any) -> Any:
         if tag_of(hint)[0] is not None or _made_of(hint):
             return Annotated[model_of(hint), BeforeValidator(_converted)]
         return model_of(hint)
+    if hint is Any:
+        return Annotated[Any, BeforeValidator(as_json)]
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return _annotated(hint)
