@@ -155,7 +155,8 @@ def _build(struct: Any) -> type[FromStruct]:
     for name in words.keys() - found.keys() - extra.keys():
         if isinstance(derived := getattr(struct, name, None), property):
             extra[name] = _shown_type(get_type_hints(derived.fget)["return"])
-    if unknown := (without | words.keys()) - found.keys() - extra.keys():
+    mentioned = without | words.keys() | (set[str]() if isinstance(optional, bool) else optional)
+    if unknown := mentioned - found.keys() - extra.keys():
         raise TypeError(f"{own.__module__}.{own.__name__}: {struct} has no field {', '.join(sorted(unknown))}")
     fields: dict[str, Any] = {}
     tag_field, tag = tag_of(struct)
