@@ -7,9 +7,9 @@ from rich.console import Console
 
 from app.cli import audits
 from app.cli.errors import CommandError
-from app.domain.audits.audit import AuditState
+from app.domain.audits.audit import Audit, AuditState
 from app.domain.audits.result import AuditCounts
-from app.web.api.schemas.audits import Audit
+from app.web.api.schemas.shown import model_of
 from tests.support.audit_samples import audit, broken_result, dangling_result, result
 
 
@@ -22,7 +22,7 @@ def test_an_id_is_said_in_a_word() -> None:
 
 
 def test_an_audit_is_printed_with_its_verdict_and_where_the_wrong_records_lie() -> None:
-    item = Audit.of_audit(audit(AuditState.DONE, result=broken_result())).model_dump(mode="json")
+    item = model_of(Audit).of(audit(AuditState.DONE, result=broken_result())).model_dump(mode="json")
     console = Console(width=200)
     with console.capture() as printed:
         console.print(audits.shown(item))
@@ -35,7 +35,7 @@ def test_an_audit_is_printed_with_its_verdict_and_where_the_wrong_records_lie() 
 
 def test_what_is_not_shown_is_printed_as_unknown_and_not_as_nothing_lost() -> None:
     unclear = result(counts=AuditCounts(inputs=2, expected=2, outputs=1, unreadable_output=1))
-    item = Audit.of_audit(audit(AuditState.DONE, result=unclear)).model_dump(mode="json")
+    item = model_of(Audit).of(audit(AuditState.DONE, result=unclear)).model_dump(mode="json")
     console = Console(width=200)
     with console.capture() as printed:
         console.print(audits.shown(item))
@@ -45,7 +45,7 @@ def test_what_is_not_shown_is_printed_as_unknown_and_not_as_nothing_lost() -> No
 
 
 def test_of_files_what_dangles_is_printed_with_its_file() -> None:
-    item = Audit.of_audit(audit(AuditState.DONE, result=dangling_result())).model_dump(mode="json")
+    item = model_of(Audit).of(audit(AuditState.DONE, result=dangling_result())).model_dump(mode="json")
     console = Console(width=200)
     with console.capture() as printed:
         console.print(audits.shown(item))

@@ -11,7 +11,7 @@ from app.cli.verify import rendered
 from app.domain.offset_log.check import PipelineCheck, check
 from app.domain.offset_log.events import Event, Teller
 from app.domain.offset_log.heard import Heard
-from app.web.api.schemas.offset_log import PipelineCheck as Answer
+from app.web.api.schemas.shown import model_of
 from tests.support.offset_tellers import assigned, at, committed, given_up
 
 NOW = datetime(2026, 11, 22, 5, tzinfo=UTC)
@@ -42,7 +42,7 @@ def handed_over(*, began: int, is_over: bool = True) -> PipelineCheck:
 
 def printed(found: PipelineCheck) -> str:
     console = Console(file=io.StringIO(), width=200)
-    console.print(rendered("flights", Answer.of_check(found).model_dump(mode="json")))
+    console.print(rendered("flights", model_of(PipelineCheck).model_validate(found).model_dump(mode="json")))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 

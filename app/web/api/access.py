@@ -6,11 +6,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from app.domain.access import Principal, Verb
+from app.domain.access import Principal, Session, Token, Verb
+from app.domain.command import Command
+from app.domain.page import Page
 from app.services.access import command_log, tokens
 from app.web.api.documented import refusals
 from app.web.api.paging import After, Limit
 from app.web.api.schemas import access
+from app.web.api.schemas.shown import Items, Shown
 from app.web.api.schemas.words import IdInPath, NameInPath, Why
 from app.web.dependencies import CurrentPrincipal, Uow, WiringDep, may
 
@@ -18,15 +21,15 @@ router = APIRouter()
 
 
 @router.get("/me", responses=refusals(), tags=["access"])
-async def who_am_i(principal: CurrentPrincipal) -> access.Principal:
+async def who_am_i(principal: CurrentPrincipal) -> Shown[Principal]:
     """Whose credential this is, and its role."""
-    return access.Principal.of(principal)
+    return principal
 
 
 @router.get("/tokens", responses=refusals(), tags=["access"])
-async def list_tokens(uow: Uow, by: Annotated[Principal, may(Verb.VIEW_TOKENS)]) -> access.TokenList:
+async def list_tokens(uow: Uow, by: Annotated[Principal, may(Verb.VIEW_TOKENS)]) -> Shown[Items[Token]]:
     """All tokens, revoked ones too, newest first; never their secrets."""
-    return access.TokenList(items=[access.Token.of(token) for token in await tokens.list_tokens(uow, by=by)])
+    return Items(await tokens.list_tokens(uow, by=by))
 
 
 @router.post("/tokens", status_code=201, responses=refusals(409, 413), tags=["access"])
@@ -38,7 +41,7 @@ async def create_token(
         uow, name=body.name, role=body.role, by=by, why=body.why, now=wiring.clock.now()
     )
     await uow.commit()
-    return access.NewToken(token=access.Token.of(token), secret=secret)
+    return access.NewToken(token=token, secret=secret)
 
 
 @router.delete("/tokens/{name}", status_code=204, responses=refusals(404), tags=["access"])
@@ -57,10 +60,10 @@ async def revoke_token(
 @router.get("/sessions", responses=refusals(), tags=["access"])
 async def list_sessions(
     uow: Uow, wiring: WiringDep, by: Annotated[Principal, may(Verb.VIEW_SESSIONS)]
-) -> access.SessionList:
+) -> Shown[Items[Session]]:
     """Every browser that is logged in, newest first, with the token or one-time link that it began with."""
     found = await tokens.list_sessions(uow, by=by, now=wiring.clock.now())
-    return access.SessionList(items=[access.Session.of(session) for session in found])
+    return Items(found)
 
 
 @router.delete("/sessions/{id}", status_code=204, responses=refusals(404), tags=["access"])
@@ -85,7 +88,6 @@ async def list_commands(
     ] = None,
     after: After = None,
     limit: Limit = 50,
-) -> access.CommandPage:
+) -> Shown[Page[Command]]:
     """Who did what to which thing, when and why; newest first."""
-    page = await command_log.list_commands(uow, target=target, after=after, limit=limit)
-    return access.CommandPage(items=[access.Command.of(item) for item in page.items], next_cursor=page.next_cursor)
+    return await command_log.list_commands(uow, target=target, after=after, limit=limit)

@@ -8,14 +8,19 @@ from fastapi import APIRouter, Query, Response
 
 from app.domain import access
 from app.domain.access import Principal, Verb
-from app.domain.errors import InvalidError
+from app.domain.audits.audit import Audit
+from app.domain.audits.plan import AuditPlan
+from app.domain.page import Page
 from app.services.auditing import asking, planning
 from app.services.auditing.asking import Wish
 from app.web.api.documented import refusals
 from app.web.api.idempotency import OnceDep
 from app.web.api.paging import After, Limit
-from app.web.api.schemas.audits import Audit, AuditGiven, AuditPage, AuditPlan, AuditPlanGiven, id_place_of
+from app.web.api.schemas import audits as schemas
+from app.web.api.schemas.audits import AuditGiven, AuditPlanGiven
+from app.web.api.schemas.base import Answer
 from app.web.api.schemas.runs import Reason
+from app.web.api.schemas.shown import Shown
 from app.web.api.schemas.words import IdInPath, Name, NameInPath, Why
 from app.web.dependencies import Uow, WiringDep, may
 
@@ -23,7 +28,9 @@ router = APIRouter(tags=["audits"])
 NO_REASON = Reason()
 
 
-@router.post("/pipelines/{name}/audits", status_code=201, response_model=Audit, responses=refusals(404, 409, 413))
+@router.post(
+    "/pipelines/{name}/audits", status_code=201, response_model=Shown[Audit], responses=refusals(404, 409, 413)
+)
 async def start_audit(
     name: NameInPath,
     body: AuditGiven,
@@ -36,14 +43,13 @@ async def start_audit(
 
     async def act() -> Audit:
         wish = Wish(
-            window=body.domain_window(),
-            id_place=id_place_of(body.id_place),
-            source_id_place=id_place_of(body.source_id_place),
+            window=body.window,
+            id_place=body.id_place,
+            source_id_place=body.source_id_place,
             padding_s=body.padding_s,
             tolerance_s=body.tolerance_s,
         )
-        audit = await asking.ask_audit(uow, pipeline=name, wish=wish, by=by, why=body.why, now=wiring.clock.now())
-        return Audit.of_audit(audit)
+        return await asking.ask_audit(uow, pipeline=name, wish=wish, by=by, why=body.why, now=wiring.clock.now())
 
     return await once.do(act, status=201)
 
@@ -55,13 +61,12 @@ async def list_audits(
     pipeline: Annotated[Name | None, Query()] = None,
     after: After = None,
     limit: Limit = 50,
-) -> AuditPage:
+) -> Shown[Page[Audit]]:
     """Audits of all pipelines or of one, newest first, without their examples."""
-    page = await asking.list_audits(uow, pipeline=pipeline, after=after, limit=limit)
-    return AuditPage(items=[Audit.of_audit(audit) for audit in page.items], next_cursor=page.next_cursor)
+    return await asking.list_audits(uow, pipeline=pipeline, after=after, limit=limit)
 
 
-@router.get("/audits/{audit_id}", responses=refusals(404))
+@router.get("/audits/{audit_id}", response_model=Shown[Audit], responses=refusals(404))
 async def get_audit(
     audit_id: IdInPath,
     uow: Uow,
@@ -69,7 +74,7 @@ async def get_audit(
     by: Annotated[Principal, may(Verb.VIEW)],
     *,
     with_ids: Annotated[bool, Query(description="With the ids of the examples: operators only, and logged.")] = False,
-) -> Audit:
+) -> Audit | Answer:
     """One audit with its examples."""
     if with_ids:
         access.require(by, Verb.READ_RECORDS)
@@ -77,10 +82,10 @@ async def get_audit(
     if with_ids:
         await asking.note_look_at_ids(uow, audit, by=by, now=wiring.clock.now())
         await uow.commit()
-    return Audit.of_audit(audit, with_ids=with_ids)
+    return schemas.with_ids(audit) if with_ids else audit
 
 
-@router.post("/audits/{audit_id}/stop", response_model=Audit, responses=refusals(404, 409, 413))
+@router.post("/audits/{audit_id}/stop", response_model=Shown[Audit], responses=refusals(404, 409, 413))
 async def stop_audit(
     audit_id: IdInPath,
     uow: Uow,
@@ -92,16 +97,15 @@ async def stop_audit(
     """End it without a result."""
 
     async def act() -> Audit:
-        audit = await asking.stop_audit(uow, audit_id, by=by, why=body.why, now=wiring.clock.now())
-        return Audit.of_audit(audit)
+        return await asking.stop_audit(uow, audit_id, by=by, why=body.why, now=wiring.clock.now())
 
     return await once.do(act)
 
 
 @router.get("/pipelines/{name}/audit-plan", responses=refusals(404))
-async def get_audit_plan(name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> AuditPlan:
+async def get_audit_plan(name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Shown[AuditPlan]:
     """How the pipeline is audited: by which id, and how often by itself."""
-    return AuditPlan.of_plan(await planning.get_plan(uow, name))
+    return await planning.get_plan(uow, name)
 
 
 @router.put("/pipelines/{name}/audit-plan", responses=refusals(404, 413))
@@ -111,16 +115,13 @@ async def change_audit_plan(
     uow: Uow,
     wiring: WiringDep,
     by: Annotated[Principal, may(Verb.CHANGE_AUDIT_PLAN)],
-) -> AuditPlan:
+) -> Shown[AuditPlan]:
     """Give the pipeline an audit plan, or change it. It is no part of a revision: nothing restarts for it."""
-    place = id_place_of(body.id_place)
-    if place is None:
-        raise InvalidError("say by which id records are told from each other", field="id_place")
     plan = await planning.change_plan(
         uow,
         pipeline=name,
-        id_place=place,
-        source_id_place=id_place_of(body.source_id_place),
+        id_place=body.id_place,
+        source_id_place=body.source_id_place,
         padding_s=body.padding_s,
         every_s=body.every_s,
         tolerance_s=body.tolerance_s,
@@ -129,7 +130,7 @@ async def change_audit_plan(
         now=wiring.clock.now(),
     )
     await uow.commit()
-    return AuditPlan.of_plan(plan)
+    return plan
 
 
 @router.delete("/pipelines/{name}/audit-plan", status_code=204, responses=refusals(404))

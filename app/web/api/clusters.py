@@ -7,10 +7,13 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from app.domain.access import Principal, Verb
+from app.domain.clusters.cluster import Cluster
+from app.ports.brokers import ClusterDescription
 from app.services.defining import clusters
 from app.web.api.documented import refusals
 from app.web.api.idempotency import OnceDep
-from app.web.api.schemas.clusters import Cluster, ClusterDescription, ClusterGiven, ClusterList, ClusterSurvey
+from app.web.api.schemas.clusters import ClusterGiven, ClusterSurvey
+from app.web.api.schemas.shown import Items, Shown
 from app.web.api.schemas.words import NameInPath, Why
 from app.web.dependencies import Uow, WiringDep, may
 
@@ -18,39 +21,37 @@ router = APIRouter(prefix="/clusters", tags=["clusters"])
 
 
 @router.get("", responses=refusals())
-async def list_clusters(uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> ClusterList:
+async def list_clusters(uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Shown[Items[Cluster]]:
     """All registered clusters, by name."""
-    return ClusterList(items=[Cluster.of(cluster) for cluster in await clusters.list_clusters(uow)])
+    return Items(await clusters.list_clusters(uow))
 
 
-@router.post("", status_code=201, response_model=Cluster, responses=refusals(409, 413))
+@router.post("", status_code=201, response_model=Shown[Cluster], responses=refusals(409, 413))
 async def register_cluster(
     body: ClusterGiven, uow: Uow, wiring: WiringDep, once: OnceDep, by: Annotated[Principal, may(Verb.REGISTER_CLUSTER)]
 ) -> Response:
     """Register a cluster that answers now; its id is what its brokers report."""
 
     async def act() -> Cluster:
-        return Cluster.of(
-            await clusters.register_cluster(
-                uow,
-                wiring.brokers,
-                name=body.name,
-                bootstrap_servers=body.bootstrap_servers,
-                client_config=body.client_config,
-                allowed_addresses=wiring.settings.allowed_broker_addresses,
-                by=by,
-                why=body.why,
-                now=wiring.clock.now(),
-            )
+        return await clusters.register_cluster(
+            uow,
+            wiring.brokers,
+            name=body.name,
+            bootstrap_servers=body.bootstrap_servers,
+            client_config=body.client_config,
+            allowed_addresses=wiring.settings.allowed_broker_addresses,
+            by=by,
+            why=body.why,
+            now=wiring.clock.now(),
         )
 
     return await once.do(act, status=201)
 
 
 @router.get("/{name}", responses=refusals(404))
-async def get_cluster(name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Cluster:
+async def get_cluster(name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Shown[Cluster]:
     """One cluster: its brokers, and the id by which they call it."""
-    return Cluster.of(await clusters.get_cluster(uow, name))
+    return await clusters.get_cluster(uow, name)
 
 
 @router.get("/{name}/survey", responses=refusals(404))
@@ -64,9 +65,9 @@ async def survey_cluster(name: NameInPath, wiring: WiringDep, _: Annotated[Princ
 @router.post("/{name}/probe", responses=refusals(404, 409))
 async def probe_cluster(
     name: NameInPath, uow: Uow, wiring: WiringDep, _: Annotated[Principal, may(Verb.PROBE_CLUSTER)]
-) -> ClusterDescription:
+) -> Shown[ClusterDescription]:
     """Ask its brokers now. 503 names the address, the error and how long was tried."""
-    return ClusterDescription.of(await clusters.probe_cluster(uow, wiring.brokers, name))
+    return await clusters.probe_cluster(uow, wiring.brokers, name)
 
 
 @router.delete("/{name}", status_code=204, responses=refusals(404, 409))

@@ -8,7 +8,8 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.web.api.schemas.pipelines import Problem
+from app.domain.errors import Problem
+from app.web.api.schemas.shown import Shown
 from app.web.problems import MEDIA_TYPE
 
 _MEANINGS = {
@@ -76,7 +77,7 @@ class ProblemDocument(BaseModel):
     status: int
     detail: Annotated[str, Field(description="What is wrong and what to do, in a sentence for a person.")]
     problems: Annotated[
-        list[Problem], Field(description="Every mistake at its field, where single ones are at fault.")
+        list[Shown[Problem]], Field(description="Every mistake at its field, where single ones are at fault.")
     ] = []
 
 

@@ -7,20 +7,25 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from app.domain.access import Principal, Verb
+from app.domain.drills.drill import Drill
+from app.domain.page import Page
 from app.services import drills
 from app.web.api.documented import refusals
 from app.web.api.idempotency import OnceDep
 from app.web.api.paging import After, Limit
 from app.web.api.runs import NO_REASON
-from app.web.api.schemas.drills import Drill, DrillGiven, DrillPage
+from app.web.api.schemas.drills import DrillGiven
 from app.web.api.schemas.runs import Reason
+from app.web.api.schemas.shown import Shown
 from app.web.api.schemas.words import IdInPath, Name, NameInPath
 from app.web.dependencies import Uow, WiringDep, may
 
 router = APIRouter(tags=["drills"])
 
 
-@router.post("/pipelines/{name}/drills", status_code=201, response_model=Drill, responses=refusals(404, 409, 413))
+@router.post(
+    "/pipelines/{name}/drills", status_code=201, response_model=Shown[Drill], responses=refusals(404, 409, 413)
+)
 async def begin_drill(
     name: NameInPath,
     body: DrillGiven,
@@ -32,18 +37,16 @@ async def begin_drill(
     """Freeze or kill an instance of the pipeline's run, or take the server away. The answer comes before it is done."""
 
     async def act() -> Drill:
-        return Drill.of(
-            await drills.begin_drill(
-                uow,
-                pipeline=name,
-                kind=body.kind,
-                ordinal=body.ordinal,
-                for_s=body.for_s,
-                by=by,
-                why=body.why,
-                now=wiring.clock.now(),
-                times=await drills.broker_times(uow, wiring.surveys, name),
-            )
+        return await drills.begin_drill(
+            uow,
+            pipeline=name,
+            kind=body.kind,
+            ordinal=body.ordinal,
+            for_s=body.for_s,
+            by=by,
+            why=body.why,
+            now=wiring.clock.now(),
+            times=await drills.broker_times(uow, wiring.surveys, name),
         )
 
     return await once.do(act, status=201)
@@ -56,19 +59,18 @@ async def list_drills(
     pipeline: Annotated[Name | None, Query()] = None,
     after: After = None,
     limit: Limit = 50,
-) -> DrillPage:
+) -> Shown[Page[Drill]]:
     """Of all pipelines or of one, newest first."""
-    page = await drills.list_drills(uow, pipeline=pipeline, after=after, limit=limit)
-    return DrillPage(items=[Drill.of(one) for one in page.items], next_cursor=page.next_cursor)
+    return await drills.list_drills(uow, pipeline=pipeline, after=after, limit=limit)
 
 
 @router.get("/drills/{drill_id}", responses=refusals(404))
-async def get_drill(drill_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Drill:
+async def get_drill(drill_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Shown[Drill]:
     """One drill: what is expected, what was seen up to now, and in the end what came of it."""
-    return Drill.of(await drills.get_drill(uow, drill_id))
+    return await drills.get_drill(uow, drill_id)
 
 
-@router.post("/drills/{drill_id}/stop", response_model=Drill, responses=refusals(404, 409, 413))
+@router.post("/drills/{drill_id}/stop", response_model=Shown[Drill], responses=refusals(404, 409, 413))
 async def stop_drill(
     drill_id: IdInPath,
     uow: Uow,
@@ -80,6 +82,6 @@ async def stop_drill(
     """Begin nothing more, and thaw what is frozen. What was killed stays so."""
 
     async def act() -> Drill:
-        return Drill.of(await drills.stop_drill(uow, drill_id, by=by, why=body.why, now=wiring.clock.now()))
+        return await drills.stop_drill(uow, drill_id, by=by, why=body.why, now=wiring.clock.now())
 
     return await once.do(act)

@@ -9,11 +9,14 @@ from fastapi import APIRouter, Query
 from app.domain.access import Principal, Verb
 from app.domain.fencing_events.fencing_event import Cause
 from app.domain.fencing_events.record import FencingFilter
+from app.domain.page import Page
 from app.services import fencing_feed
+from app.services.fencing_feed import FencingLine
 from app.services.observing import groups
 from app.web.api.documented import refusals
 from app.web.api.paging import After, Limit
-from app.web.api.schemas.fencing import FencingEvent, FencingEventDetail, FencingPage
+from app.web.api.schemas.fencing import FencingEventDetail
+from app.web.api.schemas.shown import Shown
 from app.web.api.schemas.words import IdInPath, Moment, Name
 from app.web.dependencies import Uow, WiringDep, may
 
@@ -38,7 +41,7 @@ async def list_fencing(
     with_what_is_none: Annotated[bool, Query(description="Also what only looks like fencing.")] = False,
     after: After = None,
     limit: Limit = 50,
-) -> FencingPage:
+) -> Shown[Page[FencingLine]]:
     """What was taken from producers and members, of every client of the clusters, newest first."""
     wanted = FencingFilter(
         transactional_id=transactional_id,
@@ -49,8 +52,7 @@ async def list_fencing(
         until=until,
         with_what_is_none=with_what_is_none or (cause is not None and not cause.is_fencing),
     )
-    page = await fencing_feed.list_lines(uow, wanted, cluster=cluster, after=after, limit=limit)
-    return FencingPage(items=[FencingEvent.of_line(line) for line in page.items], next_cursor=page.next_cursor)
+    return await fencing_feed.list_lines(uow, wanted, cluster=cluster, after=after, limit=limit)
 
 
 @router.get("/{event_id}", responses=refusals(404))

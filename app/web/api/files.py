@@ -8,19 +8,15 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 
 from app.domain.access import Principal, Verb
-from app.domain.files.written_file import FileFilter, partition_filter
+from app.domain.files.checkpoint import FileCheckpoint
+from app.domain.files.schema_history import SchemaInHistory
+from app.domain.files.written_file import FileFilter, WrittenFile, partition_filter
+from app.domain.page import Page
 from app.services.files import showing
+from app.services.files.showing import FileTotals
 from app.web.api.documented import refusals
 from app.web.api.paging import After, Limit
-from app.web.api.schemas.files import (
-    File,
-    FileCheckpoint,
-    FileCheckpoints,
-    FilePage,
-    FileSchemas,
-    FileTotals,
-    SchemaInHistory,
-)
+from app.web.api.schemas.shown import Items, Shown
 from app.web.api.schemas.words import Moment, NameInPath
 from app.web.dependencies import Uow, WiringDep, may
 
@@ -45,11 +41,11 @@ async def list_files(
     until: Annotated[Moment | None, Query(description="Of `referenced_at`; not in it.")] = None,
     after: After = None,
     limit: Limit = 50,
-) -> FilePage:
+) -> Shown[Page[WrittenFile]]:
     """Files, newest first by when they were referenced. Kept for 30 days, and the newest 100,000 of a pipeline."""
     wanted = FileFilter(partition=partition_filter(partition), since=since, until=until)
     page = await showing.list_files(uow, name, wanted, after=after, limit=limit)
-    return FilePage(items=[File.of(record.file) for record in page.items], next_cursor=page.next_cursor)
+    return Page(items=tuple(record.file for record in page.items), next_cursor=page.next_cursor)
 
 
 @router.get("/totals", responses=refusals(404))
@@ -60,30 +56,31 @@ async def get_file_totals(
     _: Viewer,
     since: Annotated[Moment | None, Query(description="Of the hours. Without it, 7 days; 90 are kept.")] = None,
     limit: Limit = 50,
-) -> FileTotals:
+) -> Shown[FileTotals]:
     """Files, records and bytes: of all, by partition and by hour; and how far the references were read for that.
 
     `limit` is for the partitions.
     """
-    found = await showing.totals_of(uow, name, limit=limit, hours_since=since, now=wiring.clock.now())
-    return FileTotals.of(found)
+    return await showing.totals_of(uow, name, limit=limit, hours_since=since, now=wiring.clock.now())
 
 
 @router.get("/checkpoints", responses=refusals(404))
-async def list_file_checkpoints(name: NameInPath, uow: Uow, _: Viewer, limit: Limit = 50) -> FileCheckpoints:
+async def list_file_checkpoints(
+    name: NameInPath, uow: Uow, _: Viewer, limit: Limit = 50
+) -> Shown[Items[FileCheckpoint]]:
     """The newest checkpoints: how long each was filled, uploaded, referenced and committed. Kept for 30 days.
 
     Known from what references say, so a checkpoint without a file, or one that was aborted, is not among them.
     """
     found = await showing.checkpoints_of(uow, name, limit=limit)
-    return FileCheckpoints(items=[FileCheckpoint.of_checkpoint(one) for one in found])
+    return Items(found)
 
 
 @router.get("/schemas", responses=refusals(404))
-async def list_file_schemas(name: NameInPath, uow: Uow, _: Viewer, limit: Limit = 50) -> FileSchemas:
+async def list_file_schemas(name: NameInPath, uow: Uow, _: Viewer, limit: Limit = 50) -> Shown[Items[SchemaInHistory]]:
     """The schemas that files had, newest first, each with what is other in it than in the one before.
 
     Kept for 90 days after the last file that had it.
     """
     found = await showing.schemas_of(uow, name, limit=limit)
-    return FileSchemas(items=[SchemaInHistory.of(one) for one in found])
+    return Items(found)

@@ -9,18 +9,16 @@ from fastapi import APIRouter, Query, Response
 from app.db.repositories.clusters import ClusterStore
 from app.db.repositories.foreign_migrations import ForeignMigrationStore
 from app.domain.access import Principal, Verb
+from app.domain.migrations.foreign import ForeignMigration
 from app.services.migrating import foreign
+from app.services.migrating.foreign import ForeignView
 from app.web.api.documented import refusals
 from app.web.api.idempotency import OnceDep
 from app.web.api.paging import Limit
 from app.web.api.runs import NO_REASON
-from app.web.api.schemas.foreign_migrations import (
-    ForeignMigration,
-    ForeignMigrationGiven,
-    ForeignMigrationList,
-    ForeignView,
-)
+from app.web.api.schemas.foreign_migrations import ForeignMigrationGiven
 from app.web.api.schemas.runs import Reason
+from app.web.api.schemas.shown import Items, Shown
 from app.web.api.schemas.words import IdInPath, Name, NameInPath
 from app.web.dependencies import Uow, WiringDep, may
 
@@ -30,7 +28,7 @@ router = APIRouter(tags=["migrations"])
 @router.post(
     "/clusters/{name}/foreign-migrations",
     status_code=201,
-    response_model=ForeignMigration,
+    response_model=Shown[ForeignMigration],
     responses=refusals(404, 409, 413),
 )
 async def watch_foreign(
@@ -45,10 +43,8 @@ async def watch_foreign(
 
     async def act() -> ForeignMigration:
         now = wiring.clock.now()
-        return ForeignMigration.of(
-            await foreign.watch_foreign(
-                uow, cluster=name, group=body.group, prefix=body.prefix, by=by, why=body.why, now=now
-            )
+        return await foreign.watch_foreign(
+            uow, cluster=name, group=body.group, prefix=body.prefix, by=by, why=body.why, now=now
         )
 
     return await once.do(act, status=201)
@@ -60,28 +56,28 @@ async def list_foreign(
     _: Annotated[Principal, may(Verb.VIEW)],
     cluster: Annotated[Name | None, Query()] = None,
     limit: Limit = 50,
-) -> ForeignMigrationList:
+) -> Shown[Items[ForeignMigration]]:
     """Of all clusters or of one, newest first."""
     if cluster is not None:
         await uow.of(ClusterStore).get(cluster)
     found = await uow.of(ForeignMigrationStore).list(cluster, limit=limit)
-    return ForeignMigrationList(items=[ForeignMigration.of(one) for one in found])
+    return Items(found)
 
 
 @router.get("/foreign-migrations/{migration_id}", responses=refusals(404))
 async def get_foreign(
     migration_id: IdInPath, wiring: WiringDep, _: Annotated[Principal, may(Verb.VIEW)]
-) -> ForeignView:
+) -> Shown[ForeignView]:
     """Its stage, which clauses hold by the brokers' word, and which evidence cannot be had."""
-    return ForeignView.of(
-        await foreign.view_foreign(
-            wiring.unit_of_work, wiring.migration_questions, wiring.observations, migration_id, now=wiring.clock.now()
-        )
+    return await foreign.view_foreign(
+        wiring.unit_of_work, wiring.migration_questions, wiring.observations, migration_id, now=wiring.clock.now()
     )
 
 
 @router.post(
-    "/foreign-migrations/{migration_id}/go-on", response_model=ForeignMigration, responses=refusals(404, 409, 413)
+    "/foreign-migrations/{migration_id}/go-on",
+    response_model=Shown[ForeignMigration],
+    responses=refusals(404, 409, 413),
 )
 async def go_on(
     migration_id: IdInPath,
@@ -98,6 +94,6 @@ async def go_on(
 
     async def act() -> ForeignMigration:
         now = wiring.clock.now()
-        return ForeignMigration.of(await foreign.go_on(uow, migration_id, view.look, by=by, why=body.why, now=now))
+        return await foreign.go_on(uow, migration_id, view.look, by=by, why=body.why, now=now)
 
     return await once.do(act)

@@ -7,10 +7,13 @@ from typing import Annotated
 from fastapi import APIRouter
 
 from app.domain.access import Principal, Verb
+from app.domain.hanging.record import HangingRecord
+from app.domain.page import Page
 from app.services import hanging
 from app.web.api.documented import refusals
 from app.web.api.paging import After, Limit
-from app.web.api.schemas.hanging import Hanging, HangingPage, HangingRecord
+from app.web.api.schemas.hanging import Hanging
+from app.web.api.schemas.shown import Shown
 from app.web.api.schemas.words import NameInPath
 from app.web.dependencies import Uow, WiringDep, may
 
@@ -29,7 +32,6 @@ async def get_hanging(
 @router.get("/history", responses=refusals(404))
 async def list_hanging(
     name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)], after: After = None, limit: Limit = 50
-) -> HangingPage:
+) -> Shown[Page[HangingRecord]]:
     """All that were found, newest first, with how they ended; ended ones are kept for 30 days."""
-    page = await hanging.list_records(uow, cluster=name, after=after, limit=limit)
-    return HangingPage(items=[HangingRecord.of_record(one) for one in page.items], next_cursor=page.next_cursor)
+    return await hanging.list_records(uow, cluster=name, after=after, limit=limit)

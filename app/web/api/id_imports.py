@@ -7,11 +7,13 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from app.domain.access import Principal, Verb
-from app.domain.transactions.id_formulas import FORMULAS
+from app.domain.transactions.id_formulas import FORMULAS, IdFormula
+from app.domain.transactions.id_import import ImportPlan
 from app.services import id_imports
 from app.web.api.documented import refusals
 from app.web.api.idempotency import OnceDep
-from app.web.api.schemas.ids import ForgottenIds, IdFormula, IdFormulaList, ImportGiven, ImportPlan
+from app.web.api.schemas.ids import ImportGiven
+from app.web.api.schemas.shown import Items, Shown
 from app.web.api.schemas.words import NameInPath, Why
 from app.web.dependencies import Uow, WiringDep, may
 
@@ -20,22 +22,26 @@ Author = Annotated[Principal, may(Verb.IMPORT_IDS)]
 
 
 @router.get("/id-formulas", responses=refusals())
-async def list_id_formulas(_: Annotated[Principal, may(Verb.VIEW)]) -> IdFormulaList:
+async def list_id_formulas(_: Annotated[Principal, may(Verb.VIEW)]) -> Shown[Items[IdFormula]]:
     """How Kafka Streams and spring-kafka name their transactional ids."""
-    return IdFormulaList(items=[IdFormula.of_formula(one) for one in FORMULAS.values()])
+    return Items(tuple(FORMULAS.values()))
 
 
 @router.post("/pipelines/{name}/imported-ids/preview", responses=refusals(404, 413))
-async def preview_import(name: NameInPath, body: ImportGiven, uow: Uow, wiring: WiringDep, by: Author) -> ImportPlan:
+async def preview_import(
+    name: NameInPath, body: ImportGiven, uow: Uow, wiring: WiringDep, by: Author
+) -> Shown[ImportPlan]:
     """What an import would do, line by line, with everything that speaks against it; nothing is written."""
-    plan = await id_imports.plan_import(
+    return await id_imports.plan_import(
         uow, wiring.brokers, wiring.observations, pipeline=name, wish=body.wish(), by=by, now=wiring.clock.now()
     )
-    return ImportPlan.of_plan(plan)
 
 
 @router.post(
-    "/pipelines/{name}/imported-ids", status_code=201, response_model=ImportPlan, responses=refusals(404, 409, 413)
+    "/pipelines/{name}/imported-ids",
+    status_code=201,
+    response_model=Shown[ImportPlan],
+    responses=refusals(404, 409, 413),
 )
 async def import_ids(
     name: NameInPath, body: ImportGiven, uow: Uow, wiring: WiringDep, once: OnceDep, by: Author
@@ -46,7 +52,7 @@ async def import_ids(
     """
 
     async def act() -> ImportPlan:
-        plan = await id_imports.import_ids(
+        return await id_imports.import_ids(
             uow,
             wiring.brokers,
             wiring.observations,
@@ -56,7 +62,6 @@ async def import_ids(
             why=body.why,
             now=wiring.clock.now(),
         )
-        return ImportPlan.of_plan(plan)
 
     return await once.do(act, status=201)
 
@@ -68,8 +73,8 @@ async def forget_imported_ids(
     wiring: WiringDep,
     by: Annotated[Principal, may(Verb.FORGET_IMPORTED_IDS)],
     why: Annotated[Why, Query()] = None,
-) -> ForgottenIds:
+) -> Shown[Items[str]]:
     """Give up every id that was imported for the pipeline, and what its partitions were assigned by that."""
     ids = await id_imports.forget_imports(uow, name, by=by, why=why, now=wiring.clock.now())
     await uow.commit()
-    return ForgottenIds(items=ids)
+    return Items(ids)

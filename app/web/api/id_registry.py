@@ -7,11 +7,12 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from app.domain.access import Principal, Verb
-from app.domain.transactions.id_registry import Only, RegistryQuery, RegistrySort
+from app.domain.transactions.id_registry import IdCount, Only, RegistryQuery, RegistrySort
 from app.services import id_registry
 from app.web.api.documented import refusals
 from app.web.api.paging import After, Limit
-from app.web.api.schemas.ids import IdCount, IdGrowth, Registry
+from app.web.api.schemas.ids import Registry
+from app.web.api.schemas.shown import Items, Shown
 from app.web.api.schemas.words import NameInPath
 from app.web.dependencies import Uow, WiringDep, may
 
@@ -48,7 +49,7 @@ async def get_id_registry(
 @router.get("/id-growth", responses=refusals(404))
 async def get_id_growth(
     name: NameInPath, uow: Uow, wiring: WiringDep, _: Annotated[Principal, may(Verb.VIEW)]
-) -> IdGrowth:
+) -> Shown[Items[IdCount]]:
     """How many ids the cluster had over the last 30 days, and how many of them were ours."""
     growth = await id_registry.get_growth(uow, cluster=name, now=wiring.clock.now())
-    return IdGrowth(items=[IdCount.of(one) for one in growth])
+    return Items(growth)

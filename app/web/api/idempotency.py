@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable
-from typing import Annotated
+from functools import cache
+from typing import Annotated, Any
 
 import msgspec
 from fastapi import Depends, Header, Request, Response
-from pydantic import BaseModel
+from fastapi.routing import APIRoute
+from pydantic import TypeAdapter
 
 from app.services.access import idempotency
 from app.web.dependencies import CurrentPrincipal, Uow, WiringDep
@@ -41,12 +43,12 @@ class Once:
         self._principal = principal
         self._key = key
 
-    async def do(self, act: Callable[[], Awaitable[BaseModel]], *, status: int = 200) -> Response:
-        """Run `act` unless it was done already; the answer as JSON."""
+    async def do(self, act: Callable[[], Awaitable[object]], *, status: int = 200) -> Response:
+        """Run `act` unless it was done already; the answer as JSON, as the route's `response_model` shows it."""
         if self._key is None:
-            answer = await act()
+            body = self._encoded(await act())
             await self._uow.commit()
-            return _json(answer.model_dump_json(by_alias=True).encode(), status)
+            return _json(body, status)
         known = await idempotency.recall(
             self._uow,
             key=self._key,
@@ -58,7 +60,7 @@ class Once:
             response = _json(msgspec.json.encode(known.body), known.status)
             response.headers["Idempotency-Replayed"] = "true"
             return response
-        body = (await act()).model_dump_json(by_alias=True).encode()
+        body = self._encoded(await act())
         await idempotency.remember(
             self._uow,
             key=self._key,
@@ -69,11 +71,21 @@ class Once:
         await self._uow.commit()
         return _json(body, status)
 
+    def _encoded(self, answer: object) -> bytes:
+        route: APIRoute = self._request.scope["route"]
+        adapter = _adapter(route.response_model)
+        return adapter.dump_json(adapter.validate_python(answer, from_attributes=True), by_alias=True)
+
     async def _fingerprint(self) -> str:
         """What makes it the same request: method, address and body."""
         url = self._request.url
         head = f"{self._request.method} {url.path}?{url.query}\n".encode()
         return hashlib.sha256(head + await self._request.body()).hexdigest()
+
+
+@cache
+def _adapter(response_model: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(response_model)
 
 
 def _json(body: bytes, status: int) -> Response:

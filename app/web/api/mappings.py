@@ -8,18 +8,12 @@ from fastapi import APIRouter, Depends, Query
 from msgspec.structs import replace
 
 from app.domain.access import Principal, Verb
-from app.domain.transactions.mapping import OwnershipFilter
+from app.domain.page import Page
+from app.domain.transactions.mapping import OwnershipFilter, PartitionMapping, PartitionOwnership, TransactionalIdOwner
 from app.services import mappings
 from app.web.api.documented import refusals
 from app.web.api.paging import After, Limit
-from app.web.api.schemas.runs import (
-    MappingList,
-    OwnershipPage,
-    PartitionMapping,
-    PartitionOwnership,
-    TransactionalIdList,
-    TransactionalIdOwner,
-)
+from app.web.api.schemas.shown import Items, Shown
 from app.web.api.schemas.words import Moment, NameInPath
 from app.web.dependencies import Uow, may
 
@@ -40,10 +34,12 @@ Wanted = Annotated[OwnershipFilter, Depends(_wanted)]
 
 
 @router.get("/pipelines/{name}/mappings", responses=refusals(404))
-async def list_mappings(name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> MappingList:
+async def list_mappings(
+    name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]
+) -> Shown[Items[PartitionMapping]]:
     """Each input partition with its transactional id, owner and offsets, by topic and partition."""
     found = await mappings.list_mappings(uow, name)
-    return MappingList(items=[PartitionMapping.of(item, lag_records=item.lag_records) for item in found])
+    return Items(found)
 
 
 @router.get("/pipelines/{name}/mappings/history", responses=refusals(404))
@@ -54,26 +50,27 @@ async def list_owner_history(
     _: Annotated[Principal, may(Verb.VIEW)],
     after: After = None,
     limit: Limit = 100,
-) -> OwnershipPage:
+) -> Shown[Page[PartitionOwnership]]:
     """Who held which partition from when to when, by which producer, newest first; 30 days are kept."""
-    found = await mappings.list_owner_history(uow, name, wanted, after=after, limit=limit)
-    return OwnershipPage(items=[PartitionOwnership.of(item) for item in found.items], next_cursor=found.next_cursor)
+    return await mappings.list_owner_history(uow, name, wanted, after=after, limit=limit)
 
 
 @router.get("/pipelines/{name}/transactional-ids", responses=refusals(404))
 async def list_transactional_ids(
     name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]
-) -> TransactionalIdList:
+) -> Shown[Items[TransactionalIdOwner]]:
     """The ids that this pipeline owns on its Kafka cluster, by ordinal and task; those of no task last."""
     found = await mappings.list_transactional_ids(uow, name)
-    return TransactionalIdList(items=[TransactionalIdOwner.of(item) for item in found])
+    return Items(found)
 
 
 @router.get("/clusters/{name}/mappings", responses=refusals(404))
-async def list_mappings_of_cluster(name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> MappingList:
+async def list_mappings_of_cluster(
+    name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]
+) -> Shown[Items[PartitionMapping]]:
     """Every partition that a pipeline of ours reads on the cluster, by group, topic and partition; without offsets."""
     found = await mappings.list_mappings_of_cluster(uow, name)
-    return MappingList(items=[PartitionMapping.of(item, lag_records=item.lag_records) for item in found])
+    return Items(found)
 
 
 @router.get("/clusters/{name}/mappings/history", responses=refusals(404))
@@ -86,13 +83,12 @@ async def list_owner_history_of_cluster(
     transactional_id: Annotated[str | None, Query(max_length=32_767, pattern=r"^[^\x00]*$")] = None,
     after: After = None,
     limit: Limit = 100,
-) -> OwnershipPage:
+) -> Shown[Page[PartitionOwnership]]:
     """Who held which partition of the cluster, whatever the pipeline, newest first; 30 days are kept."""
-    found = await mappings.list_owner_history_of_cluster(
+    return await mappings.list_owner_history_of_cluster(
         uow,
         name,
         replace(wanted, group=group, transactional_id=transactional_id),
         after=after,
         limit=limit,
     )
-    return OwnershipPage(items=[PartitionOwnership.of(item) for item in found.items], next_cursor=found.next_cursor)

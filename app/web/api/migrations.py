@@ -7,27 +7,20 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from app.domain.access import Principal, Verb
+from app.domain.migrations.alarms import Alarm
+from app.domain.migrations.migration import Migration
 from app.domain.migrations.mode import Mode
+from app.domain.migrations.record import Evidence
+from app.domain.page import Page
 from app.services.migrating import asking, looking, planning
+from app.services.migrating.planning import Plan
 from app.web.api.documented import refusals
 from app.web.api.idempotency import OnceDep
 from app.web.api.paging import After, Limit
 from app.web.api.runs import NO_REASON
-from app.web.api.schemas.migrations import (
-    Alarm,
-    AlarmList,
-    Clause,
-    Evidence,
-    EvidenceList,
-    Gate,
-    IdToFence,
-    Migration,
-    MigrationGiven,
-    MigrationPage,
-    MigrationPlan,
-    RollbackGiven,
-)
+from app.web.api.schemas.migrations import Gate, IdToFence, MigrationGiven, RollbackGiven
 from app.web.api.schemas.runs import Reason
+from app.web.api.schemas.shown import Items, Shown
 from app.web.api.schemas.words import IdInPath, Name, NameInPath
 from app.web.dependencies import Uow, WiringDep, may
 
@@ -35,7 +28,7 @@ router = APIRouter(tags=["migrations"])
 
 
 @router.post(
-    "/pipelines/{name}/migrations", status_code=201, response_model=Migration, responses=refusals(404, 409, 413)
+    "/pipelines/{name}/migrations", status_code=201, response_model=Shown[Migration], responses=refusals(404, 409, 413)
 )
 async def start_migration(
     name: NameInPath,
@@ -48,17 +41,15 @@ async def start_migration(
     """Begin the migration of the pipeline's live run. Its first stage only looks; the others follow."""
 
     async def act() -> Migration:
-        return Migration.of(
-            await asking.start_migration(
-                uow,
-                wiring.brokers,
-                pipeline=name,
-                goal=body.goal,
-                waived=body.waived,
-                by=by,
-                why=body.why,
-                now=wiring.clock.now(),
-            )
+        return await asking.start_migration(
+            uow,
+            wiring.brokers,
+            pipeline=name,
+            goal=body.goal,
+            waived=body.waived,
+            by=by,
+            why=body.why,
+            now=wiring.clock.now(),
         )
 
     return await once.do(act, status=201)
@@ -70,18 +61,16 @@ async def plan_migration(
     wiring: WiringDep,
     _: Annotated[Principal, may(Verb.VIEW)],
     goal: Annotated[Mode, Query()] = Mode.V2,
-) -> MigrationPlan:
+) -> Shown[Plan]:
     """What a migration would find and do now: the preflight, and each step with its time and its way back."""
-    return MigrationPlan.of_plan(
-        await planning.plan_migration(
-            wiring.unit_of_work,
-            wiring.brokers,
-            wiring.migration_questions,
-            wiring.observations,
-            pipeline=name,
-            goal=goal,
-            now=wiring.clock.now(),
-        )
+    return await planning.plan_migration(
+        wiring.unit_of_work,
+        wiring.brokers,
+        wiring.migration_questions,
+        wiring.observations,
+        pipeline=name,
+        goal=goal,
+        now=wiring.clock.now(),
     )
 
 
@@ -92,38 +81,39 @@ async def list_migrations(
     pipeline: Annotated[Name | None, Query()] = None,
     after: After = None,
     limit: Limit = 50,
-) -> MigrationPage:
+) -> Shown[Page[Migration]]:
     """Of all pipelines or of one, newest first."""
-    page = await asking.list_migrations(uow, pipeline=pipeline, after=after, limit=limit)
-    return MigrationPage(items=[Migration.of(one) for one in page.items], next_cursor=page.next_cursor)
+    return await asking.list_migrations(uow, pipeline=pipeline, after=after, limit=limit)
 
 
 @router.get("/migrations/{migration_id}", responses=refusals(404))
-async def get_migration(migration_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Migration:
+async def get_migration(migration_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Shown[Migration]:
     """One migration: its stage, its steps, what it has fenced, and what it waits for."""
-    return Migration.of(await asking.get_migration(uow, migration_id))
+    return await asking.get_migration(uow, migration_id)
 
 
 @router.get("/migrations/{migration_id}/gate", responses=refusals(404))
 async def get_gate(migration_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Gate:
     """What the next thing waits for, clause by clause, as the last look has found it; looks come every second."""
     migration = await asking.get_migration(uow, migration_id)
-    return Gate(clauses=[Clause.of(one) for one in migration.gate])
+    return Gate(clauses=list(migration.gate))
 
 
 @router.get("/migrations/{migration_id}/evidence", responses=refusals(404))
-async def list_evidence(migration_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> EvidenceList:
+async def list_evidence(
+    migration_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]
+) -> Shown[Items[Evidence]]:
     """What opened each gate and ended each step, with the records that prove it, in the order in which it came."""
-    return EvidenceList(items=[Evidence.of(one) for one in await asking.list_evidence(uow, migration_id)])
+    return Items(await asking.list_evidence(uow, migration_id))
 
 
 @router.get("/migrations/{migration_id}/alarms", responses=refusals(404))
-async def list_alarms(migration_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> AlarmList:
+async def list_alarms(migration_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Shown[Items[Alarm]]:
     """What must not have happened, and who did it, oldest first."""
-    return AlarmList(items=[Alarm.of(one) for one in await asking.list_alarms(uow, migration_id)])
+    return Items(await asking.list_alarms(uow, migration_id))
 
 
-@router.post("/migrations/{migration_id}/pause", response_model=Migration, responses=refusals(404, 409, 413))
+@router.post("/migrations/{migration_id}/pause", response_model=Shown[Migration], responses=refusals(404, 409, 413))
 async def pause_migration(
     migration_id: IdInPath,
     uow: Uow,
@@ -136,12 +126,12 @@ async def pause_migration(
 
     async def act() -> Migration:
         now = wiring.clock.now()
-        return Migration.of(await asking.pause_migration(uow, migration_id, by=by, why=body.why, now=now))
+        return await asking.pause_migration(uow, migration_id, by=by, why=body.why, now=now)
 
     return await once.do(act)
 
 
-@router.post("/migrations/{migration_id}/resume", response_model=Migration, responses=refusals(404, 409, 413))
+@router.post("/migrations/{migration_id}/resume", response_model=Shown[Migration], responses=refusals(404, 409, 413))
 async def resume_migration(
     migration_id: IdInPath,
     uow: Uow,
@@ -154,12 +144,12 @@ async def resume_migration(
 
     async def act() -> Migration:
         now = wiring.clock.now()
-        return Migration.of(await asking.resume_migration(uow, migration_id, by=by, why=body.why, now=now))
+        return await asking.resume_migration(uow, migration_id, by=by, why=body.why, now=now)
 
     return await once.do(act)
 
 
-@router.post("/migrations/{migration_id}/rollback", response_model=Migration, responses=refusals(404, 409, 413))
+@router.post("/migrations/{migration_id}/rollback", response_model=Shown[Migration], responses=refusals(404, 409, 413))
 async def roll_back(
     migration_id: IdInPath,
     body: RollbackGiven,
@@ -173,12 +163,12 @@ async def roll_back(
     async def act() -> Migration:
         now = wiring.clock.now()
         look = await looking.look_now(uow, wiring.observations, migration_id, now=now)
-        return Migration.of(await asking.roll_back(uow, migration_id, look, to=body.to, by=by, why=body.why, now=now))
+        return await asking.roll_back(uow, migration_id, look, to=body.to, by=by, why=body.why, now=now)
 
     return await once.do(act)
 
 
-@router.post("/migrations/{migration_id}/abort", response_model=Migration, responses=refusals(404, 409, 413))
+@router.post("/migrations/{migration_id}/abort", response_model=Shown[Migration], responses=refusals(404, 409, 413))
 async def abort_migration(
     migration_id: IdInPath,
     uow: Uow,
@@ -192,12 +182,12 @@ async def abort_migration(
     async def act() -> Migration:
         now = wiring.clock.now()
         look = await looking.look_now(uow, wiring.observations, migration_id, now=now)
-        return Migration.of(await asking.abort_migration(uow, migration_id, look, by=by, why=body.why, now=now))
+        return await asking.abort_migration(uow, migration_id, look, by=by, why=body.why, now=now)
 
     return await once.do(act)
 
 
-@router.post("/migrations/{migration_id}/fence", response_model=Migration, responses=refusals(404, 409, 413))
+@router.post("/migrations/{migration_id}/fence", response_model=Shown[Migration], responses=refusals(404, 409, 413))
 async def fence_id(
     migration_id: IdInPath,
     body: IdToFence,
@@ -211,10 +201,8 @@ async def fence_id(
     async def act() -> Migration:
         now = wiring.clock.now()
         look = await looking.look_now(uow, wiring.observations, migration_id, now=now)
-        return Migration.of(
-            await asking.fence_id(
-                uow, migration_id, look, transactional_id=body.transactional_id, by=by, why=body.why, now=now
-            )
+        return await asking.fence_id(
+            uow, migration_id, look, transactional_id=body.transactional_id, by=by, why=body.why, now=now
         )
 
     return await once.do(act)

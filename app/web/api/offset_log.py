@@ -7,9 +7,11 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from app.domain.access import Principal, Verb
+from app.domain.offset_log.check import PipelineCheck
 from app.services import offset_log
+from app.services.offset_log import OffsetLog
 from app.web.api.documented import refusals
-from app.web.api.schemas.offset_log import OffsetLog, PipelineCheck
+from app.web.api.schemas.shown import Shown
 from app.web.api.schemas.words import Moment, NameInPath
 from app.web.dependencies import Uow, WiringDep, may
 
@@ -17,9 +19,9 @@ router = APIRouter(prefix="/pipelines/{name}/offset-log", tags=["pipelines"])
 
 
 @router.get("", responses=refusals(404))
-async def get_offset_log(name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> OffsetLog:
+async def get_offset_log(name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Shown[OffsetLog]:
     """How the newest live check ended, and every contradiction that is kept."""
-    return OffsetLog.of_log(await offset_log.look(uow, pipeline=name))
+    return await offset_log.look(uow, pipeline=name)
 
 
 @router.get("/check", responses=refusals(404))
@@ -29,7 +31,6 @@ async def check_offset_log(
     wiring: WiringDep,
     _: Annotated[Principal, may(Verb.VIEW)],
     since: Annotated[Moment | None, Query(description="Without it, all that is kept: 14 days.")] = None,
-) -> PipelineCheck:
+) -> Shown[PipelineCheck]:
     """Replay what tasks told since then: gaps, overlaps, commits without ownership, rewinds. Nothing is written."""
-    found = await offset_log.verify(uow, wiring.observations, pipeline=name, since=since, now=wiring.clock.now())
-    return PipelineCheck.of_check(found)
+    return await offset_log.verify(uow, wiring.observations, pipeline=name, since=since, now=wiring.clock.now())

@@ -9,10 +9,12 @@ from fastapi import APIRouter, Response
 
 from app.domain.access import Principal, Verb
 from app.domain.runs import offset_reset
+from app.domain.runs.offset_reset import OffsetChange
 from app.services.running import offsets
 from app.web.api.documented import refusals
 from app.web.api.idempotency import OnceDep
-from app.web.api.schemas.offsets import OffsetChange, OffsetChangeList, OffsetResetGiven, OffsetTarget
+from app.web.api.schemas.offsets import OffsetResetGiven, OffsetTarget
+from app.web.api.schemas.shown import Items, Shown
 from app.web.api.schemas.words import NameInPath
 from app.web.dependencies import Uow, WiringDep, may
 
@@ -22,12 +24,12 @@ router = APIRouter(prefix="/pipelines/{name}/offsets", tags=["offsets"])
 @router.post("/preview", responses=refusals(404, 409, 413))
 async def preview_offset_reset(
     name: NameInPath, body: OffsetTarget, uow: Uow, wiring: WiringDep, _: Annotated[Principal, may(Verb.RESET_OFFSETS)]
-) -> OffsetChangeList:
+) -> Shown[Items[OffsetChange]]:
     """What a reset would do now, a line for each partition. Nothing is changed."""
     return _listed(await offsets.preview_offset_reset(uow, wiring.brokers, pipeline=name, target=body.to_domain()))
 
 
-@router.post("/reset", response_model=OffsetChangeList, responses=refusals(404, 409, 412, 413))
+@router.post("/reset", response_model=Shown[Items[OffsetChange]], responses=refusals(404, 409, 412, 413))
 async def reset_offsets(
     name: NameInPath,
     body: OffsetResetGiven,
@@ -38,7 +40,7 @@ async def reset_offsets(
 ) -> Response:
     """Move the committed offsets of a stopped pipeline. Records between old and new are read again, or never."""
 
-    async def act() -> OffsetChangeList:
+    async def act() -> Items[OffsetChange]:
         return _listed(
             await offsets.reset_offsets(
                 uow,
@@ -66,5 +68,5 @@ def _expected(body: OffsetResetGiven) -> list[offset_reset.OffsetChange] | None:
     ]
 
 
-def _listed(changes: Sequence[offset_reset.OffsetChange]) -> OffsetChangeList:
-    return OffsetChangeList(items=[OffsetChange.of(change, records=change.records) for change in changes])
+def _listed(changes: Sequence[offset_reset.OffsetChange]) -> Items[OffsetChange]:
+    return Items(changes)

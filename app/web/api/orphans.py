@@ -7,11 +7,14 @@ from typing import Annotated
 from fastapi import APIRouter, Response
 
 from app.domain.access import Principal, Verb
+from app.domain.files.orphan_look import OrphanLook
 from app.services.files import orphans
+from app.services.files.orphans import Orphans
 from app.web.api.documented import refusals
 from app.web.api.idempotency import OnceDep
-from app.web.api.schemas.orphans import CollectGiven, OrphanLook, Orphans
+from app.web.api.schemas.orphans import CollectGiven
 from app.web.api.schemas.runs import Reason
+from app.web.api.schemas.shown import Shown
 from app.web.api.schemas.words import NameInPath
 from app.web.dependencies import Uow, WiringDep, may
 
@@ -20,15 +23,15 @@ NO_REASON = Reason()
 
 
 @router.get("", responses=refusals(404))
-async def get_orphans(name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Orphans:
+async def get_orphans(name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Shown[Orphans]:
     """What the newest look for orphans found, what is at work now, and what was collected last.
 
     Of each kind and end the newest five are kept.
     """
-    return Orphans.of_orphans(await orphans.orphans_of(uow, name))
+    return await orphans.orphans_of(uow, name)
 
 
-@router.post("", status_code=201, response_model=OrphanLook, responses=refusals(404, 409, 413))
+@router.post("", status_code=201, response_model=Shown[OrphanLook], responses=refusals(404, 409, 413))
 async def look_for_orphans(
     name: NameInPath,
     uow: Uow,
@@ -43,13 +46,12 @@ async def look_for_orphans(
     """
 
     async def act() -> OrphanLook:
-        look = await orphans.ask_look(uow, pipeline=name, by=by, why=body.why, now=wiring.clock.now())
-        return OrphanLook.of_look(look)
+        return await orphans.ask_look(uow, pipeline=name, by=by, why=body.why, now=wiring.clock.now())
 
     return await once.do(act, status=201)
 
 
-@router.post("/collect", status_code=201, response_model=OrphanLook, responses=refusals(404, 409, 413))
+@router.post("/collect", status_code=201, response_model=Shown[OrphanLook], responses=refusals(404, 409, 413))
 async def collect_orphans(
     name: NameInPath,
     body: CollectGiven,
@@ -65,9 +67,8 @@ async def collect_orphans(
     """
 
     async def act() -> OrphanLook:
-        look = await orphans.ask_collection(
+        return await orphans.ask_collection(
             uow, pipeline=name, look_id=body.look, by=by, why=body.why, now=wiring.clock.now()
         )
-        return OrphanLook.of_look(look)
 
     return await once.do(act, status=201)

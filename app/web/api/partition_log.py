@@ -9,8 +9,9 @@ from fastapi import APIRouter, Path, Query
 from app.domain.access import Principal, Verb
 from app.domain.page import MAX_LIMIT
 from app.domain.partition_log.look import Landmark, parse_start
+from app.services.partition_log import PartitionLog
 from app.web.api.documented import refusals
-from app.web.api.schemas.partition_log import PartitionLog
+from app.web.api.schemas.shown import Shown
 from app.web.api.schemas.words import NameInPath
 from app.web.dependencies import WiringDep, may
 from app.web.log_looks import look_for
@@ -37,12 +38,12 @@ async def look_into_partition_log(
     *,
     keys: Annotated[bool, Query(description="With the records' keys; for operators.")] = False,
     values: Annotated[bool, Query(description="With their values and headers; for operators.")] = False,
-) -> PartitionLog:
+) -> Shown[PartitionLog]:
     """Batches as they lie in the log: producers, epochs, markers; what is open, committed and aborted.
 
     Keys and values are for operators, and a look at them is a line in the command log.
     """
-    found = await look_for(
+    return await look_for(
         by,
         wiring,
         cluster=name,
@@ -53,4 +54,3 @@ async def look_into_partition_log(
         keys=keys,
         values=values,
     )
-    return PartitionLog.of(found)

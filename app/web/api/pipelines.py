@@ -8,25 +8,16 @@ from fastapi import APIRouter, Header, Query, Response
 
 from app.domain.access import Principal, Verb
 from app.domain.errors import InvalidError
+from app.domain.page import Page
+from app.domain.pipelines.pipeline_record import Pipeline, Revision
 from app.services.defining import pipelines
 from app.services.defining.pipeline_validation import validate_pipeline
+from app.services.defining.pipelines import SavedPipeline
 from app.web.api.documented import refusals
 from app.web.api.idempotency import OnceDep
 from app.web.api.paging import After, Limit
-from app.web.api.schemas.pipelines import (
-    Change,
-    ChangeGiven,
-    DefinitionGiven,
-    Diff,
-    Pipeline,
-    PipelineGiven,
-    PipelinePage,
-    Problem,
-    Revision,
-    RevisionList,
-    SavedPipeline,
-    Validation,
-)
+from app.web.api.schemas.pipelines import ChangeGiven, DefinitionGiven, Diff, PipelineGiven, Validation
+from app.web.api.schemas.shown import Items, Shown
 from app.web.api.schemas.words import NameInPath, NumberInPath, Why
 from app.web.dependencies import Uow, WiringDep, may
 
@@ -40,31 +31,28 @@ IfMatch = Annotated[
 @router.get("", responses=refusals())
 async def list_pipelines(
     uow: Uow, _: Annotated[Principal, may(Verb.VIEW)], after: After = None, limit: Limit = 50
-) -> PipelinePage:
+) -> Shown[Page[Pipeline]]:
     """All pipelines with their current definition and run, by name."""
-    page = await pipelines.list_pipelines(uow, after=after, limit=limit)
-    return PipelinePage(items=[Pipeline.of(item) for item in page.items], next_cursor=page.next_cursor)
+    return await pipelines.list_pipelines(uow, after=after, limit=limit)
 
 
-@router.post("", status_code=201, response_model=SavedPipeline, responses=refusals(409, 413))
+@router.post("", status_code=201, response_model=Shown[SavedPipeline], responses=refusals(409, 413))
 async def create_pipeline(
     body: PipelineGiven, uow: Uow, wiring: WiringDep, once: OnceDep, by: Annotated[Principal, may(Verb.CREATE_PIPELINE)]
 ) -> Response:
     """Keep a pipeline with its first revision. Nothing runs yet."""
 
     async def act() -> SavedPipeline:
-        return SavedPipeline.of(
-            await pipelines.create_pipeline(
-                uow,
-                wiring.brokers,
-                name=body.name,
-                definition=body.definition.to_domain(),
-                allowed=wiring.allowed_options,
-                by=by,
-                why=body.why,
-                now=wiring.clock.now(),
-                note=body.note,
-            )
+        return await pipelines.create_pipeline(
+            uow,
+            wiring.brokers,
+            name=body.name,
+            definition=body.definition,
+            allowed=wiring.allowed_options,
+            by=by,
+            why=body.why,
+            now=wiring.clock.now(),
+            note=body.note,
         )
 
     return await once.do(act, status=201)
@@ -86,27 +74,27 @@ async def validate_definition(
         uow,
         wiring.brokers,
         name=name,
-        definition=body.definition.to_domain(),
+        definition=body.definition,
         allowed=wiring.allowed_options,
         by=by,
     )
     return Validation(
         is_valid=all(problem.is_warning for problem in problems),
-        problems=[Problem.of(problem) for problem in problems],
+        problems=list(problems),
     )
 
 
 @router.get("/{name}", responses=refusals(404))
 async def get_pipeline(
     name: NameInPath, uow: Uow, response: Response, _: Annotated[Principal, may(Verb.VIEW)]
-) -> Pipeline:
+) -> Shown[Pipeline]:
     """Its current definition and run. The ETag is what If-Match of a change takes."""
     pipeline = await pipelines.get_pipeline(uow, name)
     response.headers["ETag"] = f'"{pipeline.current_revision}"'
-    return Pipeline.of(pipeline)
+    return pipeline
 
 
-@router.put("/{name}", response_model=SavedPipeline, responses=refusals(404, 409, 412, 413))
+@router.put("/{name}", response_model=Shown[SavedPipeline], responses=refusals(404, 409, 412, 413))
 async def change_pipeline(
     name: NameInPath,
     body: ChangeGiven,
@@ -119,19 +107,17 @@ async def change_pipeline(
     """Make a new revision. A run that lives moves to it one instance at a time, where that is safe."""
 
     async def act() -> SavedPipeline:
-        return SavedPipeline.of(
-            await pipelines.change_pipeline(
-                uow,
-                wiring.brokers,
-                name=name,
-                definition=body.definition.to_domain(),
-                expected_revision=body.expected_revision if if_match is None else _revision_of(if_match),
-                allowed=wiring.allowed_options,
-                by=by,
-                why=body.why,
-                now=wiring.clock.now(),
-                note=body.note,
-            )
+        return await pipelines.change_pipeline(
+            uow,
+            wiring.brokers,
+            name=name,
+            definition=body.definition,
+            expected_revision=body.expected_revision if if_match is None else _revision_of(if_match),
+            allowed=wiring.allowed_options,
+            by=by,
+            why=body.why,
+            now=wiring.clock.now(),
+            note=body.note,
         )
 
     return await once.do(act)
@@ -151,17 +137,17 @@ async def delete_pipeline(
 
 
 @router.get("/{name}/revisions", responses=refusals(404))
-async def list_revisions(name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> RevisionList:
+async def list_revisions(name: NameInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Shown[Items[Revision]]:
     """All revisions with their definitions, newest first."""
-    return RevisionList(items=[Revision.of(item) for item in await pipelines.list_revisions(uow, name)])
+    return Items(await pipelines.list_revisions(uow, name))
 
 
 @router.get("/{name}/revisions/{number}", responses=refusals(404))
 async def get_revision(
     name: NameInPath, number: NumberInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]
-) -> Revision:
+) -> Shown[Revision]:
     """The definition as it was made then; a revision never changes."""
-    return Revision.of(await pipelines.get_revision(uow, name, number))
+    return await pipelines.get_revision(uow, name, number)
 
 
 @router.get("/{name}/diff", responses=refusals(404))
@@ -178,7 +164,7 @@ async def diff_revisions(
         pipeline=name,
         from_revision=before,
         to_revision=after,
-        changes=[Change.of(item) for item in changes],
+        changes=list(changes),
     )
 
 

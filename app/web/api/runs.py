@@ -8,24 +8,17 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from app.domain.access import Principal, Verb
+from app.domain.page import Page
 from app.domain.runs import run as domain_run
+from app.domain.runs.instance import Instance
+from app.domain.runs.run import Run
+from app.domain.runs.task import TaskEventRecord, TaskStatus
 from app.services.running import instances, runs, tasks
 from app.web.api.documented import refusals
 from app.web.api.idempotency import OnceDep
 from app.web.api.paging import After, Limit
-from app.web.api.schemas.runs import (
-    Instance,
-    InstanceList,
-    Reason,
-    RestartGiven,
-    Run,
-    RunPage,
-    StartGiven,
-    TaskEvent,
-    TaskEventPage,
-    TaskList,
-    TaskStatus,
-)
+from app.web.api.schemas.runs import Reason, RestartGiven, StartGiven
+from app.web.api.schemas.shown import Items, Shown
 from app.web.api.schemas.words import IdInPath, Name, NameInPath
 from app.web.dependencies import Uow, WiringDep, may
 
@@ -34,7 +27,7 @@ NO_REASON = Reason()
 AS_IT_IS = StartGiven()
 
 
-@router.post("/pipelines/{name}/runs", status_code=201, response_model=Run, responses=refusals(404, 409, 413))
+@router.post("/pipelines/{name}/runs", status_code=201, response_model=Shown[Run], responses=refusals(404, 409, 413))
 async def start_run(
     name: NameInPath,
     uow: Uow,
@@ -46,17 +39,15 @@ async def start_run(
     """Start the pipeline's current revision. The answer comes when it is decided; instances follow."""
 
     async def act() -> Run:
-        return Run.of(
-            await runs.start_run(
-                uow,
-                wiring.brokers,
-                pipeline=name,
-                allowed=wiring.allowed_options,
-                by=by,
-                why=body.why,
-                now=wiring.clock.now(),
-                switch_at_once=body.switch_at_once,
-            )
+        return await runs.start_run(
+            uow,
+            wiring.brokers,
+            pipeline=name,
+            allowed=wiring.allowed_options,
+            by=by,
+            why=body.why,
+            now=wiring.clock.now(),
+            switch_at_once=body.switch_at_once,
         )
 
     return await once.do(act, status=201)
@@ -69,38 +60,36 @@ async def list_runs(
     pipeline: Annotated[Name | None, Query()] = None,
     after: After = None,
     limit: Limit = 50,
-) -> RunPage:
+) -> Shown[Page[Run]]:
     """Runs of all pipelines or of one, newest first."""
-    page = await runs.list_runs(uow, pipeline=pipeline, after=after, limit=limit)
-    return RunPage(items=[Run.of(item) for item in page.items], next_cursor=page.next_cursor)
+    return await runs.list_runs(uow, pipeline=pipeline, after=after, limit=limit)
 
 
 @router.get("/runs/{run_id}", responses=refusals(404))
-async def get_run(run_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Run:
+async def get_run(run_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Shown[Run]:
     """One run with the current lease of each instance."""
-    return Run.of(await runs.get_run(uow, run_id))
+    return await runs.get_run(uow, run_id)
 
 
 @router.get("/runs/{run_id}/instances", responses=refusals(404))
-async def list_instances(run_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> InstanceList:
+async def list_instances(run_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Shown[Items[Instance]]:
     """Every lease of every ordinal, the current ones among them."""
     found = await instances.list_instances(uow, run_id, with_history=True)
-    return InstanceList(items=[Instance.of(item) for item in found])
+    return Items(found)
 
 
 @router.get("/runs/{run_id}/tasks", responses=refusals(404))
-async def list_tasks(run_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> TaskList:
+async def list_tasks(run_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)]) -> Shown[Items[TaskStatus]]:
     """The last word of each task, by ordinal and task."""
-    return TaskList(items=[TaskStatus.of(item) for item in await tasks.list_tasks(uow, run_id)])
+    return Items(await tasks.list_tasks(uow, run_id))
 
 
 @router.get("/runs/{run_id}/events", responses=refusals(404))
 async def list_events(
     run_id: IdInPath, uow: Uow, _: Annotated[Principal, may(Verb.VIEW)], after: After = None, limit: Limit = 50
-) -> TaskEventPage:
+) -> Shown[Page[TaskEventRecord]]:
     """What happened in its tasks, newest first."""
-    page = await tasks.list_events(uow, run_id, after=after, limit=limit)
-    return TaskEventPage(items=[TaskEvent.of(item) for item in page.items], next_cursor=page.next_cursor)
+    return await tasks.list_events(uow, run_id, after=after, limit=limit)
 
 
 def _offer(word: str, verb: Verb, ask: Callable[..., Awaitable[domain_run.Run]], does: str) -> None:
@@ -112,7 +101,7 @@ def _offer(word: str, verb: Verb, ask: Callable[..., Awaitable[domain_run.Run]],
         run_id: IdInPath, uow: Uow, wiring: WiringDep, once: OnceDep, by: Principal = allowed, body: Reason = NO_REASON
     ) -> Response:
         async def act() -> Run:
-            return Run.of(await ask(uow, run_id=run_id, by=by, why=body.why, now=wiring.clock.now()))
+            return await ask(uow, run_id=run_id, by=by, why=body.why, now=wiring.clock.now())
 
         return await once.do(act)
 
@@ -122,7 +111,7 @@ def _offer(word: str, verb: Verb, ask: Callable[..., Awaitable[domain_run.Run]],
         methods=["POST"],
         name=f"{word}_run",
         description=does,
-        response_model=Run,
+        response_model=Shown[Run],
         responses=refusals(404, 409, 413),
     )
 
@@ -148,7 +137,7 @@ _offer(
 _offer("resume", Verb.RESUME_RUN, runs.resume_run, "Go on after a pause.")
 
 
-@router.post("/runs/{run_id}/restart", response_model=Run, responses=refusals(404, 409, 413))
+@router.post("/runs/{run_id}/restart", response_model=Shown[Run], responses=refusals(404, 409, 413))
 async def restart_run(
     run_id: IdInPath,
     body: RestartGiven,
@@ -160,16 +149,14 @@ async def restart_run(
     """Start every instance anew at the pipeline's current revision: one at a time, or all after a drain."""
 
     async def act() -> Run:
-        return Run.of(
-            await runs.restart_run(
-                uow,
-                wiring.brokers,
-                run_id=run_id,
-                rolling=body.rolling,
-                by=by,
-                why=body.why,
-                now=wiring.clock.now(),
-            )
+        return await runs.restart_run(
+            uow,
+            wiring.brokers,
+            run_id=run_id,
+            rolling=body.rolling,
+            by=by,
+            why=body.why,
+            now=wiring.clock.now(),
         )
 
     return await once.do(act)

@@ -7,21 +7,14 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from app.domain.access import Principal, Verb
-from app.domain.stuck.diagnosis import Kind
+from app.domain.stuck.diagnosis import Explanation, Kind
+from app.domain.stuck.ending import EndPlan, Plan
 from app.services.stuck import operating
+from app.services.stuck.ending import Ended, Fenced
 from app.web.api.documented import refusals
 from app.web.api.idempotency import OnceDep
-from app.web.api.schemas.stuck import (
-    Ended,
-    EndGiven,
-    EndPlan,
-    EndTarget,
-    Explanation,
-    Fenced,
-    FenceGiven,
-    FenceTarget,
-    Plan,
-)
+from app.web.api.schemas.shown import Shown
+from app.web.api.schemas.stuck import EndGiven, EndTarget, FenceGiven, FenceTarget
 from app.web.api.schemas.words import NameInPath
 from app.web.dependencies import Uow, WiringDep, may
 
@@ -45,9 +38,9 @@ async def explain_stuck(
     wiring: WiringDep,
     _: Annotated[Principal, may(Verb.VIEW)],
     kind: Annotated[Kind | None, Query(description="What `target` is, where a group and a topic share a name.")] = None,
-) -> Explanation:
+) -> Shown[Explanation]:
     """Why a group, or the readers of a topic or partition, do not get on: the brokers are asked now."""
-    found = await operating.explain(
+    return await operating.explain(
         wiring.unit_of_work,
         wiring.transactions,
         cluster=name,
@@ -56,7 +49,6 @@ async def explain_stuck(
         observations=wiring.observations,
         clock=wiring.clock,
     )
-    return Explanation.of(found)
 
 
 @router.post("/transactions/preview-fence", responses=refusals(404, 413))
@@ -65,9 +57,9 @@ async def preview_fence(
     body: FenceTarget,
     wiring: WiringDep,
     _: Annotated[Principal, may(Verb.FENCE_TRANSACTION)],
-) -> Plan:
+) -> Shown[Plan]:
     """What fencing the id would do now, and what speaks against it. Nothing is changed."""
-    plan = await operating.preview_fence(
+    return await operating.preview_fence(
         wiring.unit_of_work,
         wiring.transactions,
         cluster=name,
@@ -75,10 +67,9 @@ async def preview_fence(
         observations=wiring.observations,
         clock=wiring.clock,
     )
-    return Plan.of(plan)
 
 
-@router.post("/transactions/fence", response_model=Fenced, responses=refusals(404, 409, 413))
+@router.post("/transactions/fence", response_model=Shown[Fenced], responses=refusals(404, 409, 413))
 async def fence(
     name: NameInPath,
     body: FenceGiven,
@@ -90,19 +81,17 @@ async def fence(
     """Abort what a transactional id has open, and refuse whoever uses the id now (InitProducerId)."""
 
     async def act() -> Fenced:
-        return Fenced.of(
-            await operating.fence(
-                uow,
-                wiring.unit_of_work,
-                wiring.transactions,
-                cluster=name,
-                transactional_id=body.transactional_id,
-                force=body.force,
-                by=by,
-                why=body.why,
-                observations=wiring.observations,
-                clock=wiring.clock,
-            )
+        return await operating.fence(
+            uow,
+            wiring.unit_of_work,
+            wiring.transactions,
+            cluster=name,
+            transactional_id=body.transactional_id,
+            force=body.force,
+            by=by,
+            why=body.why,
+            observations=wiring.observations,
+            clock=wiring.clock,
         )
 
     return await once.do(act)
@@ -111,9 +100,9 @@ async def fence(
 @router.post("/transactions/preview-end", responses=refusals(404, 413))
 async def preview_end(
     name: NameInPath, body: EndTarget, wiring: WiringDep, _: Annotated[Principal, may(Verb.END_TRANSACTION)]
-) -> EndPlan:
+) -> Shown[EndPlan]:
     """What an abort marker in this partition would do now, and what speaks against it. Nothing is changed."""
-    plan = await operating.preview_end(
+    return await operating.preview_end(
         wiring.unit_of_work,
         wiring.transactions,
         cluster=name,
@@ -123,10 +112,9 @@ async def preview_end(
         observations=wiring.observations,
         clock=wiring.clock,
     )
-    return EndPlan.of(plan)
 
 
-@router.post("/transactions/end", response_model=Ended, responses=refusals(404, 409, 412, 413))
+@router.post("/transactions/end", response_model=Shown[Ended], responses=refusals(404, 409, 412, 413))
 async def end(
     name: NameInPath,
     body: EndGiven,
@@ -138,21 +126,19 @@ async def end(
     """End a hanging transaction in one partition by an abort marker (WriteTxnMarkers)."""
 
     async def act() -> Ended:
-        return Ended.of(
-            await operating.end(
-                uow,
-                wiring.unit_of_work,
-                wiring.transactions,
-                cluster=name,
-                topic=body.topic,
-                partition=body.partition,
-                expected=(body.producer_id, body.producer_epoch, body.start_offset),
-                force=body.force,
-                by=by,
-                why=body.why,
-                observations=wiring.observations,
-                clock=wiring.clock,
-            )
+        return await operating.end(
+            uow,
+            wiring.unit_of_work,
+            wiring.transactions,
+            cluster=name,
+            topic=body.topic,
+            partition=body.partition,
+            expected=(body.producer_id, body.producer_epoch, body.start_offset),
+            force=body.force,
+            by=by,
+            why=body.why,
+            observations=wiring.observations,
+            clock=wiring.clock,
         )
 
     return await once.do(act)

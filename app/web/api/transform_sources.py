@@ -8,10 +8,11 @@ from fastapi import APIRouter, HTTPException, Request, Response
 
 from app.domain.access import Principal, Verb
 from app.domain.errors import InvalidError
+from app.domain.pipelines.pipeline_record import TransformSource
 from app.services.defining import pipelines
 from app.web.api.documented import refusals
 from app.web.api.idempotency import OnceDep
-from app.web.api.schemas.pipelines import TransformSource
+from app.web.api.schemas.shown import Shown
 from app.web.api.schemas.words import Sha256InPath
 from app.web.dependencies import Uow, WiringDep, may
 
@@ -20,7 +21,9 @@ _MEDIA_TYPES = frozenset({"text/x-python", "text/plain"})
 _BODY: dict[str, Any] = {"requestBody": {"required": True, "content": {"text/x-python": {}}}}
 
 
-@router.post("", status_code=201, response_model=TransformSource, responses=refusals(413, 415), openapi_extra=_BODY)
+@router.post(
+    "", status_code=201, response_model=Shown[TransformSource], responses=refusals(413, 415), openapi_extra=_BODY
+)
 async def store_transform_source(
     request: Request,
     uow: Uow,
@@ -40,10 +43,8 @@ async def store_transform_source(
         raise InvalidError("the file contains U+0000, which Python source may not", field="source")
 
     async def act() -> TransformSource:
-        return TransformSource.of(
-            await pipelines.store_transform_source(
-                uow, source=source, allowed=wiring.allowed_options, by=by, why=None, now=wiring.clock.now()
-            )
+        return await pipelines.store_transform_source(
+            uow, source=source, allowed=wiring.allowed_options, by=by, why=None, now=wiring.clock.now()
         )
 
     return await once.do(act, status=201)

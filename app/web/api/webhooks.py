@@ -7,19 +7,16 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from app.domain.access import Principal, Verb
+from app.domain.page import Page
+from app.domain.webhooks.webhook import Delivery
 from app.services import webhooks
+from app.services.webhooks import WebhookLine
 from app.web.api.documented import refusals
 from app.web.api.idempotency import OnceDep
 from app.web.api.paging import After, Limit
 from app.web.api.schemas.runs import Reason
-from app.web.api.schemas.webhooks import (
-    Delivery,
-    DeliveryPage,
-    Webhook,
-    WebhookChangeGiven,
-    WebhookGiven,
-    WebhookList,
-)
+from app.web.api.schemas.shown import Items, Shown
+from app.web.api.schemas.webhooks import WebhookChangeGiven, WebhookGiven
 from app.web.api.schemas.words import NameInPath, Why
 from app.web.dependencies import Uow, WiringDep, may
 
@@ -27,18 +24,18 @@ router = APIRouter(prefix="/webhooks", tags=["webhooks"])
 
 
 @router.get("", responses=refusals())
-async def list_webhooks(uow: Uow, by: Annotated[Principal, may(Verb.VIEW_WEBHOOKS)]) -> WebhookList:
+async def list_webhooks(uow: Uow, by: Annotated[Principal, may(Verb.VIEW_WEBHOOKS)]) -> Shown[Items[WebhookLine]]:
     """All webhooks, by name, with how many deliveries are on their way or were given up."""
-    return WebhookList(items=[Webhook.of_line(line) for line in await webhooks.list_webhooks(uow, by=by)])
+    return Items(await webhooks.list_webhooks(uow, by=by))
 
 
-@router.post("", status_code=201, response_model=Webhook, responses=refusals(409, 413))
+@router.post("", status_code=201, response_model=Shown[WebhookLine], responses=refusals(409, 413))
 async def add_webhook(
     body: WebhookGiven, uow: Uow, wiring: WiringDep, once: OnceDep, by: Annotated[Principal, may(Verb.ADD_WEBHOOK)]
 ) -> Response:
     """Add a webhook; its host must be one that the settings allow."""
 
-    async def act() -> Webhook:
+    async def act() -> WebhookLine:
         await webhooks.add_webhook(
             uow,
             name=body.name,
@@ -50,15 +47,17 @@ async def add_webhook(
             why=body.why,
             now=wiring.clock.now(),
         )
-        return Webhook.of_line(await webhooks.get_webhook(uow, body.name, by=by))
+        return await webhooks.get_webhook(uow, body.name, by=by)
 
     return await once.do(act, status=201)
 
 
 @router.get("/{name}", responses=refusals(404))
-async def get_webhook(name: NameInPath, uow: Uow, by: Annotated[Principal, may(Verb.VIEW_WEBHOOKS)]) -> Webhook:
+async def get_webhook(
+    name: NameInPath, uow: Uow, by: Annotated[Principal, may(Verb.VIEW_WEBHOOKS)]
+) -> Shown[WebhookLine]:
     """One webhook."""
-    return Webhook.of_line(await webhooks.get_webhook(uow, name, by=by))
+    return await webhooks.get_webhook(uow, name, by=by)
 
 
 @router.put("/{name}", responses=refusals(404, 413))
@@ -68,7 +67,7 @@ async def change_webhook(
     uow: Uow,
     wiring: WiringDep,
     by: Annotated[Principal, may(Verb.CHANGE_WEBHOOK)],
-) -> Webhook:
+) -> Shown[WebhookLine]:
     """Another address, other secrets, other kinds."""
     await webhooks.change_webhook(
         uow,
@@ -81,7 +80,7 @@ async def change_webhook(
         why=body.why,
         now=wiring.clock.now(),
     )
-    changed = Webhook.of_line(await webhooks.get_webhook(uow, name, by=by))
+    changed = await webhooks.get_webhook(uow, name, by=by)
     await uow.commit()
     return changed
 
@@ -102,31 +101,31 @@ async def remove_webhook(
 @router.post("/{name}/pause", responses=refusals(404, 413))
 async def pause_webhook(
     name: NameInPath, body: Reason, uow: Uow, wiring: WiringDep, by: Annotated[Principal, may(Verb.PAUSE_WEBHOOK)]
-) -> Webhook:
+) -> Shown[WebhookLine]:
     """Send nothing until it is resumed; what is written meanwhile waits, for a day at most."""
     await webhooks.pause_webhook(uow, name, by=by, why=body.why, now=wiring.clock.now())
     await uow.commit()
-    return Webhook.of_line(await webhooks.get_webhook(uow, name, by=by))
+    return await webhooks.get_webhook(uow, name, by=by)
 
 
 @router.post("/{name}/resume", responses=refusals(404, 413))
 async def resume_webhook(
     name: NameInPath, body: Reason, uow: Uow, wiring: WiringDep, by: Annotated[Principal, may(Verb.RESUME_WEBHOOK)]
-) -> Webhook:
+) -> Shown[WebhookLine]:
     """Send again, what has waited first."""
     await webhooks.resume_webhook(uow, name, by=by, why=body.why, now=wiring.clock.now())
     await uow.commit()
-    return Webhook.of_line(await webhooks.get_webhook(uow, name, by=by))
+    return await webhooks.get_webhook(uow, name, by=by)
 
 
 @router.post("/{name}/test", status_code=202, responses=refusals(404, 409, 413))
 async def send_test(
     name: NameInPath, body: Reason, uow: Uow, wiring: WiringDep, by: Annotated[Principal, may(Verb.TEST_WEBHOOK)]
-) -> Webhook:
+) -> Shown[WebhookLine]:
     """Send a test, as any other delivery; what the receiver says stands among the deliveries."""
     await webhooks.send_test(uow, name, by=by, why=body.why, now=wiring.clock.now())
     await uow.commit()
-    return Webhook.of_line(await webhooks.get_webhook(uow, name, by=by))
+    return await webhooks.get_webhook(uow, name, by=by)
 
 
 @router.get("/{name}/deliveries", responses=refusals(404))
@@ -136,7 +135,6 @@ async def list_deliveries(
     by: Annotated[Principal, may(Verb.VIEW_WEBHOOKS)],
     after: After = None,
     limit: Limit = 50,
-) -> DeliveryPage:
+) -> Shown[Page[Delivery]]:
     """What was written for it, newest first, with what the receiver answered; kept for 14 days after its end."""
-    page = await webhooks.list_deliveries(uow, name, by=by, after=after, limit=limit)
-    return DeliveryPage(items=[Delivery.of(one) for one in page.items], next_cursor=page.next_cursor)
+    return await webhooks.list_deliveries(uow, name, by=by, after=after, limit=limit)

@@ -11,6 +11,7 @@ import httpx
 import pydantic
 
 from app.domain.allow_lists.options import AllowedOptions
+from app.domain.audits.specification import JsonField
 from app.domain.file_partitions import FilePartitions
 from app.domain.pipelines.definition import decode_definition
 from app.domain.pipelines.pipeline import PipelineDefinition
@@ -47,7 +48,7 @@ def test_its_audits_are_planned_before_it_runs() -> None:
     ]
     assert asked[0][2]["definition"]["allows_drills"]
     plan = pydantic.TypeAdapter(AuditPlanGiven).validate_json(json.dumps(asked[1][2]))
-    assert plan.id_place.kind == "json"
+    assert isinstance(plan.id_place, JsonField)
     (project,) = (step for step in asked[0][2]["definition"]["transform"]["steps"] if step["op"] == "project")
     assert plan.id_place.path in project["fields"], "an output without its id could not be told from another"
 

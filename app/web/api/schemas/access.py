@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated
 
-from pydantic import Field, JsonValue
+from pydantic import Field
 
-from app.domain.access import PrincipalKind, Role, Verb
+from app.domain import access, command
+from app.domain.access import Role
 from app.web.api.schemas.base import Answer, Body
+from app.web.api.schemas.shown import Json, Shown, shows
 from app.web.api.schemas.words import Name, Why
 
 
-class Principal(Answer):
+@shows(access.Principal)
+class Principal:
     """Who is asking."""
-
-    name: str
-    role: Role
-    kind: PrincipalKind
 
 
 class TokenGiven(Body):
@@ -26,59 +24,20 @@ class TokenGiven(Body):
     why: Why = None
 
 
-class Token(Answer):
-    id: str
-    name: str
-    role: Role
-    created_at: datetime
-    created_by: str
-    last_used_at: datetime | None
-    revoked_at: datetime | None
-
-
 class NewToken(Answer):
     """`secret` is shown this once and not kept."""
 
-    token: Token
+    token: Shown[access.Token]
     secret: str
 
 
-class TokenList(Answer):
-    items: list[Token]
-
-
-class Session(Answer):
+@shows(access.Session)
+class Session:
     """One browser that is logged in. `token` or the one-time link is what it began with."""
 
-    id: str
-    principal: Principal
-    token_id: str | None
-    created_at: datetime
-    expires_at: datetime
-    last_used_at: datetime | None
-    token: str | None
-    link_created_at: datetime | None
-    link_created_by: str | None
 
-
-class SessionList(Answer):
-    items: list[Session]
-
-
-class Command(Answer):
+@shows(command.Command)
+class Command:
     """Who did what to which thing, when and why."""
 
-    id: int
-    at: datetime
-    who: str
-    role: Role
-    verb: Verb
-    target: str
-    why: str | None
-    details: dict[str, JsonValue]
-    outcome: str
-
-
-class CommandPage(Answer):
-    items: list[Command]
-    next_cursor: str | None
+    details: dict[str, Json]

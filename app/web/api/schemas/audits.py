@@ -10,41 +10,38 @@ from pydantic import Field
 
 from app.domain.audits import audit as domain_audit
 from app.domain.audits import plan as domain_plan
-from app.domain.audits import specification
-from app.domain.audits.audit import AuditState
+from app.domain.audits import result, specification
 from app.domain.audits.plan import DEFAULT_PADDING_S, DEFAULT_TOLERANCE_S, next_due_at, time_window
-from app.domain.audits.result import AuditResult, Finding, GapReason, Side, Verdict
+from app.domain.audits.result import AuditResult, Verdict
 from app.domain.audits.telling import audit_sentence
 from app.domain.storable import moment_of_ms
 from app.web.api.schemas.base import Answer, Body, Given
 from app.web.api.schemas.definition import TopicName
+from app.web.api.schemas.shown import Shown, made, model_of, shows
+from app.web.api.schemas.taken import Taken, takes, takes_by_hand
 from app.web.api.schemas.words import Moment, Why
 
 Seconds = Annotated[int, Field(ge=0, lt=2**31)]
 Offset = Annotated[int, Field(ge=0, lt=2**63)]
 
 
-class JsonField(Given):
+@takes(specification.JsonField)
+class JsonField:
     """The id is a field of the value."""
 
-    kind: Literal["json"]
     path: Annotated[str, Field(min_length=1, max_length=1000, description="A path such as `order.id`.")]
 
 
-class Header(Given):
+@takes(specification.Header)
+class Header:
     """The id is the last header of this name."""
 
-    kind: Literal["header"]
     name: Annotated[str, Field(min_length=1, max_length=1000)]
 
 
-class RecordKey(Given):
+@takes(specification.RecordKey)
+class RecordKey:
     """The id is the record's key."""
-
-    kind: Literal["key"]
-
-
-IdPlace = Annotated[JsonField | Header | RecordKey, Field(discriminator="kind")]
 
 
 class TimeWindow(Given):
@@ -54,28 +51,35 @@ class TimeWindow(Given):
     start: Annotated[Moment, Field(strict=False)]
     end: Annotated[Moment, Field(strict=False)]
 
+    def to_domain(self) -> specification.TimeWindow:
+        return time_window(self.start, self.end)
 
-class OffsetRange(Given):
+    @classmethod
+    def of_window(cls, window: specification.TimeWindow) -> TimeWindow:
+        return cls.model_construct(kind="time", start=moment_of_ms(window.start_ms), end=moment_of_ms(window.end_ms))
+
+
+takes_by_hand(specification.TimeWindow, TimeWindow, taken=TimeWindow.to_domain, shown=TimeWindow.of_window)
+
+
+@takes(specification.OffsetRange)
+class OffsetRange:
     topic: TopicName
     partition: Annotated[int, Field(ge=0, lt=2**31)]
     start: Offset
     end: Annotated[Offset, Field(description="The first offset behind the window.")]
 
 
-class OffsetWindow(Given):
+@takes(specification.OffsetWindow)
+class OffsetWindow:
     """These offsets of the input; its output is found by time."""
 
-    kind: Literal["offsets"]
     ranges: Annotated[list[OffsetRange], Field(min_length=1, max_length=10_000)]
 
 
-class Everything(Given):
+@takes(specification.Everything)
+class Everything:
     """All that the topics hold."""
-
-    kind: Literal["everything"]
-
-
-Window = Annotated[TimeWindow | OffsetWindow | Everything, Field(discriminator="kind")]
 
 
 class AuditGiven(Body):
@@ -84,9 +88,9 @@ class AuditGiven(Body):
     source_id_place: where inputs have their id, when that is another place than where outputs have it.
     """
 
-    window: Window
-    id_place: IdPlace | None = None
-    source_id_place: IdPlace | None = None
+    window: Taken[specification.Window]
+    id_place: Taken[specification.IdPlace] | None = None
+    source_id_place: Taken[specification.IdPlace] | None = None
     padding_s: Annotated[
         Seconds | None, Field(description="An output so far outside of the window is late, not lost.")
     ] = None
@@ -95,52 +99,35 @@ class AuditGiven(Body):
     ] = None
     why: Why = None
 
-    def domain_window(self) -> specification.Window:
-        return window_of(self.window)
-
 
 class AuditPlanGiven(Body):
     """How a pipeline is audited. every_s: the length of the windows that are audited by themselves; none: on demand."""
 
-    id_place: IdPlace
-    source_id_place: IdPlace | None = None
+    id_place: Taken[specification.IdPlace]
+    source_id_place: Taken[specification.IdPlace] | None = None
     padding_s: Seconds = DEFAULT_PADDING_S
     every_s: Seconds | None = None
     tolerance_s: Seconds = DEFAULT_TOLERANCE_S
     why: Why = None
 
 
-class AuditPlan(Answer):
+@shows(domain_plan.AuditPlan)
+class AuditPlan:
     """decided_until: where the next window begins. next_due_at: when it can be audited at the earliest.
 
     shown_until: the end of the plan's newest window of which it was shown that every output is there, once.
     """
 
-    pipeline: str
-    id_place: IdPlace
-    source_id_place: IdPlace | None
-    padding_s: int
-    every_s: int | None
-    tolerance_s: int
-    decided_until: datetime
-    next_due_at: datetime | None
-    shown_until: datetime | None
-    changed_at: datetime
-    changed_by: str
-
-    @classmethod
-    def of_plan(cls, plan: domain_plan.AuditPlan) -> AuditPlan:
-        return cls.of(plan, next_due_at=next_due_at(plan))
+    next_due_at: datetime | None = made(next_due_at)
 
 
-class Tally(Answer):
+@shows(result.Tally)
+class Tally:
     """How many ids, and how many outputs of them."""
 
-    ids: int
-    records: int
 
-
-class AuditCounts(Answer):
+@shows(result.AuditCounts, optional=("files", "dangling"))
+class AuditCounts:
     """All of the window. pending: inputs that the pipeline has not committed: nothing is expected of them yet. dropped:
     those that the transform keeps nothing of, on purpose; skipped, dead_lettered, stopping: it fails on them, and the
     pipeline's policy does that. undelivered: among the dead letters, as brokers refused them. elsewhere: in topics that
@@ -149,178 +136,59 @@ class AuditCounts(Answer):
     as are missing or other ones, and how many records these should hold.
     """
 
-    inputs: int
-    pending: int
-    dropped: int
-    skipped: int
-    dead_lettered: int
-    stopping: int
-    undelivered: int
-    expected: int
-    elsewhere: int
-    outputs: int
-    repeated: int
-    unreadable_input: int
-    unreadable_output: int
-    lost: Tally
-    duplicated: Tally
-    unexpected: Tally
-    late: Tally
-    missing: Tally
-    unexplained: Tally
-    files: int | None = None
-    dangling: Tally = Tally(ids=0, records=0)
 
-
-class Place(Answer):
+@shows(result.Place, optional=True)
+class Place:
     """A record; of an output in a file the reference to it. file: its path below the root."""
 
-    topic: str
-    partition: int
-    offset: int
-    timestamp_ms: int | None = None
-    file: str | None = None
 
-
-class Example(Answer):
+@shows(result.Example, optional=("why",))
+class Example:
     """One id of which something is to be said. id: with `with_ids` only, and where there is one. why: of a dangling
     reference, what its file is.
     """
 
-    finding: Annotated[Finding, Field(strict=False)]
-    id: str | None
-    topic: str
-    expected: int
-    found: int
-    inputs: list[Place]
-    outputs: list[Place]
-    why: str | None = None
 
-
-class PartitionTally(Answer):
-    side: Annotated[Side, Field(strict=False)]
-    topic: str
-    partition: int
-    finding: Annotated[Finding, Field(strict=False)]
-    records: int
-
-
-class RangeRead(Answer):
+@shows(result.RangeRead)
+class RangeRead:
     """What was read of a partition: from `read_start` up to `read_end`; the window is from `start` up to `end`."""
 
-    side: Annotated[Side, Field(strict=False)]
-    topic: str
-    partition: int
-    read_start: int
-    start: int
-    end: int
-    read_end: int
-    records: int
 
-
-class Gap(Answer):
+@shows(result.Gap)
+class Gap:
     """What belongs to the audit and was not read."""
 
-    side: Annotated[Side, Field(strict=False)]
-    topic: str
-    partition: int | None
-    reason: Annotated[GapReason, Field(strict=False)]
-    start: int | None
-    end: int | None
-    sentence: str
 
-
-class AuditVersions(Answer):
-    fenceline: str
-    python: str
-    spark: str
-    confluent_kafka: str
-
-
-class Result(Answer):
+@shows(result.AuditResult, without=("audit_id",))
+class Result:
     """Exact counts, and bounded examples, which a list of audits leaves out as it does ranges and partitions."""
 
-    counts: AuditCounts
-    examples: list[Example]
-    partitions: list[PartitionTally]
-    ranges: list[RangeRead]
-    gaps: list[Gap]
-    started_at_ms: int
-    duration_ms: int
-    versions: AuditVersions
 
-
-class AuditProgress(Answer):
+@shows(domain_audit.AuditProgress)
+class AuditProgress:
     """offsets: how many there are to read in all, 0 until it is known."""
 
-    stage: str
-    tasks_done: int
-    tasks: int
-    offsets: int
-    heard_at: datetime
+
+def _without_ids(audit: domain_audit.Audit) -> AuditResult | None:
+    if audit.result is None:
+        return None
+    examples = tuple(msgspec.structs.replace(example, id=None) for example in audit.result.examples)
+    return msgspec.structs.replace(audit.result, examples=examples)
 
 
-class Audit(Answer):
+# Its driver, and the end that a stop leads to, stay inside.
+@shows(
+    domain_audit.Audit,
+    without=("host", "jvm_pid", "log_path", "process_started_at", "python_pid", "stops_as"),
+)
+class Audit:
     """sentence: what there is to say of it. verdict: of one that is done; no other shows anything."""
 
-    id: str
-    pipeline: str
-    cluster: str
-    revision: int
-    state: AuditState
-    since: datetime
-    sentence: str
+    sentence: str = made(audit_sentence)
     verdict: Verdict | None
-    asked_at: datetime
-    asked_by: str
-    is_scheduled: bool
-    window: Window
-    id_place: IdPlace
-    source_id_place: IdPlace | None
-    padding_s: int
-    wait_until: datetime
-    reason: str | None
-    application_id: str | None
-    submitted_at: datetime | None
-    progress: AuditProgress | None
-    ended_at: datetime | None
-    result: Result | None
-
-    @classmethod
-    def of_audit(cls, audit: domain_audit.Audit, *, with_ids: bool = False) -> Audit:
-        result = audit.result
-        if result is not None and not with_ids:
-            result = without_ids(result)
-        return cls.of(
-            audit,
-            sentence=audit_sentence(audit),
-            verdict=audit.verdict,
-            window=_window(audit.window),
-            result=msgspec.to_builtins(result),
-        )
+    result: Shown[AuditResult] | None = made(_without_ids)
 
 
-class AuditPage(Answer):
-    items: list[Audit]
-    next_cursor: str | None
-
-
-def without_ids(result: AuditResult) -> AuditResult:
-    examples = tuple(msgspec.structs.replace(example, id=None) for example in result.examples)
-    return msgspec.structs.replace(result, examples=examples)
-
-
-def id_place_of(place: JsonField | Header | RecordKey | None) -> specification.IdPlace | None:
-    return None if place is None else msgspec.convert(place.model_dump(), specification.IdPlace)
-
-
-def window_of(window: TimeWindow | OffsetWindow | Everything) -> specification.Window:
-    if isinstance(window, TimeWindow):
-        return time_window(window.start, window.end)
-    return msgspec.convert(window.model_dump(), specification.Window)
-
-
-def _window(window: specification.Window) -> object:
-    if isinstance(window, specification.TimeWindow):
-        return {"kind": "time", "start": moment_of_ms(window.start_ms), "end": moment_of_ms(window.end_ms)}
-    return msgspec.to_builtins(window)
+def with_ids(audit: domain_audit.Audit) -> Answer:
+    """The answer with the ids of the examples."""
+    return model_of(domain_audit.Audit).of(audit, result=audit.result)

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator
 from typing import Any, Self, cast
 
-import msgspec
 from pydantic import BaseModel, ConfigDict, model_validator
 
 
@@ -50,13 +49,12 @@ def _scalars(data: object) -> Iterator[object]:
 
 
 class Answer(BaseModel):
-    """A response body, made from a domain record of the same field names."""
+    """A response body. Most are built from a struct (shown.py); the others are written by hand."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore", from_attributes=True)
 
     @classmethod
     def of(cls, record: object, **more: Any) -> Self:
-        """From a msgspec record (tags of unions included), with `more` fields that it does not have."""
-        built = msgspec.to_builtins(record)
-        # Through JSON: strict parts take enums, times and lists from it, but not tuples from Python.
-        return cls.model_validate_json(msgspec.json.encode({**built, **more}))
+        """From the attributes of `record`, with `more` fields that it does not have or has as something else."""
+        wanted = cls.model_fields.keys() - more.keys()
+        return cls.model_validate({name: getattr(record, name) for name in wanted if hasattr(record, name)} | more)

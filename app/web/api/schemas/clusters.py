@@ -7,9 +7,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from app.domain.clusters.survey import feature_lines, setting_lines
+from app.domain.clusters import cluster, survey
+from app.ports import brokers
 from app.services.observing.surveys import SurveyAnswer
 from app.web.api.schemas.base import Answer, Body
+from app.web.api.schemas.shown import Shown, shows
 from app.web.api.schemas.words import Name, Why
 
 
@@ -27,67 +29,32 @@ class ClusterGiven(Body):
     why: Why = None
 
 
-class Cluster(Answer):
-    name: str
-    kafka_cluster_id: Annotated[str, Field(description="As the brokers report it.")]
-    bootstrap_servers: str
-    client_config: dict[str, str]
-    created_at: datetime
-    created_by: str
+@shows(cluster.Cluster)
+class Cluster:
+    kafka_cluster_id = "As the brokers report it."
 
 
-class ClusterList(Answer):
-    items: list[Cluster]
-
-
-class Broker(Answer):
-    id: int
-    host: str
-    port: int
-
-
-class ClusterDescription(Answer):
+@shows(brokers.ClusterDescription)
+class ClusterDescription:
     """What the cluster said just now; `brokers` are the advertised addresses, to which clients connect."""
 
-    cluster_id: str
-    controller_id: int | None
-    brokers: list[Broker]
 
-
-class SurveyedBroker(Answer):
+@shows(survey.SurveyedBroker)
+class SurveyedBroker:
     """A broker as it is advertised, with what it says of itself."""
 
-    id: int
-    host: str
-    port: int
-    is_controller: bool
-    version: Annotated[
-        tuple[int, int] | None, Field(description="Major and minor, by what it offers; null: no answer came.")
-    ]
-    settings: Annotated[dict[str, str] | None, Field(description="Those that matter here; null: not told.")]
+    version = "Major and minor, by what it offers; null: no answer came."
+    settings = "Those that matter here; null: not told."
 
 
-class Feature(Answer):
+@shows(survey.Feature)
+class Feature:
     """A feature of the cluster; level 0 is off, `newest` the highest that its brokers could have."""
 
-    name: str
-    level: int
-    newest: int | None
 
-
-class SettingLine(Answer):
+@shows(survey.SettingLine)
+class SettingLine:
     """A setting of the brokers: one value where all have the same. advice: empty where it is as it should be."""
-
-    name: str
-    values: list[str]
-    meaning: str
-    advice: str
-
-
-class FeatureLine(Answer):
-    feature: Feature
-    meaning: str
-    advice: str
 
 
 class ClusterSurvey(Answer):
@@ -95,17 +62,17 @@ class ClusterSurvey(Answer):
 
     asked_at: Annotated[datetime, Field(description="The brokers are asked at most every half minute.")]
     problem: Annotated[str, Field(description="Why there is no answer; then the rest is empty.")]
-    brokers: list[SurveyedBroker]
-    features: list[FeatureLine]
-    settings: list[SettingLine]
+    brokers: list[Shown[survey.SurveyedBroker]]
+    features: list[Shown[survey.FeatureLine]]
+    settings: list[Shown[survey.SettingLine]]
 
     @classmethod
     def of_answer(cls, answer: SurveyAnswer) -> ClusterSurvey:
-        survey = answer.survey
+        found = answer.survey
         return cls(
             asked_at=answer.at,
             problem=answer.problem,
-            brokers=[SurveyedBroker.of(broker) for broker in survey.brokers] if survey else [],
-            features=[FeatureLine.of(line) for line in feature_lines(survey)] if survey else [],
-            settings=[SettingLine.of(line) for line in setting_lines(survey)] if survey else [],
+            brokers=list(found.brokers) if found else [],
+            features=list(survey.feature_lines(found)) if found else [],
+            settings=list(survey.setting_lines(found)) if found else [],
         )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated
 
 from pydantic import Field
 
-from app.domain.migrations.foreign import ForeignStage
-from app.web.api.schemas.base import Answer, Body
-from app.web.api.schemas.migrations import Clause, Incarnation
+from app.domain.migrations import foreign
+from app.services.migrating import foreign as watching
+from app.web.api.schemas.base import Body
+from app.web.api.schemas.shown import shows
 from app.web.api.schemas.words import Why
 
 
@@ -21,45 +21,11 @@ class ForeignMigrationGiven(Body):
     why: Why = None
 
 
-class ForeignMember(Answer):
-    member_id: str
-    client_id: str
-    host: str
-
-
-class ForeignMark(Answer):
+@shows(foreign.ForeignMark)
+class ForeignMark:
     """A stage that was left. ids, members: as they were when the next one began."""
 
-    stage: ForeignStage
-    at: datetime
-    by: str
-    why: str | None
-    clauses: list[Clause]
-    ids: dict[str, Incarnation]
-    members: list[ForeignMember]
 
-
-class ForeignMigration(Answer):
-    id: str
-    cluster: str
-    group: str
-    prefix: str
-    started_at: datetime
-    started_by: str
-    why: str | None
-    stage: ForeignStage
-    stage_since: datetime
-    marks: list[ForeignMark]
-    ended_at: datetime | None
-
-
-class ForeignMigrationList(Answer):
-    items: list[ForeignMigration]
-
-
-class ForeignView(Answer):
+@shows(watching.ForeignView, without=("look",))
+class ForeignView:
     """gate: what the brokers say of its stage now. lacking: evidence that nobody here can have."""
-
-    migration: ForeignMigration
-    gate: list[Clause]
-    lacking: list[str]

@@ -12,9 +12,11 @@ from app.domain.hanging.hanging_transaction import HangingTransaction as DomainT
 from app.domain.hanging.pending import PendingHold
 from app.domain.hanging.record import HangingRecord as DomainRecord
 from app.domain.hanging.report import SearchReport
+from app.domain.page import Page
 from app.services.hanging import HangingLook
 from app.web.api.schemas.base import Answer
 from app.web.api.schemas.observing.reading import time_of
+from app.web.api.schemas.shown import shows, stands_for
 
 
 class HangingTransaction(Answer):
@@ -106,9 +108,7 @@ class HangingSearch(Answer):
             problem=report.problem_at(int(now.timestamp() * 1000)),
             swept_at=swept_at,
             age_ms=None if swept_at is None else max(0, int((now - swept_at).total_seconds() * 1000)),
-            unclear=[
-                UnclearPartition.of(one, since=time_of(one.since_ms)).model_dump(mode="json") for one in report.unclear
-            ],
+            unclear=[UnclearPartition.of(one, since=time_of(one.since_ms)) for one in report.unclear],
         )
 
 
@@ -154,6 +154,9 @@ class HangingRecord(HangingTransaction):
         )
 
 
-class HangingPage(Answer):
-    items: list[HangingRecord]
-    next_cursor: str | None
+stands_for(DomainRecord, HangingRecord, HangingRecord.of_record)
+
+
+@shows(Page[DomainRecord])
+class HangingPage:
+    pass

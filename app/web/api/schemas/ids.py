@@ -7,35 +7,22 @@ from typing import Annotated, Self
 
 from pydantic import Field
 
-from app.domain.transactions import id_import
+from app.domain.errors import Problem
+from app.domain.transactions import id_formulas, id_import, mapping
 from app.domain.transactions import id_registry as domain
-from app.domain.transactions.id_formulas import IdFormula as DomainFormula
 from app.domain.transactions.id_registry import Orphan, Standing
 from app.services.id_registry import Registry as DomainRegistry
 from app.web.api.schemas.base import Answer, Body
 from app.web.api.schemas.observing.reading import JournalReading, time_of
-from app.web.api.schemas.pipelines import Problem
-from app.web.api.schemas.runs import PartitionMapping, TransactionalIdOwner
+from app.web.api.schemas.shown import Items, Shown, made, shows
 from app.web.api.schemas.words import Why
 
 
-class IdFormula(Answer):
+@shows(id_formulas.IdFormula)
+class IdFormula:
     """How another framework names its transactional ids. `counts`: they are numbered, and belong to no partition."""
 
-    name: str
-    title: str
-    pattern: str
-    meanings: dict[str, str]
-    first: int
     counts: bool
-
-    @classmethod
-    def of_formula(cls, formula: DomainFormula) -> Self:
-        return cls.of(formula, counts=formula.counts)
-
-
-class IdFormulaList(Answer):
-    items: list[IdFormula]
 
 
 class ImportGiven(Body):
@@ -56,37 +43,24 @@ class ImportGiven(Body):
         return id_import.ImportWish(csv=self.csv, formula=self.formula, values=self.values, count=self.count)
 
 
-class ImportLine(Answer):
+@shows(id_import.ImportLine)
+class ImportLine:
     """One line; `is_known`: it was imported before and stays as it is. Any problem refuses the whole import."""
 
-    number: int
-    topic: str | None
-    partition: int | None
-    transactional_id: str
-    is_known: bool
-    problems: list[str]
-    warnings: list[str]
+
+def _is_valid(plan: id_import.ImportPlan) -> bool:
+    return not plan.problems
 
 
-class ImportPlan(Answer):
-    is_valid: bool
-    lines: list[ImportLine]
-    warnings: list[str]
-    problems: list[Problem]
-
-    @classmethod
-    def of_plan(cls, plan: id_import.ImportPlan) -> Self:
-        problems = plan.problems
-        return cls(
-            is_valid=not problems,
-            lines=[ImportLine.of(line) for line in plan.lines],
-            warnings=list(plan.warnings),
-            problems=[Problem.of(problem) for problem in problems],
-        )
+@shows(id_import.ImportPlan)
+class ImportPlan:
+    is_valid: bool = made(_is_valid)
+    problems: list[Shown[Problem]]
 
 
-class ForgottenIds(Answer):
-    items: list[str]
+@shows(Items[str])
+class ForgottenIds:
+    pass
 
 
 class RegisteredId(Answer):
@@ -99,7 +73,7 @@ class RegisteredId(Answer):
     transactional_id: str
     standing: Standing
     orphan: Orphan | None
-    owner: TransactionalIdOwner | None
+    owner: Shown[mapping.TransactionalIdOwner] | None
     partitions: list[str]
     state: str | None
     is_open: bool
@@ -116,7 +90,7 @@ class RegisteredId(Answer):
             transactional_id=one.transactional_id,
             standing=one.standing,
             orphan=one.orphan,
-            owner=None if one.owner is None else TransactionalIdOwner.of(one.owner),
+            owner=one.owner,
             partitions=list(one.partitions),
             state=None if state is None else state.status.word,
             is_open=one.live is not None and one.live.is_open,
@@ -140,13 +114,6 @@ class IdTally(Answer):
     contested: int
 
 
-class IdCount(Answer):
-    at: datetime
-    ids: int
-    ours: int
-    orphaned: int
-
-
 class Registry(Answer):
     """`stale`: mappings that no pipeline reads any more. `expiration_ms`: null with `expiration_problem`, why."""
 
@@ -154,7 +121,7 @@ class Registry(Answer):
     next_cursor: str | None
     matching: int
     tally: IdTally
-    stale: list[PartitionMapping]
+    stale: list[Shown[mapping.PartitionMapping]]
     expiration_ms: int | None
     expiration_problem: str
     reading: JournalReading
@@ -166,14 +133,13 @@ class Registry(Answer):
             next_cursor=found.next_cursor,
             matching=found.matching,
             tally=IdTally(**found.tally._asdict()),
-            stale=[PartitionMapping.of(one, lag_records=one.lag_records) for one in found.stale],
+            stale=list(found.stale),
             expiration_ms=found.expiration_ms,
             expiration_problem=found.expiration_problem,
             reading=JournalReading.of_status(found.journal, now=now),
         )
 
 
-class IdGrowth(Answer):
+@shows(Items[domain.IdCount])
+class IdGrowth:
     """Oldest first: one a minute of the last six hours, one an hour before."""
-
-    items: list[IdCount]

@@ -10,7 +10,9 @@ from pydantic import Field
 
 from app.domain.runs import offset_reset
 from app.domain.runs.offset_reset import OffsetTargetKind
-from app.web.api.schemas.base import Answer, Body, Given
+from app.web.api.schemas.base import Body, Given
+from app.web.api.schemas.shown import shows
+from app.web.api.schemas.taken import takes
 from app.web.api.schemas.words import Why
 
 Offset = Annotated[int, Field(ge=0, lt=2**63)]
@@ -18,7 +20,8 @@ Topic = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
 Partition = Annotated[int, Field(ge=0, lt=2**31)]
 
 
-class PartitionOffset(Given):
+@takes(offset_reset.PartitionOffset)
+class PartitionOffset:
     """The next offset to read."""
 
     topic: Topic
@@ -58,17 +61,8 @@ class OffsetResetGiven(OffsetTarget):
     why: Why = None
 
 
-class OffsetChange(Answer):
+@shows(offset_reset.OffsetChange)
+class OffsetChange:
     """One partition. `records` is how many more (or, negative, fewer) records will be read."""
 
-    topic: str
-    partition: int
-    committed: int | None
-    target: int
-    earliest: int
-    end: int
     records: int
-
-
-class OffsetChangeList(Answer):
-    items: list[OffsetChange]

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Annotated, Self
+from typing import Annotated
 
-import msgspec
 from pydantic import Field
 
-from app.domain.files.orphan_look import OrphanAct, OrphanLookState
-from app.domain.files.orphan_look import OrphanLook as DomainLook
-from app.services.files import orphans as services
-from app.web.api.schemas.base import Answer, Body
+from app.domain.files import orphan_findings, orphan_look
+from app.services.files import orphans
+from app.web.api.schemas.base import Body
+from app.web.api.schemas.shown import shows
 from app.web.api.schemas.words import Why
 
 
@@ -28,139 +26,91 @@ class CollectGiven(Body):
     why: Why = None
 
 
-class Amount(Answer):
-    files: int
-    size_bytes: int
+@shows(orphan_findings.OrphanFile)
+class OrphanFile:
+    path = "Below `root`."
+    uploaded_at = "By the store’s clock."
 
 
-class OrphanFile(Answer):
-    root: str
-    path: Annotated[str, Field(description="Below `root`.")]
-    size_bytes: int
-    uploaded_at: Annotated[datetime, Field(description="By the store’s clock.")]
-
-
-class DanglingReference(Answer):
+@shows(orphan_findings.DanglingReference)
+class DanglingReference:
     """A committed reference whose file is not in the store. That must never be; unless somebody deleted it."""
 
-    root: str
-    path: str
-    place: Annotated[str, Field(description="Where the reference lies: topic-partition@offset.")]
+    place = "Where the reference lies: topic-partition@offset."
 
 
-class OpenTransaction(Answer):
+@shows(orphan_findings.OpenTransaction)
+class OpenTransaction:
     """It was not decided when somebody looked, so nothing was judged."""
 
-    topic: str
-    partition: int
-    offset: Annotated[int, Field(description="Where it begins.")]
-    since: Annotated[datetime | None, Field(description="When its first record was written; null: not known.")]
-    transactional_id: Annotated[
-        str | None, Field(description="By the reference that this record is; null: it is none.")
-    ]
+    offset = "Where it begins."
+    since = "When its first record was written; null: not known."
+    transactional_id = "By the reference that this record is; null: it is none."
 
 
-class RootFindings(Answer):
+@shows(orphan_findings.RootFindings)
+class RootFindings:
     """Below one root that the pipeline writes to, or wrote to."""
 
-    root: str
-    listed_at: Annotated[datetime, Field(description="The moment that ages are counted at, by the store’s clock.")]
-    skew_ms: Annotated[
-        int | None, Field(description="How far the store’s clock is ahead of the server’s; null: it does not tell.")
-    ]
-    margin_ms: Annotated[int, Field(description="A file is judged so long after its upload.")]
-    margin: Annotated[str, Field(description="What that is made of.")]
-    known_since: Annotated[
-        datetime | None,
-        Field(description="Files from before are unknown: their references may be gone; null: all files are."),
-    ]
-    known_since_why: str
-    referenced: Annotated[Amount, Field(description="Named by a committed reference.")]
-    too_young: Annotated[Amount, Field(description="Their transaction may be still to come.")]
-    orphans: Annotated[Amount, Field(description="No committed reference names them, and none ever will.")]
-    unknown: Annotated[Amount, Field(description="Never deleted.")]
-    not_ours: Annotated[Amount, Field(description="Of other names than a sink gives; left alone.")]
-    open_uploads: Annotated[int, Field(description="Uploads in parts that nobody will complete.")]
-    missing: Annotated[int, Field(description="Committed references, old enough, whose file is not there.")]
-    unchecked: Annotated[int, Field(description="So many more were not in the listing, and not looked for.")]
-    references: int
-    others: Annotated[int, Field(description="Committed records of the sink topics that are no references.")]
+    listed_at = "The moment that ages are counted at, by the store’s clock."
+    skew_ms = "How far the store’s clock is ahead of the server’s; null: it does not tell."
+    margin_ms = "A file is judged so long after its upload."
+    margin = "What that is made of."
+    known_since = "Files from before are unknown: their references may be gone; null: all files are."
+    referenced = "Named by a committed reference."
+    too_young = "Their transaction may be still to come."
+    orphans = "No committed reference names them, and none ever will."
+    unknown = "Never deleted."
+    not_ours = "Of other names than a sink gives; left alone."
+    open_uploads = "Uploads in parts that nobody will complete."
+    missing = "Committed references, old enough, whose file is not there."
+    unchecked = "So many more were not in the listing, and not looked for."
+    others = "Committed records of the sink topics that are no references."
 
 
-class OrphanFindings(Answer):
+@shows(orphan_findings.OrphanFindings)
+class OrphanFindings:
     """What a look came to. While a transaction is open in a sink topic nothing is judged: `roots` is empty then."""
 
-    roots: list[RootFindings]
-    orphans: Annotated[Amount, Field(description="Below all roots.")]
-    oldest: Annotated[list[OrphanFile], Field(description="The oldest 25 orphans.")]
-    dangling: Annotated[list[DanglingReference], Field(description="25 at most.")]
-    blocked: Annotated[list[OpenTransaction], Field(description="25 at most.")]
+    oldest = "The oldest 25 orphans."
+    dangling = "25 at most."
+    blocked = "25 at most."
+    orphans = "Below all roots."
 
 
-class KeptFile(Answer):
-    root: str
-    path: str
-    why: str
+@shows(orphan_findings.Collected)
+class Collected:
+    aborted_uploads = "Null: it ended before it told."
+    kept_files = "Orphans of the look right before that were none any more."
+    kept = "25 of them at most, each with the reason."
 
 
-class Collected(Answer):
-    deleted: Amount
-    aborted_uploads: Annotated[int | None, Field(description="Null: it ended before it told.")]
-    kept_files: Annotated[int, Field(description="Orphans of the look right before that were none any more.")]
-    kept: Annotated[list[KeptFile], Field(description="25 of them at most, each with the reason.")]
+@shows(orphan_findings.ConfirmedRoot)
+class ConfirmedRoot:
+    judged_until = "What was uploaded later stays."
 
 
-class ConfirmedRoot(Answer):
-    root: str
-    judged_until: Annotated[datetime, Field(description="What was uploaded later stays.")]
-
-
-class Confirmed(Answer):
+@shows(orphan_findings.Confirmed)
+class Confirmed:
     """What was found when somebody had it collected: no more is deleted."""
 
-    look_id: str
-    orphans: Amount
-    open_uploads: int
-    roots: list[ConfirmedRoot]
 
-
-class OrphanLook(Answer):
+@shows(orphan_look.OrphanLook)
+class OrphanLook:
     """A look, or a collection, which looks anew and then deletes."""
 
-    id: str
-    pipeline: str
-    act: OrphanAct
-    state: Annotated[OrphanLookState, Field(description="`asked` and `running` until it is over.")]
-    asked_at: datetime
-    asked_by: str
-    attempt: Annotated[int, Field(description="How often it was begun: a look that a server died in is begun anew.")]
-    begun_at: datetime | None
-    told: Annotated[str, Field(description="How far it is.")]
-    deleted: Annotated[Amount, Field(description="So far, as was told.")]
-    ended_at: datetime | None
-    reason: Annotated[str | None, Field(description="Why it failed; null: it did not.")]
-    findings: Annotated[
-        OrphanFindings | None,
-        Field(description="Of a collection: what is left after it. Null: it has not come so far."),
-    ]
-    confirmed: Annotated[Confirmed | None, Field(description="Of a collection.")]
-    collected: Annotated[Collected | None, Field(description="What a collection came to.")]
-
-    @classmethod
-    def of_look(cls, look: DomainLook) -> Self:
-        found = look.findings
-        if found is None:
-            return cls.of(look)
-        shown = {**msgspec.to_builtins(found), "orphans": msgspec.to_builtins(found.orphans)}
-        return cls.of(look, findings=shown)
+    state = "`asked` and `running` until it is over."
+    attempt = "How often it was begun: a look that a server died in is begun anew."
+    told = "How far it is."
+    deleted = "So far, as was told."
+    reason = "Why it failed; null: it did not."
+    findings = "Of a collection: what is left after it. Null: it has not come so far."
+    confirmed = "Of a collection."
+    collected = "What a collection came to."
 
 
-class Orphans(Answer):
-    newest: Annotated[OrphanLook | None, Field(description="What was asked for last; null: nobody has ever looked.")]
-    judged: Annotated[OrphanLook | None, Field(description="The newest that judged files; what `collect` may name.")]
-    collected: Annotated[OrphanLook | None, Field(description="The newest collection that is over.")]
-
-    @classmethod
-    def of_orphans(cls, orphans: services.Orphans) -> Self:
-        looks = {"newest": orphans.newest, "judged": orphans.judged, "collected": orphans.collected}
-        return cls.model_validate({name: one and OrphanLook.of_look(one) for name, one in looks.items()})
+@shows(orphans.Orphans)
+class Orphans:
+    newest = "What was asked for last; null: nobody has ever looked."
+    judged = "The newest that judged files; what `collect` may name."
+    collected = "The newest collection that is over."

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated
 
-from pydantic import Field, JsonValue
+from pydantic import Field
 
-from app.domain.runs.run import DesiredRunState, RunState
+from app.domain import errors
+from app.domain.pipelines import pipeline, pipeline_record, revision
+from app.services.defining import pipelines
 from app.web.api.schemas.base import Answer, Body
-from app.web.api.schemas.definition import Count, Definition
+from app.web.api.schemas.shown import Items, Json, Shown, shows
+from app.web.api.schemas.taken import Count, Taken
 from app.web.api.schemas.words import Name, Why
 
 Note = Annotated[str | None, Field(max_length=1000, description="What this revision is for, in a few words.")]
@@ -17,7 +19,7 @@ Note = Annotated[str | None, Field(max_length=1000, description="What this revis
 
 class PipelineGiven(Body):
     name: Name
-    definition: Definition
+    definition: Taken[pipeline.PipelineDefinition]
     note: Note = None
     why: Why = None
 
@@ -25,7 +27,7 @@ class PipelineGiven(Body):
 class ChangeGiven(Body):
     """A new revision. A run that lives takes it up by a rolling bounce, one instance at a time."""
 
-    definition: Definition
+    definition: Taken[pipeline.PipelineDefinition]
     expected_revision: Annotated[
         Count | None,
         Field(description="The revision that this change was made from; 412 if there is a newer one. Or use If-Match."),
@@ -35,55 +37,28 @@ class ChangeGiven(Body):
 
 
 class DefinitionGiven(Body):
-    definition: Definition
+    definition: Taken[pipeline.PipelineDefinition]
 
 
-class Problem(Answer):
+@shows(errors.Problem)
+class Problem:
     """One thing that is wrong (or, as a warning, unwise), at the field that a person would change."""
-
-    field: str
-    message: str
-    is_warning: bool
 
 
 class Validation(Answer):
     """is_valid: nothing but warnings was found."""
 
     is_valid: bool
-    problems: list[Problem]
+    problems: list[Shown[errors.Problem]]
 
 
-class RunSummary(Answer):
-    id: str
-    revision: int
-    desired: DesiredRunState
-    state: RunState
-    started_at: datetime
-    started_by: str
-    ended_at: datetime | None
-    end_reason: str | None
-
-
-class Pipeline(Answer):
+@shows(pipeline_record.Pipeline)
+class Pipeline:
     """`definition` is that of `current_revision`; `current_run` the run that lives, else the last one that ended."""
 
-    id: str
-    name: str
-    cluster: str
-    current_revision: int
-    definition: Definition
-    created_at: datetime
-    created_by: str
-    changed_at: datetime
-    current_run: RunSummary | None
 
-
-class PipelinePage(Answer):
-    items: list[Pipeline]
-    next_cursor: str | None
-
-
-class SavedPipeline(Answer):
+@shows(pipelines.SavedPipeline)
+class SavedPipeline:
     """What creating or changing came to; `warnings` were not in the way.
 
     is_changed: false when the definition equals the current one, which makes no new revision.
@@ -91,52 +66,30 @@ class SavedPipeline(Answer):
     waits_for_restart: changed fields that only a full restart can bring in.
     """
 
-    pipeline: Pipeline
-    warnings: list[Problem]
-    is_changed: bool
-    rolling: bool
-    waits_for_restart: list[str]
 
-
-class Revision(Answer):
-    pipeline: str
-    number: int
-    definition: Definition
-    definition_sha256: str
-    transform_source_sha256: str | None
-    created_at: datetime
-    created_by: str
-    note: str | None
-
-
-class RevisionList(Answer):
-    """Newest first."""
-
-    items: list[Revision]
-
-
-class Change(Answer):
+@shows(revision.Change)
+class Change:
     """One field that differs, and the same as a sentence.
 
     consequence: what it means for records that are in the topics already, where that is not obvious.
     """
 
-    field: str
-    before: JsonValue
-    after: JsonValue
-    sentence: str
-    consequence: str | None
+    before: Json
+    after: Json
 
 
 class Diff(Answer):
     pipeline: str
     from_revision: int
     to_revision: int
-    changes: list[Change]
+    changes: list[Shown[revision.Change]]
 
 
-class TransformSource(Answer):
-    sha256: str
-    size_bytes: int
-    created_at: datetime
-    created_by: str
+@shows(pipeline_record.TransformSource, without=("source",))
+class TransformSource:
+    pass
+
+
+@shows(Items[pipeline_record.Revision])
+class RevisionList:
+    """Newest first."""

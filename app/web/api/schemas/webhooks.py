@@ -8,9 +8,10 @@ from typing import Annotated
 from pydantic import Field
 
 from app.domain.alerts.alert import AlertKind
-from app.domain.webhooks.webhook import DeliveryState
+from app.domain.webhooks import webhook
 from app.services.webhooks import WebhookLine
 from app.web.api.schemas.base import Answer, Body
+from app.web.api.schemas.shown import shows, stands_for
 from app.web.api.schemas.words import Name, Why
 
 Url = Annotated[
@@ -77,29 +78,9 @@ class Webhook(Answer):
         )
 
 
-class WebhookList(Answer):
-    items: list[Webhook]
+stands_for(WebhookLine, Webhook, Webhook.of_line)
 
 
-class Delivery(Answer):
+@shows(webhook.Delivery)
+class Delivery:
     """id: as the receiver has it in `webhook-id`. answer: the beginning of what the receiver answered last."""
-
-    id: str
-    webhook: str
-    type: str
-    subject: str
-    sentence: str
-    state: DeliveryState
-    written_at: datetime
-    attempts: int
-    next_attempt_at: datetime
-    last_attempt_at: datetime | None
-    answer_status: int | None
-    answer: str | None
-    error: str | None
-    ended_at: datetime | None
-
-
-class DeliveryPage(Answer):
-    items: list[Delivery]
-    next_cursor: str | None

@@ -20,9 +20,9 @@ NumberInPath = Annotated[int, Path(ge=1, lt=2**31)]
 Sha256InPath = Annotated[str, Path(pattern="^[0-9a-f]{64}$")]
 
 
-def _written_out(moment: str) -> str:
-    """Pydantic would take a number as seconds since 1970, or as milliseconds if it is large."""
-    if _YEAR.match(moment) is None:
+def _written_out(moment: object) -> object:
+    """Refuse a number: pydantic would take it as seconds since 1970, or as milliseconds if it is large."""
+    if not isinstance(moment, str) or _YEAR.match(moment) is None:
         raise ValueError("expected a date and a time with its zone, such as 2026-01-31T09:00:00Z")
     return moment
 
