@@ -21,6 +21,7 @@ from workers.transactional.group.confirmed import Confirmed
 from workers.transactional.group.membership import Membership
 from workers.transactional.group.ownership import Ownership, Partition
 from workers.transactional.lane_of_each import LaneOfEach
+from workers.transactional.lane_state import LaneEvent
 from workers.transactional.producing.transactional_producer import TransactionalProducer
 from workers.transactional.recovery import Recovery
 from workers.transactional.settling import Settling
@@ -43,9 +44,9 @@ def let_pass(_self: Confirmed, _found: Mapping[Partition, int | None]) -> None:
     """Every answer is believed."""
 
 
-def stay(self: Settling) -> None:
+def stay(self: Settling) -> LaneEvent:
     """Reading goes on where it is."""
-    self._needs_restart = False
+    return LaneEvent.RESTARTED if self.is_to_restart else LaneEvent.REWOUND
 
 
 def not_heard(_self: Membership, _consumer: Consumer, _partitions: list[TopicPartition]) -> None:
