@@ -5,14 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka import KafkaError
 
 from app.wire.heartbeat import EventKind, TaskState
 from workers.transactional.checkpoint import Checkpoint
-from workers.transactional.checkpoint_size import CheckpointSize
-from workers.transactional.checkpoints import Checkpoints
 from workers.transactional.errors import (
     AbortableError,
     FatalError,
@@ -27,12 +25,11 @@ from workers.transactional.errors import (
     error_of,
 )
 from workers.transactional.group.membership import Announce
-from workers.transactional.group.ownership import Partition
 from workers.transactional.records.batching import BatchSize
-from workers.transactional.records.suspicion import Suspicion
-from workers.transactional.settling import Settling
 from workers.transactional.telling.progress import Progress
-from workers.transactional.telling.tally import Tally
+
+if TYPE_CHECKING:
+    from workers.transactional.lane import Lane
 
 _IDENTITY_S = 2.0
 VISIBLE_WAIT_S = 1.0
@@ -87,35 +84,24 @@ class Recovery:
     """Carries out what `decide` says of an error; what must be done before reading goes on is done by Settling.
 
     Args:
-        of: the one partition that it is about, while others go on; None: the whole task.
         why_refused: for a person, with the topic's setting.
     """
 
     def __init__(
         self,
+        lane: Lane,
         *,
-        checkpoints: Checkpoints,
-        settling: Settling,
-        suspicion: Suspicion,
         batch_size: BatchSize,
         announce: Announce,
-        tally: Tally,
         progress: Progress,
-        size: CheckpointSize,
         why_refused: Callable[[RefusedError], str] = str,
-        of: Partition | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._checkpoints = checkpoints
-        self._settling = settling
-        self._suspicion = suspicion
+        self._lane = lane
         self._batch_size = batch_size
         self._why_refused = why_refused
         self._announce = announce
-        self._tally = tally
         self._progress = progress
-        self._size = size
-        self._of = of
         self._clock = clock
 
     def guarded(self, action: Callable[[], None]) -> None:
@@ -137,52 +123,52 @@ class Recovery:
 
     def replace_producer(self, *, outcome_unknown: bool = False, is_fenced: bool = False) -> None:
         """Let go of the producer with whatever is open in it; its successor's init decides that."""
-        producer = self._checkpoints.producer
+        producer = self._lane.producer
         if producer is not None:
             identity = producer.identity(timeout_s=_IDENTITY_S)
-            self._settling.remember(identity, may_have_bumped=producer.may_have_bumped)
-            self._checkpoints.identified(identity)
-        self._checkpoints.abandon(outcome_unknown=outcome_unknown)
-        self._settling.require_producer(is_fenced=is_fenced)
+            self._lane.settling.remember(identity, may_have_bumped=producer.may_have_bumped)
+            self._lane.identified(identity)
+        self._lane.abandon(outcome_unknown=outcome_unknown)
+        self._lane.settling.require_producer(is_fenced=is_fenced)
 
     def _recover(self, error: LoopError) -> None:
         self._progress.last_error = str(error)
         if isinstance(error, FatalError):
             raise TaskFailedError(str(error)) from error
-        checkpoint = self._checkpoints.current
+        checkpoint = self._lane.current
         if checkpoint is not None:
             self._note_failure(error, checkpoint)
-        decision = decide(error, is_open=checkpoint is not None, is_of_partition=self._of is not None)
+        decision = decide(error, is_open=checkpoint is not None, is_of_partition=self._lane.partition is not None)
         self._carry_out(decision, error, checkpoint)
-        self._settling.require_rewind()
-        is_visible = self._settling.back_off() >= VISIBLE_WAIT_S and self._of is None
+        self._lane.settling.require_rewind()
+        is_visible = self._lane.settling.back_off() >= VISIBLE_WAIT_S and self._lane.partition is None
         if is_visible and self._progress.state is not TaskState.DRAINING:
             self._progress.enter(TaskState.BACKING_OFF, now=self._clock())
 
     def _note_failure(self, error: LoopError, checkpoint: Checkpoint) -> None:
         """What was too slow is not tried again as it was, and what is known of why is said with the error."""
-        self._size.failed(checkpoint.owned, opened_at=checkpoint.opened_at)
-        is_about_time = not isinstance(error, RefusedError | OwnershipChangedError) and self._size.is_too_slow(
+        self._lane.size.failed(checkpoint.owned, opened_at=checkpoint.opened_at)
+        is_about_time = not isinstance(error, RefusedError | OwnershipChangedError) and self._lane.size.is_too_slow(
             error.code, transaction_opened_at=checkpoint.transaction_opened_at
         )
         if not is_about_time or not checkpoint.records:
             return
-        delivered, cause = self._checkpoints.live_producer.slowness()
-        self._size.shrink(checkpoint.records, delivered=delivered)
-        size = f"at most {self._size.limit:,} instead of {checkpoint.records:,} records"
+        delivered, cause = self._lane.live_producer.slowness()
+        self._lane.size.shrink(checkpoint.records, delivered=delivered)
+        size = f"at most {self._lane.size.limit:,} instead of {checkpoint.records:,} records"
         self._progress.last_error = f"{error}. {cause}. The next checkpoint holds {size}"
 
     def _carry_out(self, decision: Decision, error: LoopError, checkpoint: Checkpoint | None) -> None:
         if decision.is_fenced:
-            self._tally.fenced()
-            if self._of is None:
+            self._lane.tally.fenced()
+            if self._lane.partition is None:
                 self._progress.enter(TaskState.FENCED, now=self._clock())
         stops = None
         if decision.is_refusal and isinstance(error, RefusedError) and checkpoint is not None:
             stops = self._look_for_refused(error, checkpoint)
         if decision.tells is not None:
             self._tell(decision.tells, error)
-        is_lost = decision.aborts and error_of(self._checkpoints.abort, ProducerLostError) is not None
+        is_lost = decision.aborts and error_of(self._lane.abort, ProducerLostError) is not None
         if is_lost or (decision.replaces and stops is None):
             self.replace_producer(outcome_unknown=decision.outcome_unknown, is_fenced=decision.is_fenced)
         if stops is not None:
@@ -200,21 +186,22 @@ class Recovery:
         """
         is_lone = checkpoint.records == 1
         is_too_large = error.code == KafkaError.MSG_SIZE_TOO_LARGE and error.setting is None
-        if is_lone and is_too_large and self._settling.compress():
-            self._suspicion.explained()
+        if is_lone and is_too_large and self._lane.settling.compress():
+            self._lane.suspicion.explained()
             return None
         reason = self._why_refused(error) if is_lone else str(error)
-        if is_lone and any(map(self._suspicion.condemned, checkpoint.positions)):
+        if is_lone and any(map(self._lane.suspicion.condemned, checkpoint.positions)):
             return f"the dead letter of a refused record is refused too: {reason}"
-        self._suspicion.refused(checkpoint.positions, records=checkpoint.records, reason=reason)
+        self._lane.suspicion.refused(checkpoint.positions, records=checkpoint.records, reason=reason)
         return None
 
     def _tell(self, kind: EventKind, error: LoopError) -> None:
         """`producer` of the event: whose the trouble is; the snapshot's producer may be the one before."""
-        producer = self._checkpoints.producer
+        producer = self._lane.producer
         waits_s = {EventKind.FENCED: _IDENTITY_S, EventKind.ABORTED: 0.0}.get(kind)
         identity = None if producer is None or waits_s is None else producer.identity(timeout_s=waits_s)
-        partitions = () if self._of is None else (f"{self._of[0]}-{self._of[1]}",)
+        of = self._lane.partition
+        partitions = () if of is None else (f"{of[0]}-{of[1]}",)
         self._announce(
             kind, self._progress.last_error or str(error), error=error.name, producer=identity, partitions=partitions
         )
