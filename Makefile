@@ -88,11 +88,12 @@ standstill: $(STAMP) ## How long records stand still after the loss of an instan
 	$(BIN)/fenceline doctor --for tests
 	$(BIN)/python -m tests.fault_suite.recovery $(ARGS)
 
-lint: $(STAMP) ## ruff, pyright, import-linter
+lint: $(STAMP) ## ruff, pyright, import-linter, and the texts (docs/glossary.md)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/pyright
+	$(BIN)/python -m tests.texts
 
 format: $(STAMP) ## Let ruff write the files as it likes them
 	$(BIN)/ruff check --fix .

@@ -1,4 +1,4 @@
-"""Three ways of reading for an audit, over the same topics, one after the other (docs/adr/0042).
+"""Three ways of reading for an audit, over the same topics, one after the other (docs/adr/0020).
 
 `python -m bench.audit_readers [--ids N] [--dry]` prints the figures and writes them to
 bench/results/audit_readers.json.

@@ -22,6 +22,17 @@ TEST = re.compile(r"\btest_\w+(?:\.py|…)?")
 COMMAND = re.compile(r"\bfenceline((?: [a-z][a-z|-]*\b)+)")
 FAULT_ROW = re.compile(r"^\|.*\| ([\d.]+) s \| ([\d.]+) s \|$", re.MULTILINE)
 WRITTEN_BY_A_RUN = {"tests/results/all.json", "tests/results/faults.jsonl", "tests/results/file_faults.jsonl"}
+STATUS = re.compile(
+    r"Status: (?:accepted|superseded by \[\d{4}\]\(\d{4}-[a-z0-9-]+\.md\)), \d{4}-\d\d-\d\d"
+    r"(?:; changed \d{4}-\d\d-\d\d)?"
+)
+NOT_PLAIN = re.compile(
+    r"\b(?:told|said|heard|words?|silent|silence|held back|readable end|thrown away|nobody|somebody|whoever|strangers?"
+    r"|put out|mend(?:ed)?|hopeless|given up|looks?|leaves?|heed|standing)\b",
+    re.IGNORECASE,
+)
+"""Words in place of which Kafka, Spark or plain English has a better one."""
+DECISION_NUMBER = re.compile(r"(?:\badr/|\bADRs?\s+(?:#\s+)?)(\d{4})\b")
 ALL = pytest.mark.parametrize("document", DOCUMENTS, ids=[str(path.relative_to(ROOT)) for path in DOCUMENTS])
 
 
@@ -112,10 +123,51 @@ def test_every_room_is_on_the_page_of_the_house() -> None:
     assert len(named) == len(set(named))
 
 
-def test_no_two_decisions_have_one_number_and_each_says_its_own() -> None:
-    """Not that none is left out: numbers are taken by whoever begins to write, and some of that comes to nothing."""
-    decisions = sorted((ROOT / "docs/adr").glob("*.md"))
-    numbers = [path.name[:4] for path in decisions]
+def decisions() -> list[Path]:
+    return sorted((ROOT / "docs/adr").glob("[0-9]*.md"))
+
+
+def test_no_two_decisions_have_one_number() -> None:
+    """Numbers may be missing: whoever begins to write takes one, and not every draft becomes a decision."""
+    numbers = [path.name[:4] for path in decisions()]
     assert len(numbers) == len(set(numbers))
-    headings = [path.read_text("utf-8").partition(" ")[2][:5] for path in decisions]
-    assert headings == [f"{number}." for number in numbers]
+
+
+@pytest.mark.parametrize("decision", decisions(), ids=lambda path: path.name[:4])
+def test_decision_has_its_number_a_plain_title_a_status_and_its_sections(decision: Path) -> None:
+    lines = decision.read_text("utf-8").splitlines()
+    number, _, title = lines[0].removeprefix("# ").partition(". ")
+    slug = re.sub(r"[^a-z0-9]+", "-", title.lower())
+    assert decision.name == f"{number}-{slug}.md"
+    assert len(title.split()) <= 12
+    assert NOT_PLAIN.findall(title) == []
+    assert STATUS.fullmatch(lines[2]), lines[2]
+    sections = [line.removeprefix("## ") for line in lines if line.startswith("## ")]
+    assert sections == ["Context", "Decision", "Consequences", "Rejected alternatives"]
+
+
+def test_index_of_decisions_has_each_with_its_title() -> None:
+    index = (ROOT / "docs/adr/README.md").read_text("utf-8")
+    rows = re.findall(r"^\| (\d{4}) \| \[(.+)\]\((.+)\) \| .+ \|$", index, re.MULTILINE)
+    titles = [path.read_text("utf-8").partition("\n")[0] for path in decisions()]
+    assert [(f"# {number}. {title}", name) for number, title, name in sorted(rows)] == [
+        (title, path.name) for title, path in zip(titles, decisions(), strict=True)
+    ]
+
+
+def test_every_number_of_a_decision_in_the_repository_is_one_that_there_is() -> None:
+    """Links are checked above; this is about numbers alone, in comments, docstrings and configuration."""
+    there = {path.name[:4] for path in decisions()}
+    files = [
+        path
+        for room in (*ROOMS, "README.md", "CHANGELOG.md", "Makefile", "pyproject.toml")
+        for path in ([ROOT / room] if (ROOT / room).is_file() else sorted((ROOT / room).rglob("*")))
+        if path.name == "Makefile" or path.suffix in (".md", ".py", ".toml", ".txt", ".yml", ".html")
+    ]
+    unknown = {
+        (str(path.relative_to(ROOT)), number)
+        for path in files
+        for number in DECISION_NUMBER.findall(path.read_text("utf-8"))
+        if number not in there
+    }
+    assert unknown == set()

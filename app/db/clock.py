@@ -1,4 +1,4 @@
-"""The time of all servers of one database is the database's: they compare each other's rows with it (ADR 0079)."""
+"""The time of all servers of one database is the database's: they compare each other's rows with it (ADR 0018)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The Brokers port on a real cluster: every question bounded, every error one of ours, each by a connection of its own.
 
-Nothing here asks librdkafka: an answer that it does not expect ends the whole process (cluster_client.py, ADR 0084).
+Nothing here asks librdkafka: an answer that it does not expect ends the whole process (cluster_client.py, ADR 0015).
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ def _look(fetcher: RawFetcher, at: TopicPartition, *, start: int | Landmark, lim
 
 def _bounds(fetcher: RawFetcher, at: TopicPartition) -> LogBounds:
     # In this order: what lies between the last two is behind a transaction that was open, however much was written in
-    # between (ADR 0078).
+    # between (ADR 0018).
     earliest = fetcher.list_offsets([at], EARLIEST)[at]
     high_watermark = fetcher.list_offsets([at], LATEST)[at]
     last_stable = fetcher.list_offsets([at], LATEST, isolation=Isolation.READ_COMMITTED)[at]

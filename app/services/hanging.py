@@ -93,7 +93,7 @@ async def look(uow: UnitOfWork, observations: Observations, *, cluster: str, now
 async def search_once(brokers: TransactionBrokers, connection: Connection, *, now_ms: int, limit: int) -> SearchReport:
     """What hangs on a cluster that nobody searches: of those partitions that are held back now, the first `limit`.
 
-    However young it is: what ends while it is asked about is told apart (docs/adr/0018).
+    However young it is: what ends while it is asked about is told apart (docs/adr/0017).
     """
     held = await brokers.held_back(connection)
     chosen = [TopicPartition(*at) for at in sorted(held.ends)[:limit]]

@@ -1,4 +1,4 @@
-"""What the loop relies on in confluent-kafka 2.16.1: a version that differs fails here first (docs/loop.md)."""
+"""What the loop relies on in confluent-kafka 2.16.1: a version that differs fails here first (docs/client-facts.md)."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ class Verdict:
     uncommitted: shown under read_committed by transactions that were not committed. went_back: commits of an offset
     before one that was committed already.
     shown_aborted: shown under read_committed by a broker whose own index proves that it cannot tell them from committed
-    ones (docs/loop.md, "What brokers do"). No client can do anything about it, and nothing is wrong by it; they count
+    ones (docs/client-facts.md). No client can do anything about it, and nothing is wrong by it; they count
     as nothing else, and what was given only so is lost.
     """
 

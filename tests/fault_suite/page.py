@@ -14,6 +14,7 @@ from tests.fault_suite.freezes import Outlasted, place_of
 from tests.fault_suite.ledger import LEDGER, Entry, read, total
 from tests.fault_suite.plan import Kind
 from tests.fault_suite.proxied_cluster import SETTINGS
+from tests.fault_suite.run import FLOWS_WITHIN_S
 from tests.support.pipelines import SESSION_TIMEOUT_MS
 
 PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
@@ -22,7 +23,7 @@ _BEGINNING = """# Faults survived
 
 What runs of `make faults` have shown, all of them: a run that failed is entered like the others. Faults are drawn from
 a seed, records are judged from the brokers' logs by a verifier that shares no code with the loop
-([ADR](adr/0037-a-run-of-faults-is-drawn-and-judged-from-outside.md)). This page is made of the ledger,
+([ADR](adr/0027-judge-fault-runs-and-mutations-from-broker-logs.md)). This page is made of the ledger,
 `tests/results/faults.jsonl`, by `make numbers`; what the same runs see when the loop lacks one of its protections is in
 [mutations.md](mutations.md).
 
@@ -31,9 +32,29 @@ _SHOWN_ABORTED = """
 Aborted records that brokers have shown are counted apart, and do not fail a run: a broker that was away can note for
 transactions that it catches up with what hides later ones from its readers under `read_committed`, and when it leads,
 gives them out. No client, neither the loop nor who reads its output, can tell or do anything about it
-([loop.md](loop.md), "What brokers do"). A record counts here, and not as duplicated, torn or uncommitted, only where
+([client-facts.md](client-facts.md)). A record counts here, and not as duplicated, torn or uncommitted, only where
 the log says that it was aborted and the index of a broker itself proves that it is hidden
-([ADR](adr/0059-what-a-broker-shows-though-aborted-is-told-apart.md)); all others are judged as ever.
+([ADR](adr/0027-judge-fault-runs-and-mutations-from-broker-logs.md)); all others are judged as ever.
+"""
+_A_RUN = f"""
+## A run
+
+`make faults SEED=N MINUTES=M` starts a cluster, feeds ids into a pipeline, does one fault after the other, waits for
+rest, and judges. The n-th fault depends on the seed and the stage only. A seed repeats the faults in their order, but
+not their interleaving with brokers, clients and kernel.
+
+- Every kind comes once before any comes twice. Half of the faults that last are shorter than any timeout. The others
+  outlast the session, or session and transaction timeout.
+- After a third of the faults every partition must have outputs within {FLOWS_WITHIN_S:.0f} s. The others meet a
+  pipeline that recovers.
+- A fault that came too late is logged as not done, and is not counted.
+- At rest no transaction is open, each LSO is the high watermark, and the group's offsets are the ends of the source. A
+  reader that followed the sink was given what a new reader is given.
+- `GUARANTEE` chooses `exactly_once_v2` or `exactly_once`. `at_least_once` is the negative control: it must fail, and is
+  not entered.
+- `ARGS` takes `--brokers 1`, `--fencing group_only`, `--only "driver killed" "disk full"` and `--keep`, among others.
+- A failed run leaves a folder below `build/faults`: the log of faults, the logs of workers and brokers, both journals,
+  and what lies around the first wrong record of each kind.
 """
 _BY_FAULT = """
 ## By fault
@@ -105,13 +126,13 @@ EXPLAINED = {
         "attempt ends now, and is started again. And records came out twice because the single broker, killed or "
         "rolled, noted transactions as complete without their markers while its partitions had no leader (Kafka); that "
         "takes the loss of all replicas at once, and is not done to a single broker any more. Both are in "
-        '[loop.md](loop.md), under "What the client does" and "What brokers do".'
+        "[client-facts.md](client-facts.md)."
     ),
     "2026-11-23T06:30:25+00:00": (
         "the suite itself: with a producer for each partition nothing fences an attempt that was replaced while it "
         "lived, so that there were as many members as partitions, and whoever joined took nothing from anybody. Such "
         "an attempt drains when the next fault begins "
-        "([ADR](adr/0037-a-run-of-faults-is-drawn-and-judged-from-outside.md)); the same seed is exact since."
+        "([ADR](adr/0027-judge-fault-runs-and-mutations-from-broker-logs.md)); the same seed is exact since."
     ),
     "2026-11-23T07:15:08+00:00": (
         "a machine on which more than a hundred threads waited for two cores. The executor that Spark launched in "
@@ -128,7 +149,7 @@ EXPLAINED = {
 
 def page(entries: Sequence[Entry]) -> str:
     return _BEGINNING + (
-        "".join([_sum(entries), _kinds(entries), _freezes(entries), _runs(entries)]) if entries else _NOTHING
+        "".join([_sum(entries), _A_RUN, _kinds(entries), _freezes(entries), _runs(entries)]) if entries else _NOTHING
     )
 
 

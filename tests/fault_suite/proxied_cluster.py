@@ -60,7 +60,7 @@ SKIPPED = "these partitions are likely deleted already and hence can be skipped"
 """What a broker (4.3.1) logs when it completes a transaction without markers where partitions have no leader just then.
 
 They are not deleted. What was aborted there comes out with the producer's next commit, what was committed with its next
-abort is gone: docs/loop.md, "What brokers do".
+abort is gone: docs/client-facts.md.
 """
 SETTINGS = {
     **TEST_BROKER_SETTINGS,

@@ -278,7 +278,7 @@ def test_who_had_what_is_kept_while_those_who_are_silent_are_still_at_work(clock
 def test_a_fault_after_which_nothing_flows_leaves_who_had_what(
     clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "_FLOWS_WITHIN_S", 0.0)
+    monkeypatch.setattr(run, "FLOWS_WITHIN_S", 0.0)
     seed = next(seed for seed in count() if next(faults(seed, (Kind.SLOW,))).is_awaited)
     entry = run_on(Scene(clock, ["done"]), seed=seed, folder=tmp_path, minutes=1, at_most=1)
     assert "outputs of every partition; silent are [0]" in (entry.failure or "")

@@ -88,7 +88,8 @@ _BEGINNING = """# Mutations: what each protection is there for
 A test suite that cannot fail proves nothing. So each protection of the loop is switched off, and the suite must see
 records lost or doubled. `make mutations` plays the scenes below on a real broker and makes this page; `make test` plays
 one of them, drawn by its seed. Nothing in the product knows of it: methods of the loop are replaced from outside
-([ADR](adr/0047-protections-are-switched-off-from-outside.md)), and a test fails when one of them is not there any more.
+([ADR](adr/0027-judge-fault-runs-and-mutations-from-broker-logs.md)), and a test fails when one of them is not there
+any more.
 
 Some protections stand behind one another. What would hide that one is gone is a *guard* of it, and is switched off too.
 Then a scene is played four times: as it is; with the guards alone; with the protection alone, which must do; and with

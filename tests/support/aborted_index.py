@@ -3,7 +3,7 @@
 A broker tells `read_committed` readers which transactions of a fetch were aborted by this index alone, and looks no
 further than the first entry whose last stable offset is the end of the fetch or lies behind it. In a right index
 nothing behind that entry can begin before its last stable offset: whoever was open when it was written held that back,
-and whoever began later lies behind it. Followers write wrong ones (docs/loop.md, "What brokers do").
+and whoever began later lies behind it. Followers write wrong ones (docs/client-facts.md).
 """
 
 from __future__ import annotations

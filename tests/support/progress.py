@@ -47,7 +47,8 @@ class Progress:
         terminal: Any = self._config.pluginmanager.get_plugin("terminalreporter")
         if terminal is not None and self._clock() - self._wrote >= _EVERY_S:
             self._wrote = self._clock()
-            terminal.ensure_newline()
+            # Of several processes nothing says that a line of dots is open.
+            terminal.write_line("") if terminal.currentfspath is None else terminal.ensure_newline()
             terminal.write_line(self.line(gone_s=self._wrote - self._began))
 
     def line(self, *, gone_s: float) -> str:

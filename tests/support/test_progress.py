@@ -13,6 +13,7 @@ class Terminal:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.pluginmanager = self
+        self.currentfspath = "tests/test_some.py"
 
     def get_plugin(self, _name: str) -> Any:
         return self

@@ -39,9 +39,9 @@ _PRODUCER_DEFAULTS: Config = {
     "partitioner": "murmur2_random",
 }
 _OF_EACH_DEFAULTS: Config = {
-    # Outputs leave with a full batch or with the flush. A thread of the client spins for as long as a request of a
-    # partition is unanswered and others wait that are over their linger (docs/loop.md): one producer then takes a core,
-    # a producer for each partition takes all of them, from the broker too where it is on the same machine.
+    # Outputs leave with a full batch or with the flush. A client's thread uses a whole core while a request of a
+    # partition is unanswered and other records exceed their linger (docs/client-facts.md). With a producer for each
+    # partition that takes all cores, the broker's too if it is on the same machine.
     "linger.ms": 500,
 }
 _LEAST_QUEUE_KBYTES = 65_536

@@ -1,4 +1,4 @@
-"""Which records the client carries as they are; the others are bad, for the loop and for audits alike (ADR 0073)."""
+"""Which records the client carries as they are; the others are bad, for the loop and for audits alike (ADR 0008)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """How far a broker's clock is from ours, as two bounds, and ages that are told by them.
 
 What a broker stamps is never compared with our clock as it is: 300 s between two clocks make a transaction of one
-second an old one. Without a measured offset an age is not known (ADR 0079).
+second an old one. Without a measured offset an age is not known (ADR 0018).
 """
 
 from __future__ import annotations

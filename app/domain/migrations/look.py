@@ -210,7 +210,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     held_back: of partitions of the sink whose readers of committed data do not get to the log's end now, how far they
         get, and the end; None: not asked.
     preflight: what only that asks; None in every other stage.
-    lost_offsets: why a task that began now would refuse to (docs/adr/0070); empty: it would not, or it is not known.
+    lost_offsets: why a task that began now would refuse to (docs/adr/0007); empty: it would not, or it is not known.
     """
 
     at: datetime

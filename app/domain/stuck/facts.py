@@ -55,7 +55,7 @@ class LogEnds(msgspec.Struct, frozen=True):
     """ListOffsets at both isolation levels: readers of committed data see what is before `last_stable`.
 
     The high watermark is the older answer, so what lies between the two is behind a transaction that was open (ADR
-    0078). Where the log has grown past it meanwhile, it is as the last stable offset.
+    0018). Where the log has grown past it meanwhile, it is as the last stable offset.
     """
 
     earliest: int

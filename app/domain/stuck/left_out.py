@@ -1,6 +1,6 @@
 """Whether what hangs was committed: a coordinator leaves out the markers of a partition without a leader (Kafka 4.3).
 
-It notes the transaction as complete all the same (docs/loop.md, "What brokers do"; tests/kafka/transactions/
+It notes the transaction as complete all the same (docs/client-facts.md, "Skipped markers"; tests/kafka/transactions/
 test_markers_left_out.py). Such records are shown by the next commit under the id that writes to the partition, and gone
 with an abort marker, whoever writes it.
 """

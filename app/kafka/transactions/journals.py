@@ -51,7 +51,7 @@ def ask_coordinators(
 
 
 def measure_clocks(resolved: Mapping[str, str], *, timeout_s: float, now_ms: Callable[[], int]) -> BrokerClocks:
-    """The clocks of those coordinators that have a transaction open: others cannot be asked (ADR 0079).
+    """The clocks of those coordinators that have a transaction open: others cannot be asked (ADR 0018).
 
     Raises what reading a journal raises, never because a clock cannot be measured.
     """

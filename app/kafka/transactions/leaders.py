@@ -64,7 +64,7 @@ class LeaderClient(RawFetcher, AskingClient):
     def ends(self, partitions: Parts) -> dict[TopicPartition, LogEnds | Refused]:
         """Where each begins and ends, for readers of committed data and for all."""
         # The high watermark first: a last stable offset behind an older high watermark is held by a transaction,
-        # whatever was written in between. In the other order every record of that time looks held (ADR 0078).
+        # whatever was written in between. In the other order every record of that time looks held (ADR 0018).
         high = self._offsets(partitions, LATEST, Isolation.READ_UNCOMMITTED)
         stable = self._offsets(_told(high), LATEST, Isolation.READ_COMMITTED)
         first = self._offsets(_told(stable), EARLIEST, Isolation.READ_UNCOMMITTED)

@@ -117,7 +117,7 @@ class SearchClient(TransactionClient):
 
     def _stable_ends(self, partitions: Collection[TopicPartition]) -> Ends:
         silent: dict[str, None] = {}
-        # The high watermark first: what was written between the answers must not look held back (ADR 0078).
+        # The high watermark first: what was written between the answers must not look held back (ADR 0018).
         high = self._latest(partitions, Isolation.READ_UNCOMMITTED, silent)
         stable = self._latest(high, Isolation.READ_COMMITTED, silent)
         ends: dict[Partition, StableEnd] = {at: StableEnd(end, max(high[at], end)) for at, end in stable.items()}

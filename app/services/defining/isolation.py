@@ -1,4 +1,4 @@
-"""A place for code that nobody has vouched for: namespaces of its own, by bubblewrap (docs/adr/0086).
+"""A place for code that nobody has vouched for: namespaces of its own, by bubblewrap (docs/adr/0025).
 
 It sees the interpreter, our packages and the system's libraries, all read-only, and nothing else of this machine: no
 network, no process but its own, no home or state folder, no settings and no secrets. Where the server is root, the code

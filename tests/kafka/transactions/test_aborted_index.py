@@ -1,5 +1,5 @@
 """A fact about brokers: a follower that appends several ended transactions at once notes a wrong last stable offset for
-them, and when it leads, `read_committed` readers are shown what was aborted (docs/loop.md)."""
+them, and when it leads, `read_committed` readers are shown what was aborted (docs/client-facts.md)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SMALL, _LARGE = 25_000, 1_000_000
 
 
 @pytest.mark.slow
-# If this fails, brokers have mended it: docs/loop.md says that they have not.
+# If this fails, brokers have mended it: docs/client-facts.md says that they have not.
 @pytest.mark.parametrize("jars", [OLD_KAFKA_JARS, KAFKA_JARS], ids=["3.9.2", "4.3.1"])
 def test_what_was_aborted_while_a_follower_was_away_is_shown_when_it_leads(jars: str, tmp_path: Path) -> None:
     topic = unique_name("aborted-index")

@@ -1,4 +1,4 @@
-"""A fact about brokers: who was killed while a transaction was open leaves its markers out (docs/loop.md)."""
+"""A fact about brokers: who was killed while a transaction was open leaves its markers out (docs/client-facts.md)."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_what_a_lone_broker_was_killed_in_comes_out_with_the_next_commit(jars: s
     ("jars", "shown"),
     [
         pytest.param(OLD_KAFKA_JARS, [b"committed", b"later"], id="3.9.2"),
-        # If this fails, brokers have mended it: docs/loop.md says that what was committed can be gone.
+        # If this fails, brokers have mended it: docs/client-facts.md says that what was committed can be gone.
         pytest.param(KAFKA_JARS, [b"later"], id="4.3.1"),
     ],
 )
