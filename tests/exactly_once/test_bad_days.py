@@ -10,9 +10,9 @@ from tests.exactly_once.conftest import MakePipeline
 from tests.support import verifier
 from tests.support.tasks import running
 from tests.support.topics import create_topic, delete_topics, unique_name
-from workers.transactional.checkpoints import Checkpoints
 from workers.transactional.client_config import transactional_producer_config
 from workers.transactional.control import TaskEnd
+from workers.transactional.lane import Lane
 from workers.transactional.producing.transactional_producer import TransactionalProducer
 
 
@@ -110,8 +110,8 @@ def test_without_that_abort_the_callback_commits_records_that_were_never_written
 
         with monkeypatch.context() as patch:
             patch.setattr(TransactionalProducer, "write_messages", break_off)
-            patch.setattr(Checkpoints, "abort", leave_open)
-            patch.setattr(Checkpoints, "abandon", leave_open)
+            patch.setattr(Lane, "abort", leave_open)
+            patch.setattr(Lane, "abandon", leave_open)
             pipeline.feed(10)
             assert isinstance(task.join_error(), ArithmeticError)
     with running(pipeline.specification(attempt=1)) as task:

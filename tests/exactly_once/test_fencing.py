@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from app.domain.fencing_events.id_loss import IdLoss, judge_id_loss
 from app.domain.journals.transaction_state import TransactionState, TransactionStatus, Undecodable
-from app.domain.transactions.fencing import FencingCause, judge
 from app.domain.transactions.transaction_counts import count_transactions
 from app.kafka.transaction_journal import read_transaction_journal
 from app.wire.heartbeat import EventKind, TaskState
@@ -136,7 +136,7 @@ def read(journal: IdJournal) -> list[TransactionState | Undecodable | None]:
 def test_journal_tells_timeout_from_takeover(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(partitions=1)
 
-    def verdict(task: int, *, taken: bool, is_open: bool, timeout_ms: int) -> FencingCause:
+    def verdict(task: int, *, taken: bool, is_open: bool, timeout_ms: int) -> IdLoss:
         specification = pipeline.specification(task=task, transaction_timeout_ms=timeout_ms)
         transactional_id = specification.transactional_id or ""
         producer = TransactionalProducer(transactional_producer_config(specification))
@@ -158,11 +158,11 @@ def test_journal_tells_timeout_from_takeover(make_pipeline: MakePipeline) -> Non
         producer.discard()
         states = read(journal)
         journal.close()
-        return judge(states, producer_id=identity.producer_id, producer_epoch=identity.epoch).cause
+        return judge_id_loss(states, producer_id=identity.producer_id, producer_epoch=identity.epoch).loss
 
-    assert verdict(1, taken=True, is_open=True, timeout_ms=60_000) is FencingCause.TAKEN_OVER
-    assert verdict(2, taken=True, is_open=False, timeout_ms=60_000) is FencingCause.TAKEN_OVER
-    assert verdict(3, taken=False, is_open=True, timeout_ms=1_000) is FencingCause.TIMED_OUT
+    assert verdict(1, taken=True, is_open=True, timeout_ms=60_000) is IdLoss.TAKEN_OVER
+    assert verdict(2, taken=True, is_open=False, timeout_ms=60_000) is IdLoss.TAKEN_OVER
+    assert verdict(3, taken=False, is_open=True, timeout_ms=1_000) is IdLoss.TIMED_OUT
 
 
 def test_journal_is_read_on_from_where_it_ended(make_pipeline: MakePipeline) -> None:

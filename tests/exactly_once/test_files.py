@@ -20,9 +20,9 @@ from tests.support.tasks import running
 from tests.support.waiting import wait_for
 from workers.sinks.store import Store
 from workers.sinks.uploads import ToUpload, Uploaded
-from workers.transactional.checkpoints import Checkpoints
 from workers.transactional.group.confirmed import Confirmed
 from workers.transactional.group.ownership import Ownership, Partition
+from workers.transactional.lane import Lane
 
 NEVER = 600_000
 
@@ -161,7 +161,7 @@ def test_killed_while_it_uploads_leaves_orphans_and_no_reference(
     assert_whole(pipeline, root)
 
 
-def keep_it(_self: Checkpoints) -> None:
+def keep_it(_self: Lane) -> None:
     """In place of the callback's commit."""
 
 
@@ -199,7 +199,7 @@ def file_sink_of(pipeline: TestPipeline, **changes: Any) -> FileSink:
 def test_nothing_held_survives_the_loss_of_one_of_its_partitions(
     make_pipeline: MakePipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: GroupProtocol
 ) -> None:
-    monkeypatch.setattr(Checkpoints, "end_for_revoke", keep_it)
+    monkeypatch.setattr(Lane, "end_for_revoke", keep_it)
     pipeline = primed(make_pipeline, tmp_path, group_protocol=protocol)
     goes_and_comes_back(pipeline)
     assert_whole(pipeline, tmp_path)
@@ -211,7 +211,7 @@ def test_without_the_ownership_number_it_references_records_twice(
     make_pipeline: MakePipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: GroupProtocol
 ) -> None:
     """The negative control of the test before."""
-    monkeypatch.setattr(Checkpoints, "end_for_revoke", keep_it)
+    monkeypatch.setattr(Lane, "end_for_revoke", keep_it)
     monkeypatch.setattr(Ownership, "is_unchanged", look_away)
     monkeypatch.setattr(Confirmed, "refuse_older", let_pass)
     pipeline = primed(make_pipeline, tmp_path, group_protocol=protocol)

@@ -15,9 +15,9 @@ from tests.support.offset_log import Recorders
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import running
 from tests.support.waiting import wait_for
-from workers.transactional.checkpoints import Checkpoints
 from workers.transactional.errors import AbortableError
 from workers.transactional.group.membership import Hold, Membership
+from workers.transactional.lane import Lane
 from workers.transactional.pace import Pace
 from workers.transactional.producing.transactional_producer import TransactionalProducer
 from workers.transactional.records.suspicion import Suspicion
@@ -162,14 +162,14 @@ def test_callback_that_fails_inside_consume_loses_nothing(
 ) -> None:
     pipeline = make_pipeline(partitions=4)
 
-    def fail(_self: Checkpoints) -> None:
+    def fail(_self: Lane) -> None:
         raise AbortableError("failed inside the callback, for the test")
 
     with running(pipeline.specification()) as first:
         pipeline.feed(2_000)
         first.wait_for_records(1)
         with monkeypatch.context() as patch:
-            patch.setattr(Checkpoints, "end_for_revoke", fail)
+            patch.setattr(Lane, "end_for_revoke", fail)
             with running(pipeline.specification(task=1)) as second:
                 pipeline.feed(2_000)
                 second.wait_for_partitions(2)

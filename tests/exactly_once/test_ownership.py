@@ -15,14 +15,14 @@ from tests.support.offset_log import Recorders
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import running
 from tests.support.verifier import Audit
-from workers.transactional.checkpoints import Checkpoints
 from workers.transactional.group.confirmed import Confirmed
 from workers.transactional.group.ownership import Ownership, Partition
+from workers.transactional.lane import Lane
 
 HELD_OPEN = {"commit_interval_ms": 60_000, "transaction_timeout_ms": 90_000}
 
 
-def keep_it(_self: Checkpoints) -> None:
+def keep_it(_self: Lane) -> None:
     """In place of the callback's commit: the checkpoint survives the callback."""
 
 
@@ -92,7 +92,7 @@ def test_checkpoint_whose_partition_went_and_came_back_is_aborted(
     make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch, protocol: GroupProtocol, recorders: Recorders
 ) -> None:
     # The callback's commit would hide what the number protects from: without it the checkpoint survives the callback.
-    monkeypatch.setattr(Checkpoints, "end_for_revoke", keep_it)
+    monkeypatch.setattr(Lane, "end_for_revoke", keep_it)
     audit, kinds = partition_goes_and_comes_back(primed(make_pipeline, protocol))
     assert audit.is_exact, str(audit)
     assert EventKind.ABORTED in kinds
@@ -105,7 +105,7 @@ def test_without_the_ownership_number_it_duplicates(
     make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch, protocol: GroupProtocol, recorders: Recorders
 ) -> None:
     """The negative control: the broker takes the member's commit for a partition that another member has processed."""
-    monkeypatch.setattr(Checkpoints, "end_for_revoke", keep_it)
+    monkeypatch.setattr(Lane, "end_for_revoke", keep_it)
     monkeypatch.setattr(Ownership, "is_unchanged", look_away)
     # By its number it knows which of its confirmed commits still count: blind, it would wait for one that is long past.
     monkeypatch.setattr(Confirmed, "refuse_older", let_pass)

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
+from app.domain.fencing_events.id_loss import IdLoss, IdLossVerdict, judge_id_loss
 from app.domain.journals.transaction_state import TransactionState
-from app.domain.transactions.fencing import FencingCause, Verdict, judge
 from app.embedded.kafka import KafkaCluster
 from app.kafka.transaction_journal import read_transaction_journal
 from tests.exactly_once.conftest import MakePipeline
@@ -148,17 +148,17 @@ def test_epoch_that_an_unanswered_abort_takes_is_nobody_elses(
         broker.resume()
     journal = IdJournal(pipeline.transactional_id(0), reader_config(pipeline.specification()))
 
-    def verdict(*, may_have_bumped: bool) -> Verdict:
+    def verdict(*, may_have_bumped: bool) -> IdLossVerdict:
         assert journal.read_on(20)
-        return judge(
+        return judge_id_loss(
             journal.states, producer_id=first.producer_id, producer_epoch=first.epoch, may_have_bumped=may_have_bumped
         )
 
     wait_for(
-        lambda: verdict(may_have_bumped=False).cause is FencingCause.TAKEN_OVER,
+        lambda: verdict(may_have_bumped=False).loss is IdLoss.TAKEN_OVER,
         20,
         lambda: f"an init in the journal: {journal.states}",
     )
     assert producer.may_have_bumped
-    assert verdict(may_have_bumped=True).cause is FencingCause.OWN_EPOCH
+    assert verdict(may_have_bumped=True).loss is IdLoss.OWN_EPOCH
     journal.close()

@@ -13,14 +13,13 @@ from app.wire.heartbeat import EventKind, TaskState
 from tests.exactly_once.conftest import MakePipeline
 from tests.support.pipelines import TestPipeline
 from tests.support.tasks import TaskThread, running
-from workers.transactional.checkpoints import Bounds
 from workers.transactional.client_config import transactional_producer_config
 from workers.transactional.errors import OutcomeUnknownError, RetriableError
 from workers.transactional.group.membership import Committed, Membership
 from workers.transactional.group.ownership import Partition
 from workers.transactional.producing import transactional_producer
 from workers.transactional.producing.transactional_producer import TransactionalProducer
-from workers.transactional.slices import Patience
+from workers.transactional.slices import CommitBounds, Patience
 
 Commit = Callable[..., None]
 real_commit: Commit = TransactionalProducer.commit
@@ -203,10 +202,10 @@ def test_revoke_callback_returns_at_its_bound_and_the_outcome_is_decided_outside
             kafka.broker(1).pause()
         real_commit(self, patience=patience, confirmed=confirmed)
 
-    def one_second(_self: Bounds, *, since_poll_s: float) -> float:
+    def one_second(_self: CommitBounds, *, since_poll_s: float) -> float:
         return 1.0
 
-    monkeypatch.setattr(Bounds, "on_revoke_s", one_second)
+    monkeypatch.setattr(CommitBounds, "on_revoke_s", one_second)
     with running(pipeline.specification(commit_interval_ms=8_000, transaction_timeout_ms=30_000)) as first:
         pipeline.feed(10)
         first.wait_for_position(20)

@@ -15,10 +15,10 @@ from tests.fault_suite.seams import Seam
 from tests.mutations.switches import Switch
 from workers.sinks.file_sink import FileSink
 from workers.transactional.checkpoint import Checkpoint, CheckpointState
-from workers.transactional.checkpoints import Checkpoints
 from workers.transactional.errors import AbortableError
 from workers.transactional.group.membership import Membership
 from workers.transactional.group.ownership import Partition
+from workers.transactional.lane import Lane
 from workers.transactional.lanes import OneLane
 from workers.transactional.slices import SLICE_S
 
@@ -27,7 +27,7 @@ _NEVER_S = 600.0
 Method = Callable[..., Any]
 
 
-def drop_what_is_in_no_file(self: Checkpoints) -> None:
+def drop_what_is_in_no_file(self: Lane) -> None:
     """Records that were taken, and are in no file yet, are let go of with the partition."""
     checkpoint = self.current
     if checkpoint is not None and checkpoint.state is CheckpointState.OPEN:
@@ -110,7 +110,7 @@ def _with_the_assignment() -> Method:
 
 
 SEAMS: dict[Switch, Callable[[], Seam]] = {
-    Switch.FILES_AT_REVOKE: lambda: Seam(Checkpoints, "end_for_revoke", drop_what_is_in_no_file),
+    Switch.FILES_AT_REVOKE: lambda: Seam(Lane, "end_for_revoke", drop_what_is_in_no_file),
     Switch.LETS_GO_FIRST: lambda: Seam(OneLane, "close", leave_it_open),
     Switch.HELD_UNTIL_READY: lambda: Seam(Membership, "hold_back", hold_nothing_back),
     Switch.FILED_OWNERSHIP: lambda: Seam(Checkpoint, "_require_ownership", believe),

@@ -16,11 +16,12 @@ from tests.fault_suite.seams import Seam
 from tests.mutations import file_seams
 from tests.mutations.switches import Switch
 from workers.transactional import task
-from workers.transactional.checkpoints import Checkpoints
 from workers.transactional.group.confirmed import Confirmed
 from workers.transactional.group.membership import Membership
 from workers.transactional.group.ownership import Ownership, Partition
+from workers.transactional.lane import Lane
 from workers.transactional.lane_of_each import LaneOfEach
+from workers.transactional.lane_state import LaneEvent
 from workers.transactional.producing.transactional_producer import TransactionalProducer
 from workers.transactional.recovery import Recovery
 from workers.transactional.settling import Settling
@@ -35,7 +36,7 @@ def look_away(_self: Ownership, _partition: Partition, _number: int) -> bool:
     return True
 
 
-def keep_it(_self: Checkpoints) -> None:
+def keep_it(_self: Lane) -> None:
     """The checkpoint survives the callback."""
 
 
@@ -43,9 +44,9 @@ def let_pass(_self: Confirmed, _found: Mapping[Partition, int | None]) -> None:
     """Every answer is believed."""
 
 
-def stay(self: Settling) -> None:
+def stay(self: Settling) -> LaneEvent:
     """Reading goes on where it is."""
-    self._needs_restart = False
+    return LaneEvent.RESTARTED if self.is_to_restart else LaneEvent.REWOUND
 
 
 def not_heard(_self: Membership, _consumer: Consumer, _partitions: list[TopicPartition]) -> None:
@@ -95,10 +96,10 @@ def _kept_producer() -> Method:
         if not outcome_unknown or is_fenced:
             replace_producer(self, outcome_unknown=outcome_unknown, is_fenced=is_fenced)
             return
-        checkpoints = self._checkpoints
-        kept, checkpoints.producer = checkpoints.producer, None
-        checkpoints.abandon(outcome_unknown=True)
-        checkpoints.producer = kept
+        lane = self._lane
+        kept, lane.producer = lane.producer, None
+        lane.abandon(outcome_unknown=True)
+        lane.producer = kept
 
     return replace
 
@@ -136,7 +137,7 @@ _SEAMS: dict[Switch, Callable[[], Seam]] = {
     Switch.DISCARD_PRODUCER: lambda: Seam(Recovery, "replace_producer", _kept_producer()),
     Switch.READ_COMMITTED: lambda: Seam(task, "consumer_config", _uncommitted()),
     Switch.INIT_BEFORE_OFFSETS: lambda: Seam(LaneOfEach, "assigned", take_at_once),
-    Switch.COMMIT_ON_REVOKE: lambda: Seam(Checkpoints, "end_for_revoke", keep_it),
+    Switch.COMMIT_ON_REVOKE: lambda: Seam(Lane, "end_for_revoke", keep_it),
     Switch.CONFIRMED: lambda: Seam(Confirmed, "refuse_older", let_pass),
     Switch.BEGIN_REFUSED: lambda: Seam(TransactionalProducer, "begin", _begun_at_any_price()),
     **file_seams.SEAMS,

@@ -9,7 +9,6 @@ from itertools import groupby
 
 from confluent_kafka import Message
 
-from workers.transactional.checkpoints import Bounds, Ending
 from workers.transactional.errors import (
     FatalError,
     FencedError,
@@ -22,9 +21,11 @@ from workers.transactional.errors import (
 from workers.transactional.group.member_metadata import MemberMetadata
 from workers.transactional.group.membership import Membership
 from workers.transactional.group.ownership import Partition
-from workers.transactional.lanes import Batch, Lane, Marks
+from workers.transactional.lane import Lane
+from workers.transactional.lanes import Batch, Marks
+from workers.transactional.pending_commit import PendingCommit
 from workers.transactional.producing.producers import TaskProducer
-from workers.transactional.slices import SLICE_S, Patience, in_slices
+from workers.transactional.slices import SLICE_S, CommitBounds, Patience, in_slices
 from workers.transactional.telling.progress import PartitionProducer, Progress
 from workers.transactional.together import Together
 
@@ -70,7 +71,7 @@ class LaneOfEach:
         membership: Membership,
         metadata: MemberMetadata,
         progress: Progress,
-        bounds: Bounds,
+        bounds: CommitBounds,
         session_s: float,
         sends_for_group_alone: bool,
         clock: Callable[[], float] = time.monotonic,
@@ -168,21 +169,21 @@ class LaneOfEach:
                 lane.recovery.guarded(lane.settle)
 
     def commit(self, lanes: Sequence[Lane]) -> None:
-        opened = [lane for lane in lanes if lane.checkpoints.current is not None]
-        self._finish([(lane, lane.checkpoints.ending()) for lane in opened], self._bounds.usual_s, Lane.committed)
+        opened = [lane for lane in lanes if lane.current is not None]
+        self._commit_together([(lane, lane.pending_commit()) for lane in opened], self._bounds.usual_s, Lane.committed)
 
     def commit_marks(self, marks: Sequence[Marks]) -> None:
-        endings: list[tuple[Lane, Ending]] = []
+        commits: list[tuple[Lane, PendingCommit]] = []
 
         def begin(lane: Lane, starts: Mapping[Partition, int], notes: Mapping[Partition, str]) -> None:
-            endings.append((lane, lane.checkpoints.ending_of_marks(starts, notes)))
+            commits.append((lane, lane.pending_marks(starts, notes)))
 
         self.commit([lane for lane, _, _ in marks])
         for lane, starts, notes in marks:
             if lane.settling.is_needed:
                 continue
             lane.recovery.guarded(partial(begin, lane, starts, notes))
-        self._finish(endings, self._bounds.usual_s)
+        self._commit_together(commits, self._bounds.usual_s)
 
     def commit_starts(
         self,
@@ -192,27 +193,26 @@ class LaneOfEach:
         together: bool,
         confirmed: Callable[[], None],
     ) -> bool:
-        endings: list[tuple[Lane, Ending]] = []
+        commits: list[tuple[Lane, PendingCommit]] = []
 
         def begin(lane: Lane, own: Mapping[Partition, int]) -> None:
-            ending = lane.checkpoints.ending_of_starts(own, for_others=for_others, confirmed=confirmed)
-            endings.append((lane, ending))
+            commits.append((lane, lane.pending_starts(own, for_others=for_others, confirmed=confirmed)))
 
         by_lane = {min(starts): starts} if together else {name: {name: offset} for name, offset in starts.items()}
         for name, own in by_lane.items():
             lane = self._lanes[name]
             if not lane.settling.is_needed:
                 lane.recovery.guarded(partial(begin, lane, own))
-        self._finish(endings, self._bounds.usual_s)
-        return len(endings) == len(by_lane) and not any(lane.settling.is_needed for lane, _ in endings)
+        self._commit_together(commits, self._bounds.usual_s)
+        return len(commits) == len(by_lane) and not any(lane.settling.is_needed for lane, _ in commits)
 
     def identify(self) -> None:
         generation = _GROUP_ALONE if self._sends_for_group_alone else self._membership.generation()
         found: dict[Partition, PartitionProducer] = {}
         for name, lane in self._lanes.items():
-            producer = lane.checkpoints.producer
+            producer = lane.producer
             identity = None if producer is None else producer.identity(timeout_s=0)
-            lane.checkpoints.identified(identity)
+            lane.identified(identity)
             found[name] = PartitionProducer(self._id_of(name), identity, generation)
         self._progress.identify_each(found)
 
@@ -248,10 +248,10 @@ class LaneOfEach:
     def end_for_revoke(self, partitions: Sequence[Partition]) -> None:
         """Commit what is open in the lanes of these, within what the callback may take, and let go of them."""
         lanes = [self._lanes[name] for name in partitions if name in self._lanes]
-        opened = [lane for lane in lanes if lane.checkpoints.current is not None and not lane.is_unknown]
+        opened = [lane for lane in lanes if lane.current is not None and not lane.is_unknown]
         bound_s = self._bounds.on_revoke_s(since_poll_s=self._clock() - self._polled_at)
         error = error_of(
-            lambda: self._finish([(lane, lane.checkpoints.ending()) for lane in opened], bound_s), BaseException
+            lambda: self._commit_together([(lane, lane.pending_commit()) for lane in opened], bound_s), BaseException
         )
         self._let_go(partitions)
         if error is not None:
@@ -275,16 +275,16 @@ class LaneOfEach:
         for lane, is_unknown in zip(gone, unknown, strict=True):
             self._progress.unwatch(lane.partition)
             lane.settling.give_up()
-            abort = None if is_unknown else lane.checkpoints.aborting()
-            calls.append(partial(_end, lane.checkpoints.producer, abort))
+            abort = None if is_unknown else lane.aborting()
+            calls.append(partial(_end, lane.producer, abort))
         errors = self._together.make(calls, self._bounds.abort_s)
         discards: list[Callable[[Patience], None]] = []
         for lane, is_unknown in zip(gone, unknown, strict=True):
-            producer, lane.checkpoints.producer = lane.checkpoints.producer, None
+            producer, lane.producer = lane.producer, None
             if producer is not None:
-                lane.checkpoints.identified(producer.identity(timeout_s=0))
+                lane.identified(producer.identity(timeout_s=0))
                 discards.append(partial(_discard, producer))
-            lane.checkpoints.abandon(outcome_unknown=is_unknown)
+            lane.abandon(outcome_unknown=is_unknown)
             if lane.partition is not None:
                 self._membership.let_go(lane.partition)
         self._together.make(discards, 0.0)
@@ -296,41 +296,34 @@ class LaneOfEach:
         def hear(lane: Lane, error: BaseException | None) -> None:
             fresh = lane.settling.after_init(error)
             if fresh is not None:
-                lane.checkpoints.producer = fresh
+                lane.producer = fresh
 
         errors = self._together.make([partial(in_slices, fresh.init) for _, fresh in asked], bound_s)
         for (lane, _), error in zip(asked, errors, strict=True):
             lane.recovery.guarded(partial(hear, lane, error))
 
-    def _finish(
-        self, endings: Sequence[tuple[Lane, Ending]], bound_s: float, then: Callable[[Lane], None] | None = None
+    def _commit_together(
+        self, commits: Sequence[tuple[Lane, PendingCommit]], bound_s: float, then: Callable[[Lane], None] | None = None
     ) -> None:
-        heard_at: list[list[float]] = [[] for _ in endings]
+        """Make the commits together; each lane recovers from what its own was answered."""
 
-        def send(ending: Ending, heard: list[float], patience: Patience) -> None:
-            ending.send(patience, lambda: heard.append(self._clock()))
-
-        def conclude(lane: Lane, ending: Ending, heard: list[float], error: BaseException | None) -> None:
+        def conclude(lane: Lane, pending: PendingCommit, error: BaseException | None) -> None:
             if error is not None:
                 raise error
-            for at in heard:
-                ending.confirmed(at)
-            ending.conclude()
+            pending.conclude()
             if then is not None:
                 then(lane)
 
         errors = self._together.make(
-            [partial(send, ending, heard) for (_, ending), heard in zip(endings, heard_at, strict=True)],
+            [pending.send for _, pending in commits],
             bound_s,
             # Healthy ones may have waited for a thread behind some that are not.
             least_s=SLICE_S,
             overdue=OutcomeUnknownError,
         )
         ends: BaseException | None = None
-        for (lane, ending), heard, error in zip(endings, heard_at, errors, strict=True):
-            raised = error_of(
-                partial(lane.recovery.guarded, partial(conclude, lane, ending, heard, error)), BaseException
-            )
+        for (lane, pending), error in zip(commits, errors, strict=True):
+            raised = error_of(partial(lane.recovery.guarded, partial(conclude, lane, pending, error)), BaseException)
             ends = ends or raised
         # Only now: what the others have committed is committed, and counts, though this attempt ends.
         if ends is not None:
@@ -339,7 +332,7 @@ class LaneOfEach:
     def _publish_if_due(self) -> None:
         now = self._clock()
         if self._progress.is_due(now):
-            opened = [lane.checkpoints.transaction_opened_at for lane in self.each]
+            opened = [lane.transaction_opened_at for lane in self.each]
             self._progress.publish(now=now, opened_at=min((at for at in opened if at is not None), default=None))
 
 

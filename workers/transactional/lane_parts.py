@@ -5,7 +5,6 @@ from __future__ import annotations
 from app.domain.pipelines.pipeline import OffsetFencing, ProcessingGuarantee
 from app.domain.transactions import transactional_id
 from workers.transactional.checkpoint_size import CheckpointSize
-from workers.transactional.checkpoints import Bounds, Checkpoints
 from workers.transactional.claim.inquiry import SETTLE_S, Inquiry
 from workers.transactional.claim.journal import IdJournal
 from workers.transactional.claim.word import SharedWord
@@ -22,8 +21,9 @@ from workers.transactional.group.member_metadata import MemberMetadata
 from workers.transactional.group.membership import Membership
 from workers.transactional.group.offset_commits import OffsetCommits
 from workers.transactional.group.ownership import Partition
+from workers.transactional.lane import Lane
 from workers.transactional.lane_of_each import LaneOfEach
-from workers.transactional.lanes import Lane, Lanes, OneLane
+from workers.transactional.lanes import Lanes, OneLane
 from workers.transactional.producing.idempotent_producer import IdempotentProducer
 from workers.transactional.producing.limits import Limits
 from workers.transactional.producing.producers import SendsFor
@@ -34,7 +34,7 @@ from workers.transactional.records.failures import BadRecords, Window
 from workers.transactional.records.suspicion import Suspicion
 from workers.transactional.recovery import Recovery
 from workers.transactional.settling import MakeProducer, Settling
-from workers.transactional.slices import SLICE_S
+from workers.transactional.slices import SLICE_S, CommitBounds
 from workers.transactional.telling.progress import Progress
 from workers.transactional.telling.tally import Tally
 
@@ -57,7 +57,7 @@ def lanes_of(
     of_each = definition.processing_guarantee is ProcessingGuarantee.EXACTLY_ONCE
     window = Window()
     ids = PartitionIds(specification)
-    bounds = Bounds(
+    bounds = CommitBounds(
         transaction_timeout_s=definition.transaction_timeout_ms / 1000,
         max_poll_interval_s=max_poll_interval_s,
         before_s=0.0 if files is None else files.upload_timeout_s,
@@ -71,21 +71,8 @@ def lanes_of(
     sends_for: SendsFor = GroupAlone(definition.group_id) if is_for_group_alone else metadata
 
     def lane(partition: Partition | None) -> Lane:
-        suspicion = Suspicion(membership.ownership, is_warm=lambda: progress.has_survived)
-        bad_records = BadRecords(definition.errors, announce=control.event, window=window)
-        own = Tally(tally.totals)
         size = CheckpointSize(timeout_s=definition.transaction_timeout_ms / 1000, bound_s=bounds.usual_s)
         progress.watch(partition, size)
-        checkpoints = Checkpoints(
-            membership=membership,
-            suspicion=suspicion,
-            bad_records=bad_records,
-            tally=own,
-            progress=progress,
-            bounds=bounds,
-            size=size,
-            sends_for=sends_for,
-        )
         name = specification.transactional_id if partition is None else ids.of(partition)
         make = producer_maker(specification, name, commits)
         settling = Settling(
@@ -98,19 +85,25 @@ def lanes_of(
             may_compress=not is_compressing(specification),
             only=partition,
         )
-        recovery = Recovery(
-            checkpoints=checkpoints,
+        return Lane(
+            partition,
+            membership=membership,
             settling=settling,
-            suspicion=suspicion,
-            batch_size=batch_size,
-            why_refused=limits.why_refused,
-            announce=control.event,
-            tally=own,
+            recovery=lambda lane: Recovery(
+                lane,
+                batch_size=batch_size,
+                announce=control.event,
+                progress=progress,
+                why_refused=limits.why_refused,
+            ),
+            suspicion=Suspicion(membership.ownership, is_warm=lambda: progress.has_survived),
+            bad_records=BadRecords(definition.errors, announce=control.event, window=window),
+            tally=Tally(tally.totals),
             progress=progress,
+            bounds=bounds,
             size=size,
-            of=partition,
+            sends_for=sends_for,
         )
-        return Lane(partition, checkpoints, settling, recovery, suspicion, bad_records, own, size)
 
     if not of_each:
         return OneLane(lane(None), progress=progress)

@@ -1,92 +1,21 @@
-"""Lanes: in each one producer, the checkpoint that is open on it, and what must be settled before it goes on.
+"""The lanes of a task. The loop asks the rules of a lane, whatever their number is:
 
-The loop asks the rules of a lane, whatever their number is:
-
-  OneLane      exactly_once_v2, at_least_once   all partitions share a producer and a checkpoint
-  LaneOfEach   exactly_once                     one for each assigned partition (lane_of_each.py)
+OneLane      exactly_once_v2, at_least_once   all partitions share a producer and a checkpoint
+LaneOfEach   exactly_once                     one for each assigned partition (lane_of_each.py)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, Protocol
 
 from confluent_kafka import Message
 
-from workers.transactional.checkpoint import CheckpointState
-from workers.transactional.checkpoint_size import CheckpointSize
-from workers.transactional.checkpoints import Checkpoints
 from workers.transactional.errors import FencedError, LoopError
 from workers.transactional.group.ownership import Partition
-from workers.transactional.records.failures import BadRecords
-from workers.transactional.records.suspicion import Suspicion
-from workers.transactional.records.trials import MAX_CHECKPOINT_RECORDS, UNLIMITED
-from workers.transactional.recovery import Recovery
-from workers.transactional.settling import Settling
+from workers.transactional.lane import Lane
 from workers.transactional.telling.progress import Progress
-from workers.transactional.telling.tally import Tally
-
-
-@dataclass(frozen=True, eq=False)
-class Lane:
-    """partition: the only one whose records go through it; None: all do."""
-
-    partition: Partition | None
-    checkpoints: Checkpoints
-    settling: Settling
-    recovery: Recovery
-    suspicion: Suspicion
-    bad_records: BadRecords
-    tally: Tally
-    size: CheckpointSize
-
-    def settle(self) -> None:
-        """The next step of what is to be settled; raises as `Settling.step`."""
-        fresh = self.settling.step()
-        if fresh is not None:
-            self.checkpoints.producer = fresh
-
-    def commit(self) -> None:
-        """Commit what is open, if anything is."""
-        if self.checkpoints.current is not None:
-            self.checkpoints.commit()
-            self.committed()
-
-    def committed(self) -> None:
-        """Its checkpoint has just been committed."""
-        self.settling.succeeded()
-        if self.suspicion.take_verdict_on_batches():
-            self.settling.shrink_batches()
-            self.recovery.replace_producer()
-
-    @property
-    def limit(self) -> int:
-        """The most records that a checkpoint may hold now; UNLIMITED: as many as ever."""
-        return min((one for one in (self.suspicion.limit, self.size.limit) if one != UNLIMITED), default=UNLIMITED)
-
-    @property
-    def is_full(self) -> bool:
-        """Whether what is open must be committed before more is read."""
-        checkpoint = self.checkpoints.current
-        return checkpoint is not None and (
-            self.suspicion.is_tried(checkpoint.positions)
-            or self.size.is_full(checkpoint.records)
-            or checkpoint.is_full(most=MAX_CHECKPOINT_RECORDS)
-        )
-
-    @property
-    def obstacle(self) -> str | None:
-        """Why it is not settled yet."""
-        said = self.settling.obstacle
-        return said if said is None or self.partition is None else f"{self.partition[0]}-{self.partition[1]}: {said}"
-
-    @property
-    def is_unknown(self) -> bool:
-        """Whether a commit was asked for and not answered; then nothing may be done but to let go of the producer."""
-        checkpoint = self.checkpoints.current
-        return checkpoint is not None and checkpoint.state is CheckpointState.UNKNOWN
 
 
 class Batch(NamedTuple):
@@ -214,7 +143,7 @@ class OneLane:
 
     @property
     def is_ready(self) -> bool:
-        return self._lane.checkpoints.producer is not None
+        return self._lane.producer is not None
 
     @property
     def is_blocked(self) -> bool:
@@ -224,7 +153,7 @@ class OneLane:
         self._lane.settling.require_producer()
 
     def polled(self) -> None:
-        self._lane.checkpoints.polled()
+        self._lane.polled()
 
     def guarded(self, action: Callable[[], None]) -> None:
         self._lane.recovery.guarded(action)
@@ -252,11 +181,11 @@ class OneLane:
 
     def commit(self, lanes: Sequence[Lane]) -> None:
         for lane in lanes:
-            lane.recovery.guarded(lane.commit)
+            lane.commit()
 
     def commit_marks(self, marks: Sequence[Marks]) -> None:
         for lane, starts, notes in marks:
-            lane.recovery.guarded(partial(lane.checkpoints.commit_marks, starts, notes))
+            lane.recovery.guarded(partial(lane.commit_marks, starts, notes))
 
     def commit_starts(
         self,
@@ -266,23 +195,23 @@ class OneLane:
         together: bool,  # noqa: ARG002 - with one producer they always are
         confirmed: Callable[[], None],
     ) -> bool:
-        self._lane.checkpoints.commit_starts(starts, for_others=for_others, confirmed=confirmed)
+        self._lane.commit_starts(starts, for_others=for_others, confirmed=confirmed)
         return True
 
     def assigned(self, partitions: Sequence[Partition]) -> None:
         """The producer is there already."""
 
     def end_for_revoke(self, partitions: Sequence[Partition]) -> None:  # noqa: ARG002 - all that is open
-        self._lane.checkpoints.end_for_revoke()
+        self._lane.end_for_revoke()
 
     def lost(self, partitions: Sequence[Partition]) -> None:
         """The loop finds changed what it has open."""
 
     def identify(self) -> None:
-        producer = self._lane.checkpoints.producer
+        producer = self._lane.producer
         identity = None if producer is None else producer.identity(timeout_s=0)
         self._progress.identify(identity)
-        self._lane.checkpoints.identified(identity)
+        self._lane.identified(identity)
 
     def close(self) -> bool:
         lane, may_be_open = self._lane, self._lane.settling.is_undecided
@@ -290,10 +219,10 @@ class OneLane:
         is_unknown = lane.is_unknown
         if not is_unknown:
             try:
-                lane.checkpoints.abort()
+                lane.abort()
             except LoopError as error:
                 self._progress.last_error = str(error)
                 # Whoever is fenced has nothing open any more.
                 may_be_open |= not isinstance(error, FencedError)
-        lane.checkpoints.abandon(outcome_unknown=is_unknown)
+        lane.abandon(outcome_unknown=is_unknown)
         return may_be_open or is_unknown

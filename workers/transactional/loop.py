@@ -17,7 +17,8 @@ from workers.transactional.group.membership import Hold, Membership
 from workers.transactional.group.ownership import Partition
 from workers.transactional.group.source_topics import SourceTopics
 from workers.transactional.group.starting import Starting
-from workers.transactional.lanes import Batch, Lane, Lanes
+from workers.transactional.lane import Lane
+from workers.transactional.lanes import Batch, Lanes
 from workers.transactional.pace import Pace
 from workers.transactional.producing.output_topics import OutputTopics
 from workers.transactional.records.batching import BatchSize
@@ -166,7 +167,7 @@ class TaskLoop:
         for error in errors:
             self._heed_client_error(error)
         if self._pace.is_ahead:
-            self._commit_what_is_due()
+            self._commit_due()
         was_blocked = self._lanes.is_blocked
         if self._is_settling():
             messages = self._lanes.leave_out(messages)
@@ -175,7 +176,7 @@ class TaskLoop:
             self._process(messages)
         if not was_blocked and (self._lanes.are_many or not messages) and self._idle_look.is_due():
             self._look_idly()
-        self._commit_what_is_due()
+        self._commit_due()
         self._look_after_commits()
         self._lanes.begin_again()
         if self._starting.is_due and self._startable():
@@ -225,22 +226,20 @@ class TaskLoop:
 
     def _opened_at(self) -> float | None:
         """Since when the oldest open checkpoint is open; None: none is."""
-        opened = [lane.checkpoints.current.opened_at for lane in self._lanes.each if lane.checkpoints.current]
+        opened = [lane.current.opened_at for lane in self._lanes.each if lane.current]
         return min(opened, default=None)
 
     def _transaction_opened_at(self) -> float | None:
         """Since when the oldest transaction is open at the brokers; None: none is."""
-        opened = (lane.checkpoints.transaction_opened_at for lane in self._lanes.each)
+        opened = (lane.transaction_opened_at for lane in self._lanes.each)
         return min((at for at in opened if at is not None), default=None)
 
-    def _commit_what_is_due(self) -> None:
+    def _commit_due(self) -> None:
         """All that is open together, when the oldest is due; one that is full by itself."""
         opened_at = self._opened_at()
         if opened_at is not None:
             is_over = self._pace.is_due(opened_at)
-            due = [
-                lane for lane in self._lanes.each if lane.checkpoints.current is not None and (is_over or lane.is_full)
-            ]
+            due = [lane for lane in self._lanes.each if lane.current is not None and (is_over or lane.is_full)]
             if due:
                 self._lanes.commit(due)
                 self._pace.committed()
@@ -269,7 +268,7 @@ class TaskLoop:
         self._numbers = {partition: ownership.number(partition) for partition in ownership.owned}
         for lane in self._lanes.each:
             lane.suspicion.forget(gone)
-            checkpoint = lane.checkpoints.current
+            checkpoint = lane.current
             if checkpoint is not None:
                 # Nothing of it may survive the loss of one of its partitions, however long it would stay open.
                 lane.recovery.guarded(checkpoint.require_ownership)
@@ -300,9 +299,7 @@ class TaskLoop:
                 lane.settling.require_rewind()
                 return
         self._add(lane, moved, records=len(messages), span=(messages[0].offset() or 0, messages[-1].offset() or 0))
-        self._processing.run(
-            messages, lane.checkpoints.live_producer, lane.tally.open, lane.bad_records, condemned=condemned
-        )
+        self._processing.run(messages, lane.live_producer, lane.tally.open, lane.bad_records, condemned=condemned)
         self._progress.has_survived |= condemned is None
 
     def _look_idly(self) -> None:
@@ -322,7 +319,7 @@ class TaskLoop:
     def _add(
         self, lane: Lane, positions: Mapping[Partition, int], *, records: int, span: tuple[int, int] | None = None
     ) -> None:
-        lane.checkpoints.add(positions, records=records, span=span)
+        lane.add(positions, records=records, span=span)
         number = self._membership.ownership.number
         self._positions.update({name: (number(name), offset) for name, offset in positions.items()})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import msgspec
 from confluent_kafka import OFFSET_INVALID
 
 from app.domain.back_off import BackOff
@@ -12,9 +13,10 @@ from app.wire.heartbeat import EventKind
 from workers.transactional.claim.inquiry import Inquiry, Standing
 from workers.transactional.client_config import Batches
 from workers.transactional.control import ProducerIdentity
-from workers.transactional.errors import AbortableError, FatalError, FencedError, RetriableError, SupersededError
+from workers.transactional.errors import AbortableError, FatalError, RetriableError, SupersededError
 from workers.transactional.group.membership import Announce, Hold, Membership
 from workers.transactional.group.ownership import Partition
+from workers.transactional.lane_state import LaneEvent, LaneState, LaneStep
 from workers.transactional.producing.producers import TaskProducer
 from workers.transactional.slices import SLICE_S
 
@@ -34,14 +36,8 @@ Learn = Callable[[Partition, int | None], None]
 
 
 class Settling:
-    """What must be done before records may be read again, done in steps of about a second.
+    """Does what the lane's state asks for (lane_state.py), in steps of about a second, until records may be read again.
 
-      1. may we?                before every init but the attempt's first: a superseded attempt would fence the rightful
-                                one (rule 5). The first needs no leave: whoever started this attempt has just given it,
-                                unless the group has gone on without this member meanwhile (`require_leave`)
-      2. a new producer         where the old one's state or outcome is not known: its init decides whatever is open
-      3. back to the committed  of every partition read from (rule 3); asked only after 2, or the answer could be that
-                                of an undecided transaction
     Between steps the loop polls for `wait_s`, so that rebalances are served; held partitions deliver nothing.
 
     Args:
@@ -74,15 +70,9 @@ class Settling:
         self._batches = batches or Batches()
         self._may_compress = may_compress
         self._clock = clock
-        self._needs_producer = False
-        self._needs_rewind = False
-        self._needs_restart = False
-        self._has_held_id = False
+        self._state = LaneState()
         self._last_identity: ProducerIdentity | None = None
         self._may_have_bumped = False
-        self._is_fenced = False
-        self._needs_leave = False
-        self._may_init = False
         self._looks = 0
         self._failures_in_a_row = 0
         self._not_before = 0.0
@@ -91,11 +81,12 @@ class Settling:
 
     @property
     def is_needed(self) -> bool:
-        return self._needs_producer or self._needs_rewind
+        """Whether nothing may be read or processed in this lane."""
+        return self._state.step is not LaneStep.READING
 
     @property
     def needs_producer(self) -> bool:
-        return self._needs_producer
+        return self._state.needs_producer
 
     @property
     def lasts_s(self) -> float:
@@ -105,9 +96,10 @@ class Settling:
     @property
     def is_undecided(self) -> bool:
         """True while a transaction of ours may be open that only an init would end."""
+        state = self._state
         # A partition's id that was fenced is somebody else's now, and with it what was open.
-        is_ended = self._is_fenced and self._only is not None
-        return self._needs_producer and self._has_held_id and self._inquiry is not None and not is_ended
+        is_ended = state.is_fenced and self._only is not None
+        return state.needs_producer and state.has_held_id and self._inquiry is not None and not is_ended
 
     @property
     def wait_s(self) -> float:
@@ -116,26 +108,22 @@ class Settling:
 
     def require_producer(self, *, is_fenced: bool = False) -> None:
         """Ask for a new one; from here on nothing is read until `step` has brought it."""
-        self._needs_producer = True
-        self._is_fenced |= is_fenced
-        self._begin()
+        self._require(LaneEvent.FENCED if is_fenced else LaneEvent.PRODUCER_LOST)
 
     def require_leave(self) -> None:
         """Ask also before the first init: this attempt may have been replaced while it was away."""
-        self._needs_leave = True
+        self._state = msgspec.structs.replace(self._state, was_away=True)
 
     def require_rewind(self) -> None:
         """Ask to go back to the committed offsets; from here on nothing is read until `step` has done it."""
-        self._needs_rewind = True
-        self._begin()
+        self._require(LaneEvent.REWIND)
 
     def require_restart(self) -> None:
         """Ask to begin again as if it had just been assigned: the client has looked for its committed offset too early.
 
         Only where the producer is for one partition. `step` does it once there is a producer; see `is_to_restart`.
         """
-        self._needs_restart = True
-        self.require_rewind()
+        self._require(LaneEvent.RESTART)
 
     @property
     def is_to_restart(self) -> bool:
@@ -144,7 +132,7 @@ class Settling:
         Outside of a rebalance callback the client takes that for the answer to one that is still queued (librdkafka's
         rdkafka_cgrp.c, incremental unassign and assign): the group may go on before the callback has run.
         """
-        return self._needs_restart and not self._needs_producer
+        return self._state.step is LaneStep.RESTARTING
 
     def remember(self, identity: ProducerIdentity | None, *, may_have_bumped: bool) -> None:
         """Who the producer was that is let go of: the journal is judged by it."""
@@ -180,19 +168,15 @@ class Settling:
             SupersededError: this attempt may not have its id again.
             FencedError, FatalError: as the init says.
         """
-        if self._needs_producer:
+        if self.needs_producer:
             fresh = self.next_init()
             return None if fresh is None else self.after_init(init_error(fresh, SLICE_S))
         if self.wait_s > 0:
             return None
         try:
-            self._rewind()
+            self._take(self._rewind())
         except (RetriableError, AbortableError) as error:
             self._try_again(str(error), _TRY_AGAIN_S)
-            return None
-        if not self._needs_restart:
-            self._needs_rewind = False
-            self._go_on()
         return None
 
     def next_init(self) -> TaskProducer | None:
@@ -203,7 +187,7 @@ class Settling:
         Raises:
             SupersededError: this attempt may not have its id again.
         """
-        if not self._needs_producer or self.wait_s > 0 or not self._is_allowed():
+        if not self.needs_producer or self.wait_s > 0 or not self._is_allowed():
             return None
         if self._fresh is None:
             self._fresh = self._make_producer(self._batches)
@@ -215,14 +199,10 @@ class Settling:
             self._try_again(str(error), _TRY_AGAIN_S)
             return None
         if error is not None:
-            self._may_init = self._may_init and not isinstance(error, FencedError)
             self.give_up()
             raise error
         fresh, self._fresh = self._fresh, None
-        self._needs_producer = self._is_fenced = self._may_init = self._needs_leave = False
-        self._has_held_id = True
-        if not self._needs_rewind:
-            self._go_on()
+        self._take(LaneEvent.INITIALISED)
         return fresh
 
     def give_up(self) -> None:
@@ -234,16 +214,19 @@ class Settling:
             self._inquiry.give_up()
 
     def _is_allowed(self) -> bool:
-        """Ask, unless this is the attempt's first init. What was answered holds until an init was answered."""
-        must_ask = self._has_held_id or self._is_fenced or self._needs_leave
-        if self._inquiry is None or self._may_init or not must_ask:
+        """Ask, where an answer is needed. An answer holds until an init is answered, or this lane is fenced."""
+        state = self._state
+        if state.step is LaneStep.INITIALISING:
+            return True
+        if self._inquiry is None or not state.must_ask:
+            self._take(LaneEvent.ALLOWED)
             return True
         answer = self._inquiry.ask(
             Standing(
-                has_held=self._has_held_id,
+                has_held=state.has_held_id,
                 identity=self._last_identity,
                 may_have_bumped=self._may_have_bumped,
-                is_fenced=self._is_fenced,
+                is_fenced=state.is_fenced,
             )
         )
         if answer.may is None:
@@ -252,60 +235,68 @@ class Settling:
             return False
         if not answer.may:
             raise SupersededError(answer.reason)
-        self._may_init, self._looks = True, 0
-        if self._is_fenced:
+        self._looks = 0
+        self._take(LaneEvent.ALLOWED)
+        if state.is_fenced:
             self._announce(EventKind.REBUILT, answer.reason)
         return True
 
-    def _try_again(self, obstacle: str, wait_s: float) -> None:
-        """Later: an error that comes at once must not come as fast as it can."""
-        self.obstacle = obstacle
-        self._not_before = self._clock() + wait_s
-
-    def _begin(self) -> None:
+    def _require(self, event: LaneEvent) -> None:
+        """Something is to be done: nothing is read until then."""
+        self._state = self._state.after(event)
         self._since = self._clock() if self._since is None else self._since
         if self._only is None:
             self._membership.hold(Hold.SETTLING)
         else:
             self._membership.hold_back(self._only)
 
-    def _go_on(self) -> None:
+    def _take(self, event: LaneEvent) -> None:
+        """Something is done: go on where that leads."""
+        self._state = self._state.after(event)
+        if self.is_needed:
+            return
         self.obstacle = self._since = None
         if self._only is None:
             self._membership.release(Hold.SETTLING)
         else:
             self._membership.let_go(self._only)
 
-    def _rewind(self) -> None:
-        """Seek what has been read from to what is committed.
+    def _try_again(self, obstacle: str, wait_s: float) -> None:
+        """Later: an error that comes at once must not come as fast as it can."""
+        self.obstacle = obstacle
+        self._not_before = self._clock() + wait_s
+
+    def _rewind(self) -> LaneEvent:
+        """Seek what has been read from to what is committed, or assign the partition anew; what came of it.
 
         Where all share the producer, a partition not read from yet starts there by itself. Where it is for one, what
         the client has found may be of before the init; the answer here is of after it, and is compared with what was
         confirmed. Only where there is none, or the client does not seek yet, it is begun again.
         """
-        if self._only is not None and self._needs_restart:
+        if self._only is not None and self._state.step is LaneStep.RESTARTING:
             self._membership.restart([self._only])
-            self._needs_restart = False
-            return
+            return LaneEvent.RESTARTED
+        event = LaneEvent.REWOUND
         read_from = self._membership.positions()
         wanted = read_from if self._only is None else [self._only]
         if not wanted:
-            return
+            return event
         committed = self._membership.committed(wanted, timeout_s=SLICE_S)
         for partition, found in committed.items():
             if found.offset is None and partition not in read_from:
-                self._needs_restart = True
+                event = LaneEvent.UNCOMMITTED
                 continue
             # Nothing committed for what has been read: the topic was made anew. The client stops there and says so.
             offset = OFFSET_INVALID if found.offset is None else found.offset
             if partition in read_from:
                 self._membership.seek(partition, offset)
             elif not self._is_sought(partition, offset):
-                self._needs_restart = True
+                event = LaneEvent.UNCOMMITTED
                 continue
             self._learn(partition, found.offset)
             if found.offset is not None:
                 self._membership.recorder.positioned(partition, found.offset)
+        return event
 
     def _is_sought(self, partition: Partition, offset: int) -> bool:
         """Whether the client seeks where nothing has been delivered; where it has just been assigned, it may refuse."""

@@ -32,6 +32,33 @@ class Patience(NamedTuple):
         return self._replace(bound_s=max(0.0, deadline - clock()))
 
 
+class CommitBounds:
+    """How long the end of a checkpoint may take.
+
+    At most a transaction timeout: the coordinator aborts after that in any case. Inside a revoke callback at most a
+    third of what is left until `max.poll.interval.ms`, after which the group would go on without this member.
+
+    Args:
+        before_s: how long what comes before the transaction may take: the uploads of a file pipeline.
+        abort_s: how long an abort may take; None: a transaction timeout.
+    """
+
+    def __init__(
+        self,
+        *,
+        transaction_timeout_s: float,
+        max_poll_interval_s: float,
+        before_s: float = 0.0,
+        abort_s: float | None = None,
+    ) -> None:
+        self.usual_s = before_s + transaction_timeout_s
+        self.abort_s = transaction_timeout_s if abort_s is None else abort_s
+        self._max_poll_interval_s = max_poll_interval_s
+
+    def on_revoke_s(self, *, since_poll_s: float) -> float:
+        return max(SLICE_S, min(self.usual_s, (self._max_poll_interval_s - since_poll_s) / 3))
+
+
 def in_slices(
     call: Callable[[float], None],
     patience: Patience,

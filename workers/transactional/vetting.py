@@ -11,7 +11,8 @@ from confluent_kafka import Message
 from workers.transactional.errors import LoopError, error_of
 from workers.transactional.group.membership import Committed, Membership
 from workers.transactional.group.ownership import Partition
-from workers.transactional.lanes import Batch, Lane, Lanes, Marks
+from workers.transactional.lane import Lane
+from workers.transactional.lanes import Batch, Lanes, Marks
 from workers.transactional.records.trials import MOST_PASSED
 from workers.transactional.telling.progress import Progress
 

@@ -21,7 +21,6 @@ import msgspec
 
 from app.domain.fencing_events.evidence import ClientWord, CoordinatorRecord, Evidence, MemberRecord, merged
 from app.domain.fencing_events.fencing_event import Case, FencingKey, FencingKind
-from app.domain.fencing_events.steps import ABORTS
 from app.domain.journals.live_groups import LiveGroup
 from app.domain.journals.live_transactions import RecordedState
 
@@ -79,7 +78,7 @@ def with_members(
     shift_ms: by partition of the group's journal, what makes its times those of the clock that the case is told by.
     """
     records = [one.record for one in case.evidence if isinstance(one, CoordinatorRecord)]
-    if case.key.kind is not FencingKind.EPOCH or not any(record.status in ABORTS for record in records):
+    if case.key.kind is not FencingKind.EPOCH or not any(record.status.is_abort for record in records):
         return case
     streams = streams_id(case.key.transactional_id)
     names = by_producer(case.key.producer_id) if streams is None else [streams.application]

@@ -20,7 +20,7 @@ import msgspec
 from app.domain.fencing_events.comeback import Comeback, comeback_of
 from app.domain.fencing_events.evidence import ClientWord, CommandVerb, CommandWord, CoordinatorRecord, Evidence
 from app.domain.fencing_events.fencing_event import Cause, Confidence, FencingKey, Verdict
-from app.domain.fencing_events.steps import ABORTS, IDLE, is_ended_by, is_init_after, is_next_owner
+from app.domain.fencing_events.steps import IDLE, is_ended_by, is_init_after, is_next_owner
 from app.domain.journals.live_transactions import RecordedState
 from app.domain.journals.transaction_state import TransactionStatus
 from app.domain.runs.task import EventKind
@@ -121,7 +121,7 @@ def _read(key: FencingKey, evidence: Sequence[Evidence]) -> _Story:
             break
         if abort is None and init is None and is_ended_by(own, record):
             abort = record
-        elif abort is not None and init is None and record.status in ABORTS:
+        elif abort is not None and init is None and record.status.is_abort:
             end = record
         elif init is None and _is_init(own, end or abort, record):
             init = record

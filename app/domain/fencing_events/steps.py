@@ -15,7 +15,6 @@ from app.domain.journals.transaction_state import TransactionStatus
 LAST_EPOCH = 32_766
 """A producer id that has reached it is not used on. The one after it is for the coordinator's own abort."""
 
-ABORTS = frozenset({TransactionStatus.PREPARE_ABORT, TransactionStatus.COMPLETE_ABORT})
 IDLE = frozenset({TransactionStatus.EMPTY, TransactionStatus.COMPLETE_COMMIT, TransactionStatus.COMPLETE_ABORT})
 
 
@@ -50,7 +49,7 @@ def is_ended_by(own: RecordedState, abort: RecordedState) -> bool:
     """Whether the abort, at the next epoch, is that of the very transaction that `own` had open."""
     return (
         own.status is TransactionStatus.ONGOING
-        and abort.status in ABORTS
+        and abort.status.is_abort
         and abort.producer_id == own.producer_id
         and abort.producer_epoch == own.producer_epoch + 1
         and abort.start_ms == own.start_ms
@@ -80,7 +79,7 @@ def _is_owned(state: RecordedState, previous: Step | None) -> bool:
         return True
     if previous is None or (previous.producer_id, previous.producer_epoch) != (state.producer_id, state.producer_epoch):
         return False
-    return previous.record.status not in ABORTS
+    return not previous.record.status.is_abort
 
 
 def _what_followed(abort: Step, following: Step | None, live: LiveTransaction) -> list[RecordedState]:
@@ -90,7 +89,7 @@ def _what_followed(abort: Step, following: Step | None, live: LiveTransaction) -
     if following is None:
         return [live.newest] if live.offset != abort.offset else []
     end = following.before
-    if end is None or end.status not in ABORTS or end.producer_epoch != abort.producer_epoch:
+    if end is None or not end.status.is_abort or end.producer_epoch != abort.producer_epoch:
         return []
     found = [end] if end.offset != abort.offset else []
     if following.kind is StepKind.INITIALISED and is_next_owner(end, following.record):

@@ -19,7 +19,6 @@ from app.domain.fencing_events.evidence import (
     MemberRecord,
 )
 from app.domain.fencing_events.fencing_event import FencingEvent, FencingKey
-from app.domain.fencing_events.steps import ABORTS
 from app.domain.journals import group_records, transaction_state
 from app.domain.journals.live_transactions import RecordedState
 from app.domain.journals.transaction_state import TransactionStatus
@@ -96,7 +95,7 @@ def _by_side(key: FencingKey, records: Sequence[CoordinatorRecord]) -> list[tupl
         record = one.record
         is_own = (record.producer_id, record.producer_epoch) == (key.producer_id, key.producer_epoch)
         is_next = (record.producer_id, record.producer_epoch) == (key.producer_id, key.producer_epoch + 1)
-        is_aborted = is_aborted or (is_next and record.status in ABORTS)
+        is_aborted = is_aborted or (is_next and record.status.is_abort)
         if not is_own and not (is_next and is_aborted and record.status is not TransactionStatus.EMPTY):
             side = Side.NEW
         found.append((side, one))

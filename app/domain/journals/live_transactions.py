@@ -24,7 +24,6 @@ from app.domain.journals.wire_message import Undecodable
 
 MAX_STEPS = 20
 _KIP_890 = 2
-_ABORTS = (TransactionStatus.PREPARE_ABORT, TransactionStatus.COMPLETE_ABORT)
 # An enum's own members are slow to look up, and these are asked of every record.
 _EMPTY = TransactionStatus.EMPTY
 _ONGOING = TransactionStatus.ONGOING
@@ -265,7 +264,7 @@ def fold(
     elif past and awaits:
         last = _kept(past[-1])
         # The end of the abort that the step began is not meant.
-        if last.kind is not StepKind.ABORTED or state.status not in _ABORTS:
+        if last.kind is not StepKind.ABORTED or not state.status.is_abort:
             then = _recorded(_KeptRecord, state, offset, timestamp_ms)
             past, awaits = (*past[:-1], _packed(_KeptStep(last.kind, last.record, last.before, then))), False
     return LiveTransaction(
@@ -302,7 +301,7 @@ def _step_kind(before: LiveTransaction | None, state: TransactionState, protocol
         return None
     if is_init:
         return StepKind.INITIALISED
-    if state.status in _ABORTS:
+    if state.status.is_abort:
         return StepKind.ABORTED
     # Also when the producer id is used up: the commit at the last epoch goes on with the next id at epoch 0.
     is_commit = state.status in (TransactionStatus.PREPARE_COMMIT, TransactionStatus.COMPLETE_COMMIT)

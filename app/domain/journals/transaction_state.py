@@ -43,11 +43,17 @@ class TransactionStatus(IntEnum):
         return self.name.title().replace("_", "")
 
     @property
+    def is_abort(self) -> bool:
+        """Whether the coordinator ends, or has ended, the transaction without its outputs."""
+        return self in ABORTS
+
+    @property
     def is_open(self) -> bool:
         """Whether readers of committed data may be held back by it."""
         return self in OPEN
 
 
+ABORTS = (TransactionStatus.PREPARE_ABORT, TransactionStatus.COMPLETE_ABORT)
 # A tuple: asked of 50,000 ids at once, and an enum's hash is slow.
 OPEN = (TransactionStatus.ONGOING, TransactionStatus.PREPARE_COMMIT, TransactionStatus.PREPARE_ABORT)
 IS_OPEN = tuple(status in OPEN for status in TransactionStatus)

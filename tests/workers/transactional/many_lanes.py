@@ -10,7 +10,6 @@ from confluent_kafka import KafkaError, Message
 from app.domain.pipelines.pipeline import ErrorHandling
 from tests.support.tasks import RecordingControl
 from workers.transactional.checkpoint_size import CheckpointSize
-from workers.transactional.checkpoints import Bounds, Checkpoints
 from workers.transactional.claim.inquiry import Answer, Inquiry, Standing
 from workers.transactional.errors import (
     RetriableError,
@@ -19,8 +18,9 @@ from workers.transactional.group.confirmed import Confirmed
 from workers.transactional.group.member_metadata import MemberMetadata
 from workers.transactional.group.membership import Committed, Hold, Membership
 from workers.transactional.group.ownership import Ownership, Partition
+from workers.transactional.lane import Lane
 from workers.transactional.lane_of_each import LaneOfEach
-from workers.transactional.lanes import Batch, Lane, Lanes, OneLane
+from workers.transactional.lanes import Batch, Lanes, OneLane
 from workers.transactional.loop import TaskLoop
 from workers.transactional.producing.output_topics import OutputTopics
 from workers.transactional.producing.producers import TaskProducer
@@ -30,6 +30,7 @@ from workers.transactional.records.processing import Processing
 from workers.transactional.records.suspicion import Suspicion
 from workers.transactional.recovery import Recovery
 from workers.transactional.settling import Settling
+from workers.transactional.slices import CommitBounds
 from workers.transactional.telling.offset_recorder import OffsetRecorder
 from workers.transactional.telling.progress import Progress
 from workers.transactional.telling.tally import Tally
@@ -170,7 +171,7 @@ class Many:
         self.asked = {name: Asked(self.clock) for name in NAMES}
         self.tally = Tally()
         self.progress = Progress(self.control, self.tally)
-        self.bounds = Bounds(transaction_timeout_s=10.0, max_poll_interval_s=300.0, abort_s=2.0)
+        self.bounds = CommitBounds(transaction_timeout_s=10.0, max_poll_interval_s=300.0, abort_s=2.0)
         self._producers = producers
         self.lanes = LaneOfEach(
             self._lane,
@@ -204,7 +205,7 @@ class Many:
     def open(self, *numbers: int) -> list[Lane]:
         """A checkpoint of ten records in each of these."""
         for number in numbers:
-            self.lane(number).checkpoints.add({("t", number): 10}, records=10)
+            self.lane(number).add({("t", number): 10}, records=10)
         return [self.lane(number) for number in numbers]
 
     def settle(self) -> None:
@@ -243,20 +244,7 @@ class Many:
     def _lane(self, partition: Partition, *, is_only: bool = True) -> Lane:
         only = partition if is_only else None
         ownership, group, control = self.group.ownership, self.group, self.control
-        suspicion, own = Suspicion(ownership), Tally(self.tally.totals)
-        bad_records = BadRecords(ErrorHandling(), announce=control.event)
         size = CheckpointSize(timeout_s=10.0, bound_s=10.0, clock=self.now)
-        checkpoints = Checkpoints(
-            membership=group,
-            suspicion=suspicion,
-            bad_records=bad_records,
-            tally=own,
-            progress=self.progress,
-            bounds=self.bounds,
-            size=size,
-            sends_for=NO_CONSUMER,
-            clock=self.now,
-        )
         settling = Settling(
             group,
             lambda _: self._producers(partition),
@@ -266,17 +254,24 @@ class Many:
             only=only,
             clock=self.now,
         )
-        recovery = Recovery(
-            checkpoints=checkpoints,
+        self.progress.watch(only, size)
+        return Lane(
+            only,
+            membership=group,
             settling=settling,
-            suspicion=suspicion,
-            batch_size=BatchSize(target_s=0.1),
-            announce=control.event,
-            tally=own,
+            recovery=lambda lane: Recovery(
+                lane,
+                batch_size=BatchSize(target_s=0.1),
+                announce=control.event,
+                progress=self.progress,
+                clock=self.now,
+            ),
+            suspicion=Suspicion(ownership),
+            bad_records=BadRecords(ErrorHandling(), announce=control.event),
+            tally=Tally(self.tally.totals),
             progress=self.progress,
+            bounds=self.bounds,
             size=size,
-            of=only,
+            sends_for=NO_CONSUMER,
             clock=self.now,
         )
-        self.progress.watch(only, size)
-        return Lane(only, checkpoints, settling, recovery, suspicion, bad_records, own, size)

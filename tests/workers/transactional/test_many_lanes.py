@@ -114,7 +114,7 @@ def test_late_init_begins_its_partition_again_at_the_end_of_a_turn_when_nothing_
     assert (many.needing, many.group.calls) == ([0], []), "before the end of the turn nothing is begun again"
     many.lanes.begin_again()
     assert (many.needing, many.group.calls) == ([], [("restart", NAMES[0], None)])
-    assert not any(lane.checkpoints.current for lane in opened)
+    assert not any(lane.current for lane in opened)
     assert many.tally.totals.committed == 2
 
 
@@ -262,7 +262,7 @@ def test_who_was_away_asks_whether_it_is_still_the_one_before_it_initialises_ids
     with pytest.raises(SupersededError):
         many.assign(NAMES[1:2])
     assert many.asked[NAMES[1]].times == 1
-    assert many.lane(1).checkpoints.producer is None
+    assert many.lane(1).producer is None
 
 
 def test_a_poll_that_comes_a_session_late_is_an_absence_too() -> None:
@@ -277,7 +277,7 @@ def test_a_poll_that_comes_a_session_late_is_an_absence_too() -> None:
     many.lanes.polled()
     many.assign(NAMES[2:])
     assert many.asked[NAMES[2]].times == 1
-    assert many.lane(2).checkpoints.producer is not None
+    assert many.lane(2).producer is not None
     many.assign(NAMES[1:2])
     assert many.asked[NAMES[1]].times == 0, "it was asked for once, and polls"
 

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.pipelines.pipeline import GroupProtocol, PipelineDefinition, ProcessingGuarantee, StartPosition
-from workers.transactional.checkpoints import Bounds
 from workers.transactional.client_config import (
     consumer_config,
     idempotent_producer_config,
@@ -31,7 +30,7 @@ from workers.transactional.errors import (
 from workers.transactional.group.membership import generation_of
 from workers.transactional.group.ownership import Ownership
 from workers.transactional.records.batching import MAX_RECORDS, BatchSize
-from workers.transactional.slices import Patience, in_slices
+from workers.transactional.slices import CommitBounds, Patience, in_slices
 from workers.transactional.telling.latency import LatencyWindow
 from workers.transactional.telling.tally import Tally
 
@@ -225,12 +224,12 @@ class TestBatchSize:
 
 class TestBounds:
     def test_on_revoke_a_third_of_what_is_left_until_max_poll(self) -> None:
-        bounds = Bounds(transaction_timeout_s=60.0, max_poll_interval_s=30.0)
+        bounds = CommitBounds(transaction_timeout_s=60.0, max_poll_interval_s=30.0)
         assert bounds.on_revoke_s(since_poll_s=0.0) == 10.0
         assert bounds.on_revoke_s(since_poll_s=15.0) == 5.0
 
     def test_never_longer_than_the_transaction_lives_nor_less_than_a_slice(self) -> None:
-        bounds = Bounds(transaction_timeout_s=10.0, max_poll_interval_s=300.0)
+        bounds = CommitBounds(transaction_timeout_s=10.0, max_poll_interval_s=300.0)
         assert bounds.on_revoke_s(since_poll_s=0.0) == 10.0
         assert bounds.on_revoke_s(since_poll_s=299.9) == 1.0
 

@@ -38,7 +38,7 @@ def most_said_ms(
         if turns == happens_in:
             happens(many)
         if turns == fails_in:
-            lane.checkpoints.add({NAMES[0]: 10}, records=10)
+            lane.add({NAMES[0]: 10}, records=10)
             lane.recovery.recover(AbortableError("not delivered"))
         if turns == 6:
             many.clock[0] += LONG_S

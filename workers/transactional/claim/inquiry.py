@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from app.domain.fencing_events.id_loss import IdLoss, judge_id_loss
 from app.domain.journals.transaction_state import TransactionState, TransactionStatus, Undecodable
-from app.domain.transactions import fencing
-from app.domain.transactions.fencing import FencingCause
 from workers.transactional.claim.journal import IdJournal
 from workers.transactional.control import ProducerIdentity
 from workers.transactional.errors import LoopError, RetriableError
@@ -142,23 +141,23 @@ class Inquiry:
         states: Sequence[TransactionState | Undecodable | None],
         server: str,
     ) -> Answer:
-        verdict = fencing.judge(
+        verdict = judge_id_loss(
             states,
             producer_id=identity.producer_id,
             producer_epoch=identity.epoch,
             may_have_bumped=standing.may_have_bumped,
         )
         evidence = f"{server}; {verdict.evidence}"
-        match verdict.cause:
-            case FencingCause.TAKEN_OVER:
+        match verdict.loss:
+            case IdLoss.TAKEN_OVER:
                 return self._no(evidence)
-            case FencingCause.TIMED_OUT:
+            case IdLoss.TIMED_OUT:
                 return Answer(True, evidence)
-            case FencingCause.UNKNOWN:
+            case IdLoss.UNKNOWN:
                 return self._unless_fenced(standing, evidence)
-            case FencingCause.OWN_EPOCH if standing.is_fenced:
+            case IdLoss.OWN_EPOCH if standing.is_fenced:
                 return self._no(evidence)
-            case FencingCause.UNSETTLED | FencingCause.OWN_EPOCH:
+            case IdLoss.UNSETTLED | IdLoss.OWN_EPOCH:
                 # Quiet for long: who wanted to initialise has died in between, or was this attempt's own client.
                 return Answer(True if self._is_quiet(states) else None, evidence)
 

@@ -1,8 +1,11 @@
-"""Why a producer was fenced, as its coordinator's journal tells it: a timeout of its own, or a taker of its id.
+"""What a worker asks before it initialises its id again: did another producer initialise the id since?
 
-librdkafka says `_FENCED` to both. The journal tells them apart, for clients before KIP-890 (which librdkafka is: its
-epoch moves only when it is taken from it, or when its own client asks for the next one, in an abort after outputs that
-failed, KIP-360: that looks as if it had been taken over):
+This is no fencing event and has no cause as one has: those are judged in `cases.py`, with all evidence that there is.
+A worker has the journal of its own id alone, and must not fence its successor.
+
+librdkafka reports `_FENCED` after a timeout and after a takeover. The journal tells them apart for clients before
+KIP-890, which librdkafka is. Their epoch changes only by another init of the id, or by an init of their own client
+(KIP-360: in an abort after failed outputs), which looks like a takeover:
   taken over, transaction open    ONGOING e, PREPARE_ABORT e+1, COMPLETE_ABORT e+1, EMPTY e+2
   taken over, nothing open        EMPTY e+1
   timed out                       ONGOING e, PREPARE_ABORT e+1, COMPLETE_ABORT e+1, and nothing until somebody inits
@@ -17,13 +20,14 @@ import msgspec
 
 from app.domain.journals.transaction_state import TransactionState, TransactionStatus, Undecodable
 
-_ABORTS = frozenset({TransactionStatus.PREPARE_ABORT, TransactionStatus.COMPLETE_ABORT})
 
-
-class FencingCause(StrEnum):
-    """UNSETTLED: the coordinator aborted before the timeout was over, so an init is probably on its way: look again.
-    OWN_EPOCH: an init that the producer's own client may have sent, and nothing under it: who took the id would write.
-    UNKNOWN: the journal shows nothing that could have fenced this producer.
+class IdLoss(StrEnum):
+    """
+    TIMED_OUT  the coordinator ended the transaction at its timeout, and no producer initialised the id since
+    TAKEN_OVER another producer initialised the id
+    UNSETTLED  the coordinator aborted before the timeout was over, so an init is probably on its way: read again
+    OWN_EPOCH  an init that the producer's own client may have sent, with no record under it
+    UNKNOWN    the journal shows nothing that could have fenced this producer
     """
 
     TIMED_OUT = "timed_out"
@@ -33,19 +37,19 @@ class FencingCause(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Verdict(msgspec.Struct, frozen=True):
-    cause: FencingCause
+class IdLossVerdict(msgspec.Struct, frozen=True):
+    loss: IdLoss
     evidence: str
 
 
-def judge(
+def judge_id_loss(
     history: Sequence[TransactionState | Undecodable | None],
     *,
     producer_id: int,
     producer_epoch: int,
     may_have_bumped: bool = False,
-) -> Verdict:
-    """Say what ended the producer (producer_id, producer_epoch).
+) -> IdLossVerdict:
+    """Say what became of the id after the producer (producer_id, producer_epoch) had it.
 
     Args:
         history: the states of its transactional id in journal order; None is a tombstone. It may begin anywhere before
@@ -65,22 +69,22 @@ def judge(
             f"{others[0].producer_epoch}, ours was {producer_id} epoch {producer_epoch}"
         )
         if may_have_bumped and _is_one_bump(others, producer_id, producer_epoch):
-            return Verdict(FencingCause.OWN_EPOCH, f"{seen}: its own client may have asked for that")
-        return Verdict(FencingCause.TAKEN_OVER, f"{seen}: another producer has initialised this id")
+            return IdLossVerdict(IdLoss.OWN_EPOCH, f"{seen}: its own client may have asked for that")
+        return IdLossVerdict(IdLoss.TAKEN_OVER, f"{seen}: another producer has initialised this id")
     if not later:
-        return Verdict(
-            FencingCause.UNKNOWN, f"no record follows those of producer {producer_id} epoch {producer_epoch}"
+        return IdLossVerdict(
+            IdLoss.UNKNOWN, f"no record follows those of producer {producer_id} epoch {producer_epoch}"
         )
     last = later[-1]
     if isinstance(last, Undecodable):
-        return Verdict(FencingCause.UNKNOWN, f"the newest record cannot be read: {last.reason}")
+        return IdLossVerdict(IdLoss.UNKNOWN, f"the newest record cannot be read: {last.reason}")
     if last is None:
-        return Verdict(FencingCause.TIMED_OUT, "the id has expired, and nobody has initialised it since")
+        return IdLossVerdict(IdLoss.TIMED_OUT, "the id has expired, and nobody has initialised it since")
     lasted_ms = last.last_update_ms - last.start_ms
     ended = f"the coordinator ended the transaction at epoch {last.producer_epoch} after {lasted_ms} ms"
     if last.start_ms < 0 or lasted_ms < last.timeout_ms:
-        return Verdict(FencingCause.UNSETTLED, f"{ended}, before its timeout of {last.timeout_ms} ms")
-    return Verdict(FencingCause.TIMED_OUT, f"{ended} (timeout {last.timeout_ms} ms), and nobody has initialised since")
+        return IdLossVerdict(IdLoss.UNSETTLED, f"{ended}, before its timeout of {last.timeout_ms} ms")
+    return IdLossVerdict(IdLoss.TIMED_OUT, f"{ended} (timeout {last.timeout_ms} ms), and nobody has initialised since")
 
 
 def _after_own_records(
@@ -102,7 +106,7 @@ def _is_of_a_later_owner(state: TransactionState, producer_id: int, producer_epo
     if state.producer_id != producer_id:
         return True
     return state.producer_epoch > producer_epoch + 1 or (
-        state.producer_epoch == producer_epoch + 1 and state.status not in _ABORTS
+        state.producer_epoch == producer_epoch + 1 and not state.status.is_abort
     )
 
 

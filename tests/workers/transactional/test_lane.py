@@ -10,18 +10,22 @@ from app.domain.pipelines.pipeline import ErrorHandling
 from tests.support.tasks import RecordingControl
 from tests.workers.transactional.test_checkpoint import ScriptedProducer
 from workers.transactional.checkpoint_size import CheckpointSize
-from workers.transactional.checkpoints import Bounds, Checkpoints
 from workers.transactional.errors import AbortableError
 from workers.transactional.group.membership import Membership
 from workers.transactional.group.ownership import Ownership
+from workers.transactional.lane import Lane
+from workers.transactional.records.batching import BatchSize
 from workers.transactional.records.failures import BadRecords
 from workers.transactional.records.suspicion import Suspicion
-from workers.transactional.slices import Patience
+from workers.transactional.recovery import Recovery
+from workers.transactional.settling import Settling
+from workers.transactional.slices import CommitBounds, Patience
 from workers.transactional.telling.offset_recorder import OffsetRecorder
 from workers.transactional.telling.progress import Progress
 from workers.transactional.telling.tally import Tally
 
 NO_CONSUMER: Any = None
+NO_PRODUCERS: Any = None
 
 
 class SlowProducer(ScriptedProducer):
@@ -47,26 +51,33 @@ def test_abort_inside_the_callback_gets_what_is_left_of_the_bound(flush_takes_s:
     ownership = Ownership()
     ownership.assigned([("t", 0)])
     tally = Tally()
-    checkpoints = Checkpoints(
-        membership=Membership(
-            NO_CONSUMER,
-            ownership=ownership,
-            confirmed=None,
-            end_checkpoint=lambda _: None,
-            announce=control.event,
-            recorder=OffsetRecorder(ownership),
+    progress = Progress(control, tally)
+    membership = Membership(
+        NO_CONSUMER,
+        ownership=ownership,
+        confirmed=None,
+        end_checkpoint=lambda _: None,
+        announce=control.event,
+        recorder=OffsetRecorder(ownership),
+    )
+    lane = Lane(
+        None,
+        membership=membership,
+        settling=Settling(membership, NO_PRODUCERS, None, announce=control.event, learn=progress.learned),
+        recovery=lambda lane: Recovery(
+            lane, batch_size=BatchSize(target_s=0.1), announce=control.event, progress=progress
         ),
         suspicion=Suspicion(ownership),
         bad_records=BadRecords(ErrorHandling(), announce=control.event),
         tally=tally,
-        progress=Progress(control, tally),
+        progress=progress,
         size=CheckpointSize(timeout_s=10.0, bound_s=10.0),
-        bounds=Bounds(transaction_timeout_s=10.0, max_poll_interval_s=300.0),
+        bounds=CommitBounds(transaction_timeout_s=10.0, max_poll_interval_s=300.0),
         clock=lambda: clock[0],
     )
     producer = SlowProducer(clock, flush_takes_s)
-    checkpoints.producer = producer
-    checkpoints.add({("t", 0): 5}, records=5)
+    lane.producer = producer
+    lane.add({("t", 0): 5}, records=5)
     with pytest.raises(AbortableError):
-        checkpoints.end_for_revoke()
+        lane.end_for_revoke()
     assert producer.abort_bound_s == left_s

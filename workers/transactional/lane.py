@@ -1,10 +1,9 @@
-"""The checkpoint that is open now, and what else ends with it: counters, notes, bad records, latency."""
+"""A lane: one producer, the checkpoint that is open on it, and everything that ends with that checkpoint."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 from app.domain.offset_log.events import Outcome
 from app.domain.offset_log.hearing import Init
@@ -21,10 +20,14 @@ from workers.transactional.errors import (
 )
 from workers.transactional.group.membership import Membership
 from workers.transactional.group.ownership import Partition
+from workers.transactional.pending_commit import PendingCommit
 from workers.transactional.producing.producers import SendsFor, TaskProducer
 from workers.transactional.records.failures import BadRecords
 from workers.transactional.records.suspicion import Suspicion
-from workers.transactional.slices import SLICE_S, Patience
+from workers.transactional.records.trials import MAX_CHECKPOINT_RECORDS, UNLIMITED
+from workers.transactional.recovery import Recovery
+from workers.transactional.settling import Settling
+from workers.transactional.slices import SLICE_S, CommitBounds, Patience
 from workers.transactional.telling.progress import Progress
 from workers.transactional.telling.tally import Tally, Work
 
@@ -33,79 +36,46 @@ def _nothing(_patience: Patience) -> None:
     """What is left to do when nothing is open."""
 
 
-class Bounds:
-    """How long an ending checkpoint may take.
-
-    At most a transaction timeout: the coordinator aborts after that in any case. Inside a revoke callback at most a
-    third of what is left until `max.poll.interval.ms`, after which the group would go on without this member.
-
-    Args:
-        before_s: how long what comes before the transaction may take: the uploads of a file pipeline.
-        abort_s: how long an abort may take; None: a transaction timeout.
-    """
-
-    def __init__(
-        self,
-        *,
-        transaction_timeout_s: float,
-        max_poll_interval_s: float,
-        before_s: float = 0.0,
-        abort_s: float | None = None,
-    ) -> None:
-        self.usual_s = before_s + transaction_timeout_s
-        self.abort_s = transaction_timeout_s if abort_s is None else abort_s
-        self._max_poll_interval_s = max_poll_interval_s
-
-    def on_revoke_s(self, *, since_poll_s: float) -> float:
-        return max(SLICE_S, min(self.usual_s, (self._max_poll_interval_s - since_poll_s) / 3))
-
-
-class Ending(NamedTuple):
-    """A commit in parts, so that those of many producers can be waited for together.
-
-    send(patience, confirmed)   waits for the brokers; on any thread, while the one of the loop polls nothing. It calls
-                                `confirmed` as Checkpoint.commit does, and raises what that raises
-    confirmed(at)               on the loop's thread: the broker has said so at that time of the clock
-    conclude()                  on the loop's thread, after `send`: what else ends with the checkpoint
-    """
-
-    send: Callable[[Patience, Callable[[], None]], None]
-    confirmed: Callable[[float], None]
-    conclude: Callable[[], None]
-
-
-class Checkpoints:
+class Lane:
     """At most one checkpoint at a time, on the producer of the moment.
 
     Args:
+        partition: the only one whose records go through it; None: all do.
         sends_for: None: the consumer, as the member that it is.
+        recovery: makes what recovers this lane from an error.
     """
 
     def __init__(
         self,
+        partition: Partition | None,
         *,
         membership: Membership,
+        settling: Settling,
+        recovery: Callable[[Lane], Recovery],
         suspicion: Suspicion,
         bad_records: BadRecords,
         tally: Tally,
         progress: Progress,
-        bounds: Bounds,
+        bounds: CommitBounds,
         size: CheckpointSize,
         sends_for: SendsFor | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.partition = partition
+        self.settling = settling
+        self.suspicion = suspicion
+        self.bad_records = bad_records
+        self.tally = tally
+        self.size = size
         self.producer: TaskProducer | None = None
         self._membership = membership
-        self._suspicion = suspicion
-        self._bad_records = bad_records
-        self._tally = tally
         self._progress = progress
         self._bounds = bounds
-        self._size = size
         self._sends_for = sends_for or membership.consumer
         self._clock = clock
         self._current: Checkpoint | None = None
         self._polled_at = clock()
+        self.recovery = recovery(self)
 
     @property
     def current(self) -> Checkpoint | None:
@@ -115,6 +85,38 @@ class Checkpoints:
     def transaction_opened_at(self) -> float | None:
         """Since when the brokers have a transaction of it open; None: none is, or not yet."""
         return self._current.transaction_opened_at if self._current else None
+
+    @property
+    def limit(self) -> int:
+        """The most records that a checkpoint may hold now; UNLIMITED: as many as ever."""
+        return min((one for one in (self.suspicion.limit, self.size.limit) if one != UNLIMITED), default=UNLIMITED)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether what is open must be committed before more is read."""
+        checkpoint = self._current
+        return checkpoint is not None and (
+            self.suspicion.is_tried(checkpoint.positions)
+            or self.size.is_full(checkpoint.records)
+            or checkpoint.is_full(most=MAX_CHECKPOINT_RECORDS)
+        )
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why it is not settled yet."""
+        said = self.settling.obstacle
+        return said if said is None or self.partition is None else f"{self.partition[0]}-{self.partition[1]}: {said}"
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether a commit was asked for and not answered; then nothing may be done but to let go of the producer."""
+        return self._current is not None and self._current.state is CheckpointState.UNKNOWN
+
+    def settle(self) -> None:
+        """The next step of what is to be settled; raises as `Settling.step`."""
+        fresh = self.settling.step()
+        if fresh is not None:
+            self.producer = fresh
 
     @property
     def live_producer(self) -> TaskProducer:
@@ -139,43 +141,65 @@ class Checkpoints:
         self._membership.recorder.add(positions, records=records, span=span)
 
     def commit(self) -> None:
-        """Commit what is open, if anything is. Whatever it raises leaves the checkpoint to `abort` or `abandon`."""
-        if self._current is not None:
-            self._finish(self.ending(), self._bounds.usual_s)
+        """Commit what is open, if anything is, and recover from what the commit was answered.
 
-    def ending(self) -> Ending:
+        Raises:
+            TaskFailedError, PipelineStopError: this attempt cannot go on.
+        """
+        if self._current is None:
+            return
+        pending, failure = self.pending_commit(), None
+        try:
+            pending.checkpoint.commit(
+                self._sends_for, patience=self._usual_patience(), metadata=pending.notes, confirmed=pending.heard
+            )
+            pending.conclude()
+            self.committed()
+        except LoopError as error:
+            failure = error
+        # Not while an exception is being handled: see `error_of`.
+        if failure is not None:
+            self.recovery.recover(failure)
+
+    def committed(self) -> None:
+        """The checkpoint of records has just been committed."""
+        self.settling.succeeded()
+        if self.suspicion.take_verdict_on_batches():
+            self.settling.shrink_batches()
+            self.recovery.replace_producer()
+
+    def pending_commit(self) -> PendingCommit:
         """The commit of the open checkpoint, to be made."""
-        checkpoint, began_at, work = self._live_checkpoint, self._clock(), self._tally.open
+        checkpoint, began_at, work = self._live_checkpoint, self._clock(), self.tally.open
 
         def confirmed(at: float) -> None:
-            # Of files the transaction begins long after this ending: their uploads are no part of a commit.
+            # Of files the transaction begins long after this: their uploads are no part of a commit.
             opened_at = checkpoint.transaction_opened_at or began_at
             self._progress.latency.add(at - max(began_at, opened_at))
-            self._size.committed(seconds=at - opened_at)
+            self.size.committed(seconds=at - opened_at)
             self._confirm(checkpoint.positions, work)
 
-        def conclude() -> None:
+        def then() -> None:
             self._end(Outcome.COMMITTED)
-            self._tally.begin()
-            self._suspicion.committed(checkpoint.positions)
-            self._bad_records.committed()
+            self.tally.begin()
+            self.suspicion.committed(checkpoint.positions)
+            self.bad_records.committed()
 
-        return Ending(self._sending(self._suspicion.notes(checkpoint.positions)), confirmed, conclude)
+        return self._pending(self.suspicion.notes(checkpoint.positions), confirmed, then)
 
     def commit_marks(self, starts: Mapping[Partition, int], notes: Mapping[Partition, str]) -> None:
-        """Commit notes beside the offsets where the next batch starts, in a transaction without outputs."""
-        self.commit()
-        self._finish(self.ending_of_marks(starts, notes), self._bounds.usual_s)
+        """Commit notes beside the offsets where the next batch starts, in a transaction without outputs.
 
-    def ending_of_marks(self, starts: Mapping[Partition, int], notes: Mapping[Partition, str]) -> Ending:
+        What is open is committed before.
+        """
+        self._commit_raising()
+        self._make(self.pending_marks(starts, notes))
+
+    def pending_marks(self, starts: Mapping[Partition, int], notes: Mapping[Partition, str]) -> PendingCommit:
         """That commit, to be made; nothing may be open."""
-
-        def heard(_at: float) -> None:
-            self._confirm(starts, Work())
-
         self.add(starts, records=0)
-        self._suspicion.marking(notes)
-        return Ending(self._sending(notes), heard, lambda: self._end(Outcome.COMMITTED))
+        self.suspicion.marking(notes)
+        return self._pending(notes, lambda _at: self._confirm(starts, Work()), lambda: self._end(Outcome.COMMITTED))
 
     def commit_starts(
         self,
@@ -184,18 +208,20 @@ class Checkpoints:
         for_others: Mapping[Partition, int],
         confirmed: Callable[[], None],
     ) -> None:
-        """Commit where partitions begin, in a transaction without outputs (see Starting)."""
-        self.commit()
-        ending = self.ending_of_starts(starts, for_others=for_others, confirmed=confirmed)
-        self._finish(ending, self._bounds.usual_s)
+        """Commit where partitions begin, in a transaction without outputs (see Starting).
 
-    def ending_of_starts(
+        What is open is committed before.
+        """
+        self._commit_raising()
+        self._make(self.pending_starts(starts, for_others=for_others, confirmed=confirmed))
+
+    def pending_starts(
         self,
         starts: Mapping[Partition, int],
         *,
         for_others: Mapping[Partition, int],
         confirmed: Callable[[], None],
-    ) -> Ending:
+    ) -> PendingCommit:
         """That commit, to be made; nothing may be open."""
 
         def heard(_at: float) -> None:
@@ -204,7 +230,7 @@ class Checkpoints:
 
         self.add(starts, records=0)
         self._live_checkpoint.add_for_others(for_others)
-        return Ending(self._sending({}), heard, lambda: self._end(Outcome.COMMITTED))
+        return self._pending({}, heard, lambda: self._end(Outcome.COMMITTED))
 
     def end_for_revoke(self) -> None:
         """Commit the whole open checkpoint from inside the revoke callback (rule 2).
@@ -217,7 +243,7 @@ class Checkpoints:
             return
         bound_s = self._bounds.on_revoke_s(since_poll_s=self._clock() - self._polled_at)
         deadline = self._clock() + bound_s
-        error = error_of(lambda: self._finish(self.ending(), bound_s), AbortableError)
+        error = error_of(lambda: self._make(self.pending_commit(), bound_s), AbortableError)
         if error is not None:
             self._abort(checkpoint, max(SLICE_S, deadline - self._clock()))
             raise error
@@ -260,8 +286,8 @@ class Checkpoints:
         had_one = self._current is not None
         self._end(Outcome.UNKNOWN if outcome_unknown else Outcome.ABORTED)
         if outcome_unknown:
-            self._tally.outcome_unknown()
-            self._bad_records.aborted()
+            self.tally.outcome_unknown()
+            self.bad_records.aborted()
         elif had_one:
             self._forget_work()
         if self.producer is not None:
@@ -291,21 +317,33 @@ class Checkpoints:
         if checkpoint is not None:
             self._membership.recorder.ended(outcome, checkpoint.positions)
 
-    def _sending(self, notes: Mapping[Partition, str]) -> Callable[[Patience, Callable[[], None]], None]:
-        checkpoint = self._live_checkpoint
+    def _commit_raising(self) -> None:
+        """Commit what is open; whatever it raises leaves the checkpoint to `abort` or `abandon`."""
+        if self._current is not None:
+            self._make(self.pending_commit())
 
-        def send(patience: Patience, confirmed: Callable[[], None]) -> None:
-            checkpoint.commit(self._sends_for, patience=patience, metadata=notes, confirmed=confirmed)
+    def _pending(
+        self, notes: Mapping[Partition, str], confirmed: Callable[[float], None], then: Callable[[], None]
+    ) -> PendingCommit:
+        return PendingCommit(
+            self._live_checkpoint,
+            sends_for=self._sends_for,
+            notes=notes,
+            confirmed=confirmed,
+            then=then,
+            clock=self._clock,
+        )
 
-        return send
+    def _make(self, pending: PendingCommit, bound_s: float | None = None) -> None:
+        pending.send(self._usual_patience() if bound_s is None else Patience(bound_s, self.publish_if_due))
+        pending.conclude()
 
-    def _finish(self, ending: Ending, bound_s: float) -> None:
-        ending.send(Patience(bound_s, self.publish_if_due), lambda: ending.confirmed(self._clock()))
-        ending.conclude()
+    def _usual_patience(self) -> Patience:
+        return Patience(self._bounds.usual_s, self.publish_if_due)
 
     def _confirm(self, positions: Mapping[Partition, int], work: Work) -> None:
         """The broker has said that it is committed. It may have become somebody else's in the meantime."""
-        self._tally.committed(work)
+        self.tally.committed(work)
         if self._membership.confirmed is not None:
             self._membership.confirmed.add(positions)
         self._membership.remembered.note(positions)
@@ -321,5 +359,5 @@ class Checkpoints:
             raise ProducerLostError(str(error)) from error
 
     def _forget_work(self) -> None:
-        self._tally.aborted()
-        self._bad_records.aborted()
+        self.tally.aborted()
+        self.bad_records.aborted()
