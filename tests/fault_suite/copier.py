@@ -31,7 +31,7 @@ class Copier(msgspec.Struct, frozen=True, kw_only=True):
         return {_VARIABLE: msgspec.json.encode(self).decode()}
 
     def seams(self, rng: random.Random) -> list[Seam]:
-        from workers.transactional import lanes
+        from workers.transactional import lane
         from workers.transactional.errors import AbortableError
         from workers.transactional.producing.transactional_producer import TransactionalProducer
         from workers.transactional.records.batching import BatchSize
@@ -45,9 +45,9 @@ class Copier(msgspec.Struct, frozen=True, kw_only=True):
                 raise AbortableError("aborted by chance")
             aborted_in_a_row = 0
 
-        _require(lanes, "MAX_CHECKPOINT_RECORDS")
+        _require(lane, "MAX_CHECKPOINT_RECORDS")
         return [
-            Seam(lanes, "MAX_CHECKPOINT_RECORDS", self.records),
+            Seam(lane, "MAX_CHECKPOINT_RECORDS", self.records),
             # The first record of a transaction comes alone, and the rest with one poll.
             Seam(BatchSize, "count", self.records - 1),
             around(TransactionalProducer, "commit", before=abort_by_chance),

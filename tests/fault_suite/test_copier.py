@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from tests.fault_suite import copier
 from tests.fault_suite.copier import Copier
-from workers.transactional import lanes
+from workers.transactional import lane
 from workers.transactional.errors import AbortableError
 from workers.transactional.producing.transactional_producer import TransactionalProducer
 from workers.transactional.records.batching import BatchSize
@@ -27,7 +27,7 @@ def test_a_full_transaction_is_committed_or_aborted_by_chance(monkeypatch: pytes
     monkeypatch.setattr(TransactionalProducer, "commit", commits.append)
     for seam in COPIER.seams(random.Random(3)):
         monkeypatch.setattr(seam.owner, seam.name, seam.value)
-    assert lanes.MAX_CHECKPOINT_RECORDS == 750
+    assert lane.MAX_CHECKPOINT_RECORDS == 750
     # One record opens it.
     assert 1 + BatchSize(target_s=1.0).count == 750
     ends = ended(200)
